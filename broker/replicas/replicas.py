@@ -321,7 +321,7 @@ class Replicas:
         """Returns milliseconds of a monotonic clock."""
         return int(self.monotonic_s() * 1000)
 
-    async def _tick(self) -> None:
+    async def tick(self) -> None:
         """Tells every leader the time, and gives way after some each."""
         for number, led in enumerate(list(self._led.values()), 1):
             if self._led.get(led.partition) is led:
@@ -335,7 +335,7 @@ class Replicas:
         while True:
             await asyncio.sleep(self._tick_s)
             try:
-                await self._tick()
+                await self.tick()
             except Exception:
                 log.exception("leaders were not looked at")
 

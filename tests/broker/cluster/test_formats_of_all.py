@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from tests.broker import asking
+
 pytestmark = pytest.mark.slow
 
 OLD = {"inter.broker.protocol.version": "0.10.2", "log.message.format.version": "0.10.2"}
@@ -19,20 +21,7 @@ REFUSED = (
 def alter(brokers, kind, resource, name, value="0.11.0"):
     """Sets one setting by broker 1, which may store every format; returns the error."""
     with brokers[1].connect() as connection:
-        answer = connection.ask(
-            "IncrementalAlterConfigs",
-            1,
-            resources=[
-                {
-                    "resource_type": kind,
-                    "resource_name": resource,
-                    "configs": [{"name": name, "config_operation": 0, "value": value}],
-                }
-            ],
-            validate_only=False,
-        )
-    (found,) = answer["responses"]
-    return found["error_code"], found["error_message"]
+        return asking.alter(connection, kind, resource, (name, 0, value))
 
 
 def create(brokers, name, configs):

@@ -61,8 +61,9 @@ class Sessions:
         self.epoch = NO_SESSION
         self.lease: Lease
 
-    def on_session(self, _begun, _lost) -> None:
-        """The test calls them itself."""
+    def on_session(self, begun, _lost) -> None:
+        """The test calls it itself."""
+        self.begun = begun
 
 
 class Broker:
@@ -119,8 +120,8 @@ class Broker:
         assert revision is not None
         self.cluster.epoch = revision
         self.cluster.lease = Lease(_LEASE_MS, self.replicas.now_ms())
-        await self.node.topics._reconciler.reconcile()
-        self.replicas._session_begun(revision)
+        await self.node.topics.start()
+        self.cluster.begun(revision)
 
     async def lose_session(self, *, is_noticed: bool = True) -> None:
         """Ends the session; returns when no fetch of it is under way.

@@ -79,18 +79,6 @@ async def test_without_the_selector_the_leader_serves(tmp_path, selector):
         assert (found.preferred_read_replica, values(found)) == (-1, [b"x"])
 
 
-async def test_a_consumer_stays_with_the_leader_while_nobody_near_is_in_sync(tmp_path):
-    async with brokers(tmp_path, settings=RACKS) as three:
-        await three.create("t")
-        await produce(three[1], "t", b"x")
-        await three[2].lose_session()
-        await three.put("t", isr=(1, 3))
-        led = three[1].replicas.led(three[1].log("t"))
-        await eventually(lambda: led.leader.isr == (1, 3))
-        found = await consume(three[1], "t", rack="b")
-        assert (found.preferred_read_replica, values(found)) == (-1, [b"x"])
-
-
 def test_a_broker_that_is_fenced_or_has_another_listener_is_not_near():
     def live(broker, listener, *, is_fenced):
         record = LiveBrokerRecord("id", (Endpoint(listener, "h", 1),), "b", is_fenced, False)
@@ -171,8 +159,8 @@ async def test_a_fetch_waits_at_a_follower_for_as_many_bytes_as_it_asks_for(thre
 
 
 async def test_a_fetch_that_waits_at_a_follower_is_told_of_another_leader(three):
-    await three.create("t")
-    await eventually(lambda: len(three[2].replicas._fetches) == 1)
+    topic = await three.create("t")
+    await eventually(lambda: three[2].replicas.followed_by_id(topic.topic_id, 0))
     waiting = asyncio.ensure_future(consume(three[2], "t", wait_ms=LONG_MS, epoch=0))
     await eventually(lambda: len(three[2].node.waiting) == 1)
     await three.elect("t", 3)

@@ -69,7 +69,8 @@ async def test_a_leader_that_is_gone_has_no_address(three):
 
 async def test_a_consumer_is_told_the_leader_by_whom_it_asks_with_which_epoch(three):
     await three.elect("t", 2)
-    await eventually(lambda: three[1].replicas._fetches)  # it follows
+    topic_id = three[1].node.metadata.image.topics["t"].topic_id
+    await eventually(lambda: three[1].replicas.followed_by_id(topic_id, 0))
     new = ((2, 1), [(2, "127.0.0.1", three[2].port)])
     refused = ErrorCode.NOT_LEADER_OR_FOLLOWER
     fenced, unknown = ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.UNKNOWN_LEADER_EPOCH

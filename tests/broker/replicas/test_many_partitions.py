@@ -10,6 +10,8 @@ import asyncio
 import sys
 import threading
 
+import pytest
+
 from tests.broker.polls import Polls
 from tests.broker.replicas.inside import brokers, eventually
 
@@ -34,6 +36,7 @@ class RoleLines:
         return self.trace
 
 
+@pytest.mark.slow
 async def test_a_topic_of_many_partitions_comes_and_goes_in_slices(tmp_path):
     lines = RoleLines()
     async with brokers(tmp_path, 1) as one:
@@ -53,18 +56,18 @@ async def test_a_topic_of_many_partitions_comes_and_goes_in_slices(tmp_path):
 
         async def come():
             await one.create("t", [(1,)] * PARTITIONS)
-            await eventually(lambda: len(mine.here()) == PARTITIONS)
+            await eventually(lambda: len(mine.here()) == PARTITIONS, deadline_s=60)
 
         async def go():
             await one.any.node.metadata.delete_topic("t")
-            await eventually(lambda: not mine.here() and not mine.leaving())
+            await eventually(lambda: not mine.here() and not mine.leaving(), deadline_s=60)
 
-        for work in (come, mine._tick, go):
+        for work in (come, mine.tick, go):
             assert 0 < await most_lines(work) < _MOST_LINES
 
 
 async def test_a_change_of_many_partitions_is_a_line_with_their_number(tmp_path, caplog):
-    count, changes = 200, 10
+    count = 120
 
     def of(message):
         found = [each for each in caplog.records if each.message == message]
@@ -79,7 +82,7 @@ async def test_a_change_of_many_partitions_is_a_line_with_their_number(tmp_path,
         await eventually(lambda: of("partition leaders stopped") == count)
         told = [each for each in caplog.records if each.name.startswith("tidelog.")]
         # A window of a second each: on a busy machine a change takes several.
-        assert len(told) < changes * changes
+        assert len(told) < count
         started = next(each for each in told if each.message == "partition leaders started")
         assert started.logs.startswith("t-")
         shown = [str(vars(each)) for each in told]

@@ -15,8 +15,6 @@ from tests.broker.replicas.inside import (
     produce,
     values_of,
 )
-from tests.broker.replicas.test_consumers_of_followers import RACKS
-from tidelog.broker.metadata.brokers.records import OfflineRecord, put_offline
 from tidelog.broker.partitions import replication_state
 from tidelog.broker.replicas.isr_changes import IsrChanges
 from tidelog.client.async_connection import AsyncConnection
@@ -88,31 +86,6 @@ async def test_followers_that_keep_up_share_what_is_read(tmp_path, monkeypatch):
         assert [values_of(broker.log("t")) for broker in three.all.values()] == [wanted] * 3
 
 
-async def test_followers_that_consumers_read_learn_of_the_high_watermark_without_another_append(
-    tmp_path,
-):
-    async with brokers(tmp_path, settings=RACKS) as three:
-        for each in three.all.values():
-            each.replicas.fetch_wait_ms = 60_000  # longer than this test waits for anything
-        await three.create("t")
-        await produce(three[1], "t", b"a")
-        for number in (2, 3):
-            await eventually(lambda at=three[number]: at.log("t").high_watermark == 1)
-
-
-async def test_no_append_waits_for_a_replica_that_was_removed_because_its_disk_is_full(three):
-    topic = await three.create("t")
-    await produce(three[1], "t", b"a")
-    await three[3].lose_session(is_noticed=False)  # it appends nothing, and is alive
-    waiting = asyncio.ensure_future(produce(three[1], "t", b"b"))
-    await eventually(lambda: three[2].log("t").log_end_offset == 2)
-    offline = put_offline(3, OfflineRecord(full={topic.topic_id: (0,)}))
-    await three.any.node.metadata.transact((), (offline,))
-    assert not waiting.done()
-    await three.put("t", isr=(1, 2))
-    assert (await asyncio.wait_for(waiting, 5)).error_code == 0
-
-
 async def test_another_leader_goes_on_and_the_old_one_follows(three):
     await three.create("t")
     await produce(three[1], "t", b"a")
@@ -143,29 +116,6 @@ async def test_a_leader_that_was_alone_with_its_records_drops_them_as_follower(t
     await eventually(lambda: values_of(three[1].log("t")) == [b"a", b"c"])
 
 
-async def test_acks_all_times_out_while_a_member_of_the_isr_is_silent(three):
-    await three.create("t")
-    await three[3].lose_session()
-    answer = await produce(three[1], "t", b"a", timeout_ms=100)
-    assert answer.error_code == ErrorCode.REQUEST_TIMED_OUT
-    assert three[1].log("t").high_watermark == 0
-    found = await consume(three[1], "t")
-    assert (found.error_code, bytes(found.records)) == (0, b"")
-    await three[3].register()
-    await eventually(lambda: three[1].log("t").high_watermark == 1)
-
-
-async def test_a_replica_that_has_caught_up_joins_the_isr(three):
-    await three.create("t")
-    await three[3].lose_session()
-    await three.put("t", isr=(1, 2))
-    await produce(three[1], "t", b"a")
-    assert three[1].log("t").high_watermark == 1
-    await three[3].register()
-    await eventually(lambda: set(three.record("t").isr) == {1, 2, 3})
-    assert values_of(three[3].log("t")) == [b"a"]
-
-
 async def test_too_small_an_isr_refuses_acks_all_and_stores_nothing(three):
     await three.create("t", configs={"min.insync.replicas": "2"})
     for number in (2, 3):
@@ -175,16 +125,6 @@ async def test_too_small_an_isr_refuses_acks_all_and_stores_nothing(three):
     answer = await produce(three[1], "t", b"a")
     assert answer.error_code == ErrorCode.NOT_ENOUGH_REPLICAS
     assert three[1].log("t").log_end_offset == 0
-
-
-async def test_a_waiting_producer_is_told_when_its_leader_resigns(three):
-    await three.create("t")
-    await three[3].lose_session()
-    waiting = asyncio.ensure_future(produce(three[1], "t", b"a"))
-    await eventually(lambda: three[1].log("t").log_end_offset == 1)
-    await three.elect("t", 2)
-    answer = await waiting
-    assert answer.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
 async def test_a_partition_that_comes_while_a_fetch_is_parked_does_not_wait_for_it(three):
@@ -249,11 +189,10 @@ async def test_a_follower_that_waits_asks_again_whatever_the_clock_of_its_timer_
 ):
     for each in three.all.values():
         each.replicas.fetch_wait_ms = 50
-    await three.create("t")
+    topic = await three.create("t")
     for number in (2, 3):
         replicas = three[number].replicas
-        await eventually(lambda at=replicas: at._fetches)
-        (followed,) = replicas._fetches
+        followed = await eventually(lambda at=replicas: at.followed_by_id(topic.topic_id, 0))
         monkeypatch.setattr(replicas, "monotonic_s", lambda: 0.0)  # it seems to stand still
         followed._wait(0.1)
     assert (await produce(three[1], "t", b"a")).error_code == 0

@@ -16,6 +16,7 @@ def cluster(tmp_path):
         yield made
 
 
+@pytest.mark.slow
 def test_nothing_acknowledged_is_lost_with_a_killed_leader_and_it_joins_again(cluster):
     create(cluster, "t", configs={"min.insync.replicas": "2"})
     load = Load(cluster)

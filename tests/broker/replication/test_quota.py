@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidelog.broker.replication.quota import UNLIMITED, ByteRate, ReplicationQuota
+from tidelog.config.replication_quota import parse_throttled_replicas
 
 VECTORS = Path(__file__).parents[2] / "vectors/kafka-3.9.1/byte_rates.tsv"
 
@@ -100,3 +101,9 @@ def test_the_wait_says_whether_the_quota_is_exceeded_and_ends(steps, limit, wind
     assert (wait_ms > 0) == quota.is_exceeded(now_ms) == (quota.per_second(now_ms) > limit)
     assert wait_ms <= windows * 1000
     assert not quota.is_exceeded(now_ms + windows * 1000)
+
+
+@pytest.mark.parametrize("text", ["0:1,1", "*,0:1", "0:one"])
+def test_what_is_no_list_of_throttled_replicas(text):
+    with pytest.raises(ValueError, match=r"expected \* or a list of replicas"):
+        parse_throttled_replicas(text)

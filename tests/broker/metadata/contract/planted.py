@@ -1,6 +1,7 @@
 """Mistakes that the schedules must find: each is a switch, and each is planted in one store.
 
-`PLANTED` names, for each, what it replaces. A mistake in SQLite is planted in the processes too.
+The tables below name, for each, what it replaces: parts that nobody else calls, so they are private.
+A mistake in SQLite is planted in the processes too.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from tidelog.broker.metadata.memory import MemoryState
 from tidelog.broker.metadata.sqlite import tables
 from tidelog.broker.metadata.store import Delete, KeyValue, Put
 
-_end, _transact, _changes = MemoryState._end, MemoryState.transact, MemoryState.changes
+_end, _changes = MemoryState._end, MemoryState.changes
 _apply_memory = MemoryState._apply
 _apply, _read, _keep_alive = tables._apply, tables.read, tables.keep_alive
 _changes_sqlite, _due, _holds = tables.changes, tables.end_due_leases, tables._holds
@@ -30,35 +31,10 @@ def _keys_stay(state, lease):
     state._leases.pop(lease, None)
 
 
-def _late(state, lease):
-    held = state._leases.get(lease)
-    if held is not None:
-        state._leases[lease] = held._replace(deadline_ms=state._now_ms() + held.ttl_ms)
-    return held is not None
-
-
 def _early(state):
     now_ms = state._now_ms() + 1
     for lease in [each for each, held in state._leases.items() if held.deadline_ms <= now_ms]:
         state._end(lease)
-
-
-def _once_only(state, lease):
-    state.end_leases()
-    return lease in state._leases
-
-
-def _former_lease(state, operations):
-    pairs = state._pairs
-    _apply_memory(
-        state,
-        [
-            each._replace(lease=pairs[each.key].lease)
-            if isinstance(each, Put) and not each.lease and each.key in pairs
-            else each
-            for each in operations
-        ],
-    )
 
 
 def _made_anew(state, operations):
@@ -67,18 +43,6 @@ def _made_anew(state, operations):
     for key, pair in before.items():
         if pair is not None and key in state._pairs:
             state._pairs[key] = state._pairs[key]._replace(create_revision=state.revision)
-
-
-def _any_lease(state, compares, operations):
-    for each in operations:
-        if isinstance(each, Put) and each.lease:
-            state._leases.setdefault(each.lease, _Forever())
-    return _transact(state, compares, operations)
-
-
-class _Forever:
-    ttl_ms = 1
-    deadline_ms = 2**62
 
 
 def _value_only(state, compare):
@@ -98,10 +62,6 @@ def _skips_one(state, after):
     found = _changes(state, after)
     revisions = sorted({each.revision for each in found})
     return [each for each in found if len(revisions) < 3 or each.revision != revisions[0]]
-
-
-def _silent_compaction(state, after):
-    return _changes(state, max(after, state._compacted))
 
 
 def _without_deletions(state, after):
@@ -163,15 +123,10 @@ _times: list[int] = []
 MEMORY = {
     "an ended lease deletes its keys in several revisions": ("_end", _keys_one_by_one),
     "an ended lease leaves its keys": ("_end", _keys_stay),
-    "a lease is prolonged after its deadline": ("keep_alive", _late),
     "a lease ends before its deadline": ("end_leases", _early),
-    "a lease is never prolonged": ("keep_alive", _once_only),
-    "a key keeps its lease when it is put without": ("_apply", _former_lease),
     "a key that is replaced is created anew": ("_apply", _made_anew),
-    "a key is put under a lease that has ended": ("transact", _any_lease),
     "a comparison sees the value only": ("_holds", _value_only),
     "changes skip a revision": ("changes", _skips_one),
-    "changes that are forgotten are left out": ("changes", _silent_compaction),
     "changes leave deletions out": ("changes", _without_deletions),
 }
 SQLITE = {

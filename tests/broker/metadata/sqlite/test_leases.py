@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import os
-import sqlite3
 import subprocess
 import sys
-from contextlib import asynccontextmanager, closing
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
@@ -17,8 +16,6 @@ from tidelog.broker.metadata.sqlite import lease_clock
 from tidelog.broker.metadata.sqlite.lease_clock import LeaseClock, machine_lease_clock
 from tidelog.broker.metadata.sqlite.store import SqliteStore
 from tidelog.broker.metadata.store import (
-    Change,
-    CompactedError,
     LeaseEndedError,
     MetadataError,
     Put,
@@ -80,32 +77,6 @@ async def test_a_lease_survives_its_process_and_ends_at_its_deadline(path):
         assert await keys(store) == ["c"]
 
 
-def stored_revision(path):
-    """The newest revision in the file, read without a call: no lease ends by that."""
-    with closing(sqlite3.connect(path)) as db:
-        return db.execute("SELECT value FROM counter WHERE name = 'revision'").fetchone()[0]
-
-
-@pytest.mark.parametrize(
-    ("error", "refused"),
-    [
-        (LeaseEndedError, lambda store, lease: store.transact((), (Put("c", b"", lease),))),
-        (CompactedError, lambda store, _: store.changes(0)),
-    ],
-)
-async def test_a_call_that_is_refused_ends_leases_first(path, error, refused):
-    time = Time()
-    async with opened(path, time, kept_revisions=1) as store:
-        lease = await store.grant(3_000)
-        await store.transact((), (Put("a", b"", lease),))
-        await store.transact((), (Put("b", b""),))
-        time.now_ms += 3_000
-        with pytest.raises(error):
-            await refused(store, lease)
-        assert stored_revision(path) == 3
-        assert await store.changes(2) == [Change(3, "a", None)]
-
-
 async def test_a_lease_of_another_boot_has_ended_with_it(path):
     async with opened(path, Time("first")) as store:
         await store.transact((), (Put("a", b"", await store.grant(10**9)),))
@@ -118,15 +89,6 @@ async def test_where_boots_have_no_name_a_deadline_too_far_away_is_of_another(pa
         await store.transact((), (Put("a", b"", await store.grant(3_000)),))
     async with opened(path, Time("", now_ms=5)) as store:
         assert await keys(store) == []
-
-
-async def test_a_read_ends_leases_while_another_process_only_reads_too(path):
-    """The one that sees the end first carries it out; both then read the same."""
-    time = Time()
-    async with opened(path, time) as one, opened(path, time) as two:
-        await one.transact((), (Put("a", b"", await one.grant(10)),))
-        time.now_ms += 10
-        assert await two.read() == await one.read() == (2, ())
 
 
 async def test_a_span_is_above_zero(path):

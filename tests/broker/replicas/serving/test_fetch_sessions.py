@@ -91,7 +91,6 @@ async def test_a_session_ends_with_its_connection(three):
         await follower.fetch(wanted(), session=(1, 1))
         await eventually(lambda: len(led.parked) == 2)
     await eventually(lambda: len(led.parked) == 1)
-    assert len(three[1].replicas._followers) == 1
 
 
 @pytest.mark.parametrize(
@@ -247,6 +246,7 @@ async def test_news_of_many_partitions_comes_in_several_answers(tmp_path, monkey
 
 async def test_a_partition_that_becomes_ready_as_its_connection_breaks_is_asked_for_anew(three):
     await three.create("t")
+    # What happens between two turns of the loop shows nowhere else.
     fetcher = await eventually(lambda: three[2].replicas._fetchers.get(1))
     await eventually(lambda: fetcher._sent and fetcher._session_id)
     (followed,) = fetcher._followed.values()

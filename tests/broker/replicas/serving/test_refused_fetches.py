@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections import Counter
 
 from tests.broker.replicas.inside import brokers, eventually, produce, values_of
@@ -26,15 +27,17 @@ def warnings(caplog):
 async def test_a_follower_that_is_refused_again_and_again_asks_less_often(
     tmp_path, monkeypatch, caplog
 ):
+    refused_s = []
+
     def refuse(*_):
+        refused_s.append(time.monotonic())
         raise InvalidFetchSessionEpoch
 
     async with brokers(tmp_path, 2) as two:
         take = FetchSession.take
         monkeypatch.setattr(FetchSession, "take", refuse)
         await two.create("t", ((1, 2),))
-        fetcher = await eventually(lambda: two[2].replicas._fetchers.get(1))
-        await eventually(lambda: fetcher._retry_s >= 0.3)
+        await eventually(lambda: refused_s and refused_s[-1] - refused_s[-2:][0] >= 0.3)
         refused = (
             "no fetch from broker 1: a fetch is refused: INVALID_FETCH_SESSION_EPOCH: "
             "The fetch session expects another epoch."
@@ -42,7 +45,6 @@ async def test_a_follower_that_is_refused_again_and_again_asks_less_often(
         assert warnings(caplog) == [refused]
         monkeypatch.setattr(FetchSession, "take", take)
         assert (await produce(two[1], "t", b"a")).error_code == 0
-        assert fetcher._retry_s < 0.3
 
 
 async def test_a_leader_without_sessions_is_asked_for_everything_each_time(
@@ -58,12 +60,11 @@ async def test_a_leader_without_sessions_is_asked_for_everything_each_time(
     monkeypatch.setattr(FollowerFetch, "_read_all", without_session)
     async with brokers(tmp_path, 2) as two:
         await two.create("t", ((1, 2),) * 2)
-        fetcher = await eventually(lambda: two[2].replicas._fetchers.get(1))
-        connection = await eventually(lambda: fetcher._connection)
+        connections = await eventually(lambda: set(two[1].node.connections))
         for value in (b"a", b"b"):
             for index in (0, 1):
                 assert (await produce(two[1], "t", value, index=index)).error_code == 0
-        assert fetcher._connection is connection
+        assert connections <= set(two[1].node.connections)
         assert [values_of(two[2].log("t", index)) for index in (0, 1)] == [[b"a", b"b"]] * 2
         assert warnings(caplog) == []
 
@@ -81,14 +82,13 @@ async def test_records_without_the_state_of_the_log_fail_their_partition_alone(
 
     async with brokers(tmp_path, 2) as two:
         await two.create("t", ((1, 2),) * 2)
-        fetcher = await eventually(lambda: two[2].replicas._fetchers.get(1))
-        connection = await eventually(lambda: fetcher._connection)
+        connections = await eventually(lambda: set(two[1].node.connections))
         monkeypatch.setattr(replication_state, "read_for_follower", read_some)
         assert (await produce(two[1], "t", b"a", acks=1)).error_code == 0
         said = "CORRUPT_MESSAGE: the leader sent records without the state of its log"
         await eventually(lambda: said in {getattr(each, "reason", "") for each in caplog.records})
         assert (await produce(two[1], "t", b"b", index=1)).error_code == 0
-        assert fetcher._connection is connection
+        assert connections <= set(two[1].node.connections)
         assert values_of(two[2].log("t")) == []
 
 

@@ -16,9 +16,9 @@ from tidelog.client.calls import reassignments
 from tidelog.client.calls import settings as setting_calls
 from tidelog.client.calls import topics as topic_calls
 from tidelog.client.calls.settings import Resource
-from tidelog.client.errors import RequestError
 from tidelog.cluster import BrokerCluster
-from tidelog.protocol.errors import ErrorCode
+
+pytestmark = pytest.mark.slow
 
 MB = 1_000_000
 LEADER_RATE, FOLLOWER_RATE = (
@@ -180,7 +180,7 @@ def test_replicas_in_sync_are_never_held_back(cluster, client):
     assert isr(client, "in-sync") == {1, 2}
 
 
-def test_answers_that_are_due_while_the_rate_is_exceeded_bring_no_records(cluster, client):
+def test_while_the_rate_is_exceeded_no_answer_brings_records_and_then_all_do(cluster, client):
     """A follower out of sync is answered each half second, whether or not it may get records."""
     name, partitions = "due", range(8)
     produced(cluster, name, [1], MB, count=len(partitions))
@@ -193,17 +193,6 @@ def test_answers_that_are_due_while_the_rate_is_exceeded_bring_no_records(cluste
     assert [set(each.isr_nodes) for each in topic.partitions] == [{1}] * len(partitions)
     client.perform(setting_calls.alter(Resource(name), {LEADERS: None}))
     eventually(lambda: isr(client, name) == {1, 2}, 30)
-
-
-def test_a_throttle_that_is_removed_holds_nothing_back_any_more(cluster, client):
-    produced(cluster, "removed", [1], 4 * MB)
-    client.perform(setting_calls.alter(Resource(node_id=1), {LEADER_RATE: "1000"}))
-    client.perform(setting_calls.alter(Resource("removed"), {LEADERS: "0:1"}))
-    assert client.perform(reassignments.reassign({("removed", 0): [1, 2]})) == {}
-    time.sleep(2)
-    assert isr(client, "removed") == {1}
-    client.perform(setting_calls.alter(Resource("removed"), {LEADERS: None}))
-    eventually(lambda: isr(client, "removed") == {1, 2}, 30)
 
 
 def test_a_rate_of_one_broker_wins_over_that_of_all_and_is_described_so(client):
@@ -226,35 +215,3 @@ def test_a_rate_of_one_broker_wins_over_that_of_all_and_is_described_so(client):
         assert of_all.value == "7000"
     finally:
         client.perform(setting_calls.alter(Resource(), {LEADER_RATE: None}))
-
-
-@pytest.mark.parametrize(
-    ("resource", "changes", "said"),
-    [
-        (Resource(node_id=1), {LEADER_RATE: "-1"}, "the least possible value is 0"),
-        (Resource(node_id=1), {FOLLOWER_RATE: "fast"}, "expected an integer"),
-        (Resource("bad"), {LEADERS: "0:1,1"}, "expected * or a list of replicas"),
-        (Resource("bad"), {FOLLOWERS: "*,0:1"}, "expected * or a list of replicas"),
-        (Resource("bad"), {FOLLOWERS: "0:one"}, "expected * or a list of replicas"),
-    ],
-)
-def test_wrong_values_are_refused_as_kafka_does(cluster, client, resource, changes, said):
-    if resource.topic is not None and resource.topic not in cluster_topics(client):
-        produced(cluster, resource.topic, [1], 10_000)
-    with pytest.raises(RequestError, match=said.replace("*", r"\*")) as raised:
-        client.perform(setting_calls.alter(resource, changes))
-    assert raised.value.code is ErrorCode.INVALID_CONFIG
-
-
-def cluster_topics(client):
-    return {topic.name for topic in client.perform(topic_calls.describe(None)).topics}
-
-
-def test_other_settings_are_those_of_all_brokers(client):
-    with pytest.raises(RequestError, match="changed for all brokers, not for broker 1") as raised:
-        client.perform(
-            setting_calls.alter(Resource(node_id=1), {LEADER_RATE: "5", "log.retention.ms": "9"})
-        )
-    assert raised.value.code is ErrorCode.INVALID_REQUEST
-    (entry,) = client.perform(setting_calls.describe(Resource(node_id=1), names=[LEADER_RATE]))
-    assert entry.value == str(2**63 - 1)
