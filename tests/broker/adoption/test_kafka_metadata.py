@@ -74,33 +74,28 @@ def test_a_directory_without_a_metadata_log_knows_nothing(tmp_path):
     assert read_metadata(tmp_path) is None
 
 
+def config(kind, resource, name, value):
+    return kafka.ConfigChange(resource_type=kind, resource_name=resource, name=name, value=value)
+
+
 def test_changes_are_applied_in_order(tmp_path):
-    of_all, removed = (
-        kafka.ConfigChange(resource_type=4, resource_name=name, name=setting, value=value)
-        for name, setting, value in (("", "min.insync.replicas", "2"), ("2", "d", None))
+    later = (
+        [kafka.PartitionChange(partition_id=0, topic_id=ID, isr=[2], leader=2)],
+        [kafka.PartitionChange(partition_id=0, topic_id=ID, isr=[2, 1])],
+        [kafka.ProducerIds(broker_id=1, next_producer_id=3000)],
+        [config(2, "t", "a", "1")],
+        [config(2, "t", "b", "1")],
+        [config(2, "t", "a", None)],
+        [config(4, "1", "c", "1")],
+        [b"\x01\x14\x00\x00"],  # NoOpRecord
+        [config(4, "", "min.insync.replicas", "2"), config(4, "2", "d", None)],
     )
     put(
         tmp_path,
         "00000000000000000000.log",
         batch(0, TOPIC, PARTITION),
         batch(2, b"\x00\x00", control=True),
-        batch(3, kafka.PartitionChange(partition_id=0, topic_id=ID, isr=[2], leader=2), epoch=2),
-        batch(4, kafka.PartitionChange(partition_id=0, topic_id=ID, isr=[2, 1]), epoch=2),
-        batch(5, kafka.ProducerIds(broker_id=1, next_producer_id=3000), epoch=2),
-        batch(
-            6, kafka.ConfigChange(resource_type=2, resource_name="t", name="a", value="1"), epoch=2
-        ),
-        batch(
-            7, kafka.ConfigChange(resource_type=2, resource_name="t", name="b", value="1"), epoch=2
-        ),
-        batch(
-            8, kafka.ConfigChange(resource_type=2, resource_name="t", name="a", value=None), epoch=2
-        ),
-        batch(
-            9, kafka.ConfigChange(resource_type=4, resource_name="1", name="c", value="1"), epoch=2
-        ),
-        batch(10, b"\x01\x14\x00\x00", epoch=2),  # NoOpRecord
-        batch(11, of_all, removed, epoch=2),
+        *(batch(first, *messages, epoch=2) for first, messages in enumerate(later, 3)),
     )
     found = read_metadata(tmp_path)
     assert (found.epoch, found.end_offset, found.next_producer_id) == (2, 13, 3000)
@@ -126,10 +121,13 @@ def test_a_snapshot_stands_for_what_is_before_it(tmp_path):
 
 
 def test_a_topic_that_was_deleted_is_gone_with_its_settings(tmp_path):
-    config = kafka.ConfigChange(resource_type=2, resource_name="t", name="a", value="1")
     again = kafka.TopicCreated(name="t", topic_id=UUID(int=9))
     removed = kafka.TopicRemoved(topic_id=ID)
-    put(tmp_path, "00000000000000000000.log", batch(0, TOPIC, PARTITION, config, removed, again))
+    put(
+        tmp_path,
+        "00000000000000000000.log",
+        batch(0, TOPIC, PARTITION, config(2, "t", "a", "1"), removed, again),
+    )
     (topic,) = read_metadata(tmp_path).topics
     assert (topic.topic_id, topic.configs, topic.partitions) == (UUID(int=9), {}, {})
 

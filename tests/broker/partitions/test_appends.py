@@ -50,17 +50,7 @@ class Log:
         self.release = threading.Event()
         self.held = held
 
-    def append(
-        self,
-        records,
-        *,
-        now_ms,
-        produce_version,
-        may_block=True,
-        guard=None,
-        internal=False,
-        unpack_limit=None,
-    ):
+    def append(self, records, *, now_ms, produce_version, **_):
         if len(records) == self.held:
             assert self.release.wait(60)
         self.order.append(len(records))
