@@ -7,7 +7,6 @@ import time
 
 from tests.broker import asking
 from tests.broker.replicas.inside import (
-    brokers,
     delete_before,
     eventually,
     list_end,
@@ -71,7 +70,7 @@ async def test_a_follower_behind_the_leaders_log_start_begins_there(three):
 
 
 async def test_a_checkpoint_that_is_faster_than_the_loop_delays_no_acknowledgement(
-    tmp_path, monkeypatch
+    three, monkeypatch
 ):
     """It makes durable what a thread has appended, before the loop hears of the append."""
     write_in_turn = Appends._write
@@ -79,18 +78,19 @@ async def test_a_checkpoint_that_is_faster_than_the_loop_delays_no_acknowledgeme
     def write_in_a_thread(self, partition, write, *, waits, is_heavy):
         def write_and_make_durable(**times):
             appended = write(**times)
-            time.sleep(1.5)  # followers hear of the log's new end meanwhile, and park their fetches
+            time.sleep(0.3)  # followers hear of the log's new end meanwhile, and park their fetches
             partition.commit()
             return appended
 
         return write_in_turn(self, partition, write_and_make_durable, waits=waits, is_heavy=True)
 
     monkeypatch.setattr(Appends, "_write", write_in_a_thread)
-    async with brokers(tmp_path) as three:
-        await three.create("t", configs={"flush.messages": "1"})
-        async with asyncio.timeout(10):
-            answer = await produce(three[1], "t", b"a")
-        assert (answer.error_code, answer.base_offset) == (0, 0)
+    for each in three.all.values():
+        each.replicas.fetch_wait_ms = 50
+    await three.create("t", configs={"flush.messages": "1"})
+    async with asyncio.timeout(60):
+        answer = await produce(three[1], "t", b"a")
+    assert (answer.error_code, answer.base_offset) == (0, 0)
 
 
 async def test_with_flush_messages_1_only_what_is_durable_everywhere_is_acknowledged(three):
