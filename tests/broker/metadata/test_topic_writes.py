@@ -18,6 +18,7 @@ from tidelog.protocol.errors import KafkaStorageError, NotController, TopicAlrea
 
 MANY = 1_000
 LEAST_PARTS = -(-MANY // MOST_OPERATIONS)
+CUTS = (0, 1, LEAST_PARTS - 1)  # how many transactions a process makes before it ends
 TOPIC, OTHER = UUID(int=9), UUID(int=8)
 
 
@@ -104,7 +105,7 @@ async def test_nobody_sees_a_part_of_a_topic(store):
     assert again.assignments == stored.assignments
 
 
-@pytest.mark.parametrize("left", range(LEAST_PARTS))
+@pytest.mark.parametrize("left", CUTS)
 async def test_a_creation_that_is_cut_short_leaves_nothing(store, left):
     metadata = await opened(store)
     store.begin(left)
@@ -165,7 +166,7 @@ async def test_one_of_several_brokers_creates_a_large_topic_in_a_session_only(st
     assert (await metadata.add_topic(topic())).partitions == MANY
 
 
-async def test_partitions_are_added_all_at_once(store):
+async def test_partitions_are_added_and_withdrawn_and_a_topic_is_deleted_all_at_once(store):
     metadata = await opened(store)
     await metadata.add_topic(topic(2))
     store.begin()
@@ -173,8 +174,20 @@ async def test_partitions_are_added_all_at_once(store):
     assert set(store.seen[:-1]) == {2}
     assert store.seen[-1] == MANY
 
+    store.begin()
+    await metadata.set_partitions("t", 3)
+    assert set(store.seen) == {3}
+    assert await store.partition_keys() == 3
 
-@pytest.mark.parametrize("left", range(LEAST_PARTS))
+    await metadata.set_partitions("t", MANY)
+    store.begin()
+    await metadata.delete_topic("t")
+    assert set(store.seen) == {0}
+    assert await store.partition_keys() == 0
+    assert set(metadata.image.deletions) == {TOPIC}
+
+
+@pytest.mark.parametrize("left", CUTS)
 async def test_an_addition_that_is_cut_short_adds_nothing_and_can_be_repeated(store, left):
     metadata = await opened(store)
     await metadata.add_topic(topic(2))
@@ -208,17 +221,7 @@ async def test_two_additions_at_once_do_not_mix(store):
     assert {each.leader for each in first.image.topics["t"].assignments[2:]} == {2}
 
 
-async def test_a_topic_is_deleted_at_once(store):
-    metadata = await opened(store)
-    await metadata.add_topic(topic())
-    store.begin()
-    await metadata.delete_topic("t")
-    assert set(store.seen) == {0}
-    assert await store.partition_keys() == 0
-    assert set(metadata.image.deletions) == {TOPIC}
-
-
-@pytest.mark.parametrize("left", range(1, LEAST_PARTS))
+@pytest.mark.parametrize("left", CUTS[1:])
 async def test_a_deletion_that_is_cut_short_is_finished(store, left):
     metadata = await opened(store)
     await metadata.add_topic(topic())
@@ -230,15 +233,6 @@ async def test_a_deletion_that_is_cut_short_is_finished(store, left):
     await settle(metadata)
     assert await store.partition_keys() == 0
     assert not metadata.image.deletions
-
-
-async def test_partitions_are_withdrawn_at_once(store):
-    metadata = await opened(store)
-    await metadata.add_topic(topic())
-    store.begin()
-    await metadata.set_partitions("t", 2)
-    assert set(store.seen) == {2}
-    assert await store.partition_keys() == 2
 
 
 async def test_the_states_of_many_partitions_are_written_out_once_each(store, monkeypatch):

@@ -16,11 +16,6 @@ from tidelog.broker.replicas.consumers import brokers_in
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.records.batch import records
 
-RACK_AWARE = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
-RACKS = {
-    number: {"broker.rack": rack, "replica.selector.class": RACK_AWARE}
-    for number, rack in {1: "a", 2: "b", 3: "c"}.items()
-}
 LONG_MS = 300_000  # longer than a test waits for all that it does while a fetch waits
 
 
@@ -41,28 +36,26 @@ async def settled(three, number, topic="t", end=1):
     await eventually(lambda: log.high_watermark == end, f"broker {number} to know of {end}")
 
 
-async def test_a_leader_sends_a_consumer_to_the_replica_in_its_rack_and_that_serves_it(tmp_path):
-    async with brokers(tmp_path, settings=RACKS) as three:
-        await three.create("t")
-        await produce(three[1], "t", b"x")
-        await settled(three, 2)
-        sent_on = await consume(three[1], "t", rack="b", wait_ms=LONG_MS)
-        assert (sent_on.preferred_read_replica, sent_on.high_watermark) == (2, 1)
-        assert values(sent_on) == []
-        found = await consume(three[2], "t", rack="b")
-        assert (found.error_code, found.preferred_read_replica) == (0, -1)
-        assert values(found) == [b"x"]
-        assert (await list_end(three[2], "t")).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+async def test_a_leader_sends_a_consumer_to_the_replica_in_its_rack_and_that_serves_it(racked):
+    await racked.create("t")
+    await produce(racked[1], "t", b"x")
+    await settled(racked, 2)
+    sent_on = await consume(racked[1], "t", rack="b", wait_ms=LONG_MS)
+    assert (sent_on.preferred_read_replica, sent_on.high_watermark) == (2, 1)
+    assert values(sent_on) == []
+    found = await consume(racked[2], "t", rack="b")
+    assert (found.error_code, found.preferred_read_replica) == (0, -1)
+    assert values(found) == [b"x"]
+    assert (await list_end(racked[2], "t")).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
 @pytest.mark.parametrize("rack", ["", "a", "elsewhere"])
-async def test_a_leader_serves_who_names_no_rack_its_own_or_one_without_a_replica(tmp_path, rack):
-    async with brokers(tmp_path, settings=RACKS) as three:
-        await three.create("t")
-        await produce(three[1], "t", b"x")
-        await settled(three, 2)
-        found = await consume(three[1], "t", rack=rack)
-        assert (found.preferred_read_replica, values(found)) == (-1, [b"x"])
+async def test_a_leader_serves_who_names_no_rack_its_own_or_one_without_a_replica(racked, rack):
+    await racked.create("t")
+    await produce(racked[1], "t", b"x")
+    await settled(racked, 2)
+    found = await consume(racked[1], "t", rack=rack)
+    assert (found.preferred_read_replica, values(found)) == (-1, [b"x"])
 
 
 @pytest.mark.parametrize(

@@ -66,7 +66,7 @@ async def test_a_topic_of_many_partitions_comes_and_goes_in_slices(tmp_path):
             assert 0 < await most_lines(work) < _MOST_LINES
 
 
-async def test_a_change_of_many_partitions_is_a_line_with_their_number(tmp_path, caplog):
+async def test_a_change_of_many_partitions_is_a_line_with_their_number(two, caplog):
     count = 120
 
     def of(message):
@@ -74,18 +74,17 @@ async def test_a_change_of_many_partitions_is_a_line_with_their_number(tmp_path,
         return sum(each.partitions for each in found)
 
     caplog.set_level("INFO")
-    async with brokers(tmp_path, 2) as two:
-        await two.create("t", [(1, 2)] * count)
-        await eventually(lambda: of("partition leaders started") == count)
-        await eventually(lambda: of("partition followers started") == count)
-        await two[1].lose_session()
-        await eventually(lambda: of("partition leaders stopped") == count)
-        told = [each for each in caplog.records if each.name.startswith("tidelog.")]
-        # A window of a second each: on a busy machine a change takes several.
-        assert len(told) < count
-        started = next(each for each in told if each.message == "partition leaders started")
-        assert started.logs.startswith("t-")
-        shown = [str(vars(each)) for each in told]
-        assert not any(
-            str(topic_id) in line for topic_id, _ in two[1].replicas.here() for line in shown
-        )
+    await two.create("t", [(1, 2)] * count)
+    await eventually(lambda: of("partition leaders started") == count)
+    await eventually(lambda: of("partition followers started") == count)
+    await two[1].lose_session()
+    await eventually(lambda: of("partition leaders stopped") == count)
+    told = [each for each in caplog.records if each.name.startswith("tidelog.")]
+    # A window of a second each: on a busy machine a change takes several.
+    assert len(told) < count
+    started = next(each for each in told if each.message == "partition leaders started")
+    assert started.logs.startswith("t-")
+    shown = [str(vars(each)) for each in told]
+    assert not any(
+        str(topic_id) in line for topic_id, _ in two[1].replicas.here() for line in shown
+    )

@@ -9,7 +9,6 @@ import pytest
 
 from tests.broker.replicas.follower import Follower, wanted
 from tests.broker.replicas.inside import (
-    brokers,
     consume,
     eventually,
     produce,
@@ -66,7 +65,7 @@ async def test_in_sync_replicas_are_logged_though_the_outcome_of_their_change_wa
     await eventually(lambda: [sorted(isr) for isr in logged()] == [[1, 2], [1, 2, 3]])
 
 
-async def test_followers_that_keep_up_share_what_is_read(tmp_path, monkeypatch):
+async def test_followers_that_keep_up_share_what_is_read(three, monkeypatch):
     read, reads = replication_state.read_for_follower, []
 
     def counted(*asked, **how):
@@ -75,15 +74,14 @@ async def test_followers_that_keep_up_share_what_is_read(tmp_path, monkeypatch):
         return answer
 
     monkeypatch.setattr(replication_state, "read_for_follower", counted)
-    async with brokers(tmp_path) as three:
-        await three.create("t")
-        await produce(three[1], "t", b"first")
-        reads.clear()
-        for number in range(50):
-            await produce(three[1], "t", b"%d" % number)
-        assert 50 <= sum(size > 0 for size in reads) < 90
-        wanted = [b"first", *(b"%d" % number for number in range(50))]
-        assert [values_of(broker.log("t")) for broker in three.all.values()] == [wanted] * 3
+    await three.create("t")
+    await produce(three[1], "t", b"first")
+    reads.clear()
+    for number in range(50):
+        await produce(three[1], "t", b"%d" % number)
+    assert 50 <= sum(size > 0 for size in reads) < 90
+    wanted = [b"first", *(b"%d" % number for number in range(50))]
+    assert [values_of(broker.log("t")) for broker in three.all.values()] == [wanted] * 3
 
 
 async def test_another_leader_goes_on_and_the_old_one_follows(three):

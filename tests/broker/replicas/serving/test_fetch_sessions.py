@@ -9,13 +9,11 @@ import pytest
 from tests.broker.replicas.follower import Follower, wanted
 from tests.broker.replicas.inside import (
     ask,
-    brokers,
     eventually,
     produce,
     produce_request,
     values_of,
 )
-from tests.broker.replicas.test_consumers_of_followers import RACKS
 from tidelog.broker.metadata.brokers.records import OfflineRecord, offline_key, put_offline
 from tidelog.broker.metadata.store import Delete
 from tidelog.broker.partitions import replication_state
@@ -36,29 +34,28 @@ def answered(response) -> list[int]:
     return [data.partition_index for topic in response.responses for data in topic.partitions]
 
 
-async def test_a_fetch_names_what_was_answered_and_an_answer_what_has_news(tmp_path, monkeypatch):
+async def test_a_fetch_names_what_was_answered_and_an_answer_what_has_news(three, monkeypatch):
     monkeypatch.setattr(fetch_sessions, "_LOOK_S", 1e9)  # what leaders know is another test's
-    async with brokers(tmp_path) as three:
-        for each in three.all.values():
-            each.replicas.fetch_wait_ms = 60_000  # longer than this test waits for anything
-        await three.create("wide", replicas=((1, 2, 3),) * WIDE)
-        leds = [three[1].replicas.led(three[1].log("wide", index)) for index in range(WIDE)]
-        await eventually(lambda: all(len(led.parked) == 2 for led in leds))
-        post_to, named = AsyncConnection.post_to, []
+    for each in three.all.values():
+        each.replicas.fetch_wait_ms = 60_000  # longer than this test waits for anything
+    await three.create("wide", replicas=((1, 2, 3),) * WIDE)
+    leds = [three[1].replicas.led(three[1].log("wide", index)) for index in range(WIDE)]
+    await eventually(lambda: all(len(led.parked) == 2 for led in leds))
+    post_to, named = AsyncConnection.post_to, []
 
-        def noted(connection, receiver, request, key, version):
-            asked = request
-            if isinstance(request, bytes):
-                asked, _ = codec(FetchRequest, version).decode(request)
-            named.extend(one.partition for topic in asked.topics for one in topic.partitions)
-            post_to(connection, receiver, request, key, version)
+    def noted(connection, receiver, request, key, version):
+        asked = request
+        if isinstance(request, bytes):
+            asked, _ = codec(FetchRequest, version).decode(request)
+        named.extend(one.partition for topic in asked.topics for one in topic.partitions)
+        post_to(connection, receiver, request, key, version)
 
-        monkeypatch.setattr(AsyncConnection, "post_to", noted)
-        for value in (b"a", b"b"):
-            assert (await produce(three[1], "wide", value, index=7)).error_code == 0
-        for broker in three.all.values():
-            await eventually(lambda at=broker: values_of(at.log("wide", 7)) == [b"a", b"b"])
-        assert set(named) == {7}
+    monkeypatch.setattr(AsyncConnection, "post_to", noted)
+    for value in (b"a", b"b"):
+        assert (await produce(three[1], "wide", value, index=7)).error_code == 0
+    for broker in three.all.values():
+        await eventually(lambda at=broker: values_of(at.log("wide", 7)) == [b"a", b"b"])
+    assert set(named) == {7}
 
 
 async def test_a_session_answers_a_question_once_and_when_there_is_news(three):
@@ -111,18 +108,17 @@ async def test_a_fetch_that_does_not_follow_the_last_one_is_refused(three, sessi
         assert refused.error_code == error
 
 
-async def test_a_follower_learns_what_its_leader_knows_without_records(tmp_path, monkeypatch):
+async def test_a_follower_learns_what_its_leader_knows_without_records(three, monkeypatch):
     monkeypatch.setattr(fetch_sessions, "_LOOKED_AT", 3)  # fewer than there are
-    async with brokers(tmp_path) as three:
-        for each in three.all.values():
-            each.replicas.fetch_wait_ms = 100
-        await three.create("wide", replicas=((1, 2, 3),) * WIDE)
-        for index in (0, WIDE - 1):
-            await produce(three[1], "wide", b"a", index=index)
-            three[1].log("wide", index).state.cleaned_offset = 1
-            for number in (2, 3):
-                state = three[number].log("wide", index).state
-                await eventually(lambda of=state: of.leader_cleaned_offset == 1)
+    for each in three.all.values():
+        each.replicas.fetch_wait_ms = 100
+    await three.create("wide", replicas=((1, 2, 3),) * WIDE)
+    for index in (0, WIDE - 1):
+        await produce(three[1], "wide", b"a", index=index)
+        three[1].log("wide", index).state.cleaned_offset = 1
+        for number in (2, 3):
+            state = three[number].log("wide", index).state
+            await eventually(lambda of=state: of.leader_cleaned_offset == 1)
 
 
 async def test_an_idle_follower_joins_when_what_kept_it_out_is_over(three):
@@ -169,32 +165,30 @@ async def test_what_a_fetch_without_a_session_asked_is_forgotten_with_its_connec
 
 
 async def test_a_high_watermark_waits_a_moment_for_records_where_consumers_read_from_followers(
-    tmp_path, monkeypatch
+    racked, monkeypatch
 ):
     monkeypatch.setattr(fetch_sessions, "_LOOK_S", 1e9)
     monkeypatch.setattr(serving, "_HIGH_WATERMARK_DELAY_S", 60)
-    async with brokers(tmp_path, settings=RACKS) as three:
-        led = await led_alone(three, wait_ms=60_000)
-        await produce_twice(three, led)
-        monkeypatch.setattr(serving, "_HIGH_WATERMARK_DELAY_S", 0.01)
-        assert (await produce(three[1], "t", b"a")).error_code == 0
-        for number in (2, 3):
-            await eventually(lambda at=three[number]: at.log("t").high_watermark == 3)
+    led = await led_alone(racked, wait_ms=60_000)
+    await produce_twice(racked, led)
+    monkeypatch.setattr(serving, "_HIGH_WATERMARK_DELAY_S", 0.01)
+    assert (await produce(racked[1], "t", b"a")).error_code == 0
+    for number in (2, 3):
+        await eventually(lambda at=racked[number]: at.log("t").high_watermark == 3)
 
 
 async def test_a_high_watermark_waits_for_the_end_of_the_fetch_where_consumers_read_from_leaders(
-    tmp_path, monkeypatch
+    three, monkeypatch
 ):
     monkeypatch.setattr(fetch_sessions, "_LOOK_S", 1e9)
     monkeypatch.setattr(serving, "_HIGH_WATERMARK_DELAY_S", 0)
-    async with brokers(tmp_path) as three:
-        led = await led_alone(three, wait_ms=60_000)
-        await produce_twice(three, led)
-        for number in (2, 3):
-            three[number].replicas.fetch_wait_ms = 50
-        assert (await produce(three[1], "t", b"a")).error_code == 0
-        for number in (2, 3):
-            await eventually(lambda at=three[number]: at.log("t").high_watermark == 3)
+    led = await led_alone(three, wait_ms=60_000)
+    await produce_twice(three, led)
+    for number in (2, 3):
+        three[number].replicas.fetch_wait_ms = 50
+    assert (await produce(three[1], "t", b"a")).error_code == 0
+    for number in (2, 3):
+        await eventually(lambda at=three[number]: at.log("t").high_watermark == 3)
 
 
 async def led_alone(three, *, wait_ms):
@@ -219,7 +213,7 @@ async def produce_twice(three, led):
             assert (log.log_end_offset, log.high_watermark) == (count, count - 1)
 
 
-async def test_news_of_many_partitions_comes_in_several_answers(tmp_path, monkeypatch):
+async def test_news_of_many_partitions_comes_in_several_answers(racked, monkeypatch):
     answerable, sizes = fetch_sessions.FetchSession.answerable, []
 
     def counted(self, now_s):
@@ -231,16 +225,15 @@ async def test_news_of_many_partitions_comes_in_several_answers(tmp_path, monkey
     monkeypatch.setattr(fetch_sessions, "_LOOK_S", 1e9)
     monkeypatch.setattr(fetch_sessions.FetchSession, "answerable", counted)
     count = 20
-    async with brokers(tmp_path, settings=RACKS) as three:
-        await three.create("t", [(1, 2, 3)] * count)
-        request = produce_request("t", {index: b"%d" % index for index in range(count)})
-        answer = await ask(three[1], request, apis.PRODUCE)
-        assert {part.error_code for part in answer.responses[0].partition_responses} == {0}
-        for number in (2, 3):
-            for index in range(count):
-                log = three[number].log("t", index)
-                await eventually(lambda at=log: at.high_watermark == 1)
-                assert values_of(log) == [b"%d" % index]
+    await racked.create("t", [(1, 2, 3)] * count)
+    request = produce_request("t", {index: b"%d" % index for index in range(count)})
+    answer = await ask(racked[1], request, apis.PRODUCE)
+    assert {part.error_code for part in answer.responses[0].partition_responses} == {0}
+    for number in (2, 3):
+        for index in range(count):
+            log = racked[number].log("t", index)
+            await eventually(lambda at=log: at.high_watermark == 1)
+            assert values_of(log) == [b"%d" % index]
     assert max(sizes) == 3
 
 

@@ -6,7 +6,7 @@ import logging
 import time
 from collections import Counter
 
-from tests.broker.replicas.inside import brokers, eventually, produce, values_of
+from tests.broker.replicas.inside import eventually, produce, values_of
 from tidelog.broker.partitions import replication_state
 from tidelog.broker.replicas.fetcher import Fetcher
 from tidelog.broker.replicas.followed import Followed
@@ -24,31 +24,28 @@ def warnings(caplog):
     ]
 
 
-async def test_a_follower_that_is_refused_again_and_again_asks_less_often(
-    tmp_path, monkeypatch, caplog
-):
+async def test_a_follower_that_is_refused_again_and_again_asks_less_often(two, monkeypatch, caplog):
     refused_s = []
 
     def refuse(*_):
         refused_s.append(time.monotonic())
         raise InvalidFetchSessionEpoch
 
-    async with brokers(tmp_path, 2) as two:
-        take = FetchSession.take
-        monkeypatch.setattr(FetchSession, "take", refuse)
-        await two.create("t", ((1, 2),))
-        await eventually(lambda: refused_s and refused_s[-1] - refused_s[-2:][0] >= 0.3)
-        refused = (
-            "no fetch from broker 1: a fetch is refused: INVALID_FETCH_SESSION_EPOCH: "
-            "The fetch session expects another epoch."
-        )
-        assert warnings(caplog) == [refused]
-        monkeypatch.setattr(FetchSession, "take", take)
-        assert (await produce(two[1], "t", b"a")).error_code == 0
+    take = FetchSession.take
+    monkeypatch.setattr(FetchSession, "take", refuse)
+    await two.create("t", ((1, 2),))
+    await eventually(lambda: refused_s and refused_s[-1] - refused_s[-2:][0] >= 0.3)
+    refused = (
+        "no fetch from broker 1: a fetch is refused: INVALID_FETCH_SESSION_EPOCH: "
+        "The fetch session expects another epoch."
+    )
+    assert warnings(caplog) == [refused]
+    monkeypatch.setattr(FetchSession, "take", take)
+    assert (await produce(two[1], "t", b"a")).error_code == 0
 
 
 async def test_a_leader_without_sessions_is_asked_for_everything_each_time(
-    tmp_path, monkeypatch, caplog
+    two, monkeypatch, caplog
 ):
     read = FollowerFetch._read_all
 
@@ -58,19 +55,18 @@ async def test_a_leader_without_sessions_is_asked_for_everything_each_time(
         return answer
 
     monkeypatch.setattr(FollowerFetch, "_read_all", without_session)
-    async with brokers(tmp_path, 2) as two:
-        await two.create("t", ((1, 2),) * 2)
-        connections = await eventually(lambda: set(two[1].node.connections))
-        for value in (b"a", b"b"):
-            for index in (0, 1):
-                assert (await produce(two[1], "t", value, index=index)).error_code == 0
-        assert connections <= set(two[1].node.connections)
-        assert [values_of(two[2].log("t", index)) for index in (0, 1)] == [[b"a", b"b"]] * 2
-        assert warnings(caplog) == []
+    await two.create("t", ((1, 2),) * 2)
+    connections = await eventually(lambda: set(two[1].node.connections))
+    for value in (b"a", b"b"):
+        for index in (0, 1):
+            assert (await produce(two[1], "t", value, index=index)).error_code == 0
+    assert connections <= set(two[1].node.connections)
+    assert [values_of(two[2].log("t", index)) for index in (0, 1)] == [[b"a", b"b"]] * 2
+    assert warnings(caplog) == []
 
 
 async def test_records_without_the_state_of_the_log_fail_their_partition_alone(
-    tmp_path, monkeypatch, caplog
+    two, monkeypatch, caplog
 ):
     read = replication_state.read_for_follower
 
@@ -80,19 +76,18 @@ async def test_records_without_the_state_of_the_log_fail_their_partition_alone(
             found.data.replication_state = None
         return found
 
-    async with brokers(tmp_path, 2) as two:
-        await two.create("t", ((1, 2),) * 2)
-        connections = await eventually(lambda: set(two[1].node.connections))
-        monkeypatch.setattr(replication_state, "read_for_follower", read_some)
-        assert (await produce(two[1], "t", b"a", acks=1)).error_code == 0
-        said = "CORRUPT_MESSAGE: the leader sent records without the state of its log"
-        await eventually(lambda: said in {getattr(each, "reason", "") for each in caplog.records})
-        assert (await produce(two[1], "t", b"b", index=1)).error_code == 0
-        assert connections <= set(two[1].node.connections)
-        assert values_of(two[2].log("t")) == []
+    await two.create("t", ((1, 2),) * 2)
+    connections = await eventually(lambda: set(two[1].node.connections))
+    monkeypatch.setattr(replication_state, "read_for_follower", read_some)
+    assert (await produce(two[1], "t", b"a", acks=1)).error_code == 0
+    said = "CORRUPT_MESSAGE: the leader sent records without the state of its log"
+    await eventually(lambda: said in {getattr(each, "reason", "") for each in caplog.records})
+    assert (await produce(two[1], "t", b"b", index=1)).error_code == 0
+    assert connections <= set(two[1].node.connections)
+    assert values_of(two[2].log("t")) == []
 
 
-async def test_a_leader_with_little_room_serves_partitions_in_turn(tmp_path, monkeypatch):
+async def test_a_leader_with_little_room_serves_partitions_in_turn(two, monkeypatch):
     append, send, served = Followed._append, Fetcher._send, []
     ends = [("busy", 0), ("busy", 1), ("other", 0)]
 
@@ -105,20 +100,19 @@ async def test_a_leader_with_little_room_serves_partitions_in_turn(tmp_path, mon
         if served or len(self._to_ask) == len(ends):
             send(self)
 
-    async with brokers(tmp_path, 2) as two:
-        await two.create("busy", ((1, 2),) * 2)
-        await two.create("other", ((1, 2),))
-        for name, index in ends:  # the first append takes long
-            assert (await produce(two[1], name, b"a", index=index)).error_code == 0
-        await two[2].lose_session()
-        for _ in range(10):
-            for name, index in ends:
-                await produce(two[1], name, b"a", index=index, acks=1)
-        monkeypatch.setattr(Followed, "_append", noted)
-        monkeypatch.setattr(Fetcher, "_send", send_together)
-        two[2].replicas.partition_max_bytes = two[2].replicas.response_max_bytes = 1
-        await two[2].register()
-        for name in ends:
-            await eventually(lambda at=name: two[2].log(*at).log_end_offset == 11)
-        first = Counter(served[:15])
-        assert min(first[name] for name in ends) >= 3
+    await two.create("busy", ((1, 2),) * 2)
+    await two.create("other", ((1, 2),))
+    for name, index in ends:  # the first append takes long
+        assert (await produce(two[1], name, b"a", index=index)).error_code == 0
+    await two[2].lose_session()
+    for _ in range(10):
+        for name, index in ends:
+            await produce(two[1], name, b"a", index=index, acks=1)
+    monkeypatch.setattr(Followed, "_append", noted)
+    monkeypatch.setattr(Fetcher, "_send", send_together)
+    two[2].replicas.partition_max_bytes = two[2].replicas.response_max_bytes = 1
+    await two[2].register()
+    for name in ends:
+        await eventually(lambda at=name: two[2].log(*at).log_end_offset == 11)
+    first = Counter(served[:15])
+    assert min(first[name] for name in ends) >= 3
