@@ -64,6 +64,8 @@ ANSWERS = {
         (1, 1, 2, 2), 0, FetchAnswer(GOOD, EPOCH, 0, 0, 10, Diverging(1, 4)), [Truncate(2, False)]),
     "of an epoch that is not here": (
         (1, 1, 4, 4), 0, FetchAnswer(GOOD, EPOCH, 0, 0, 10, Diverging(3, 3)), [Truncate(2, False)]),
+    "after all of this log": (
+        (1, 1, 1), 0, FetchAnswer(GOOD, EPOCH, 0, 0, 10, Diverging(4, 2)), [Truncate(2, False)]),
     "before all of this log": (
         (3, 3, 4), 0, FetchAnswer(GOOD, EPOCH, 0, 0, 10, Diverging(1, 5)), [Truncate(0, False)]),
     "of what was committed, as after an unclean election": (
@@ -73,8 +75,11 @@ ANSWERS = {
     # KAFKA-9491: the high watermark of the empty log is where it starts.
     "out of range, as the leader starts later": (
         (1, 1, 1), 0, FetchAnswer(OUT_OF_RANGE, EPOCH, 60, 50, 70), [RestartAt(50)]),
-    "out of range no more": (
-        (1, 1, 1), 0, FetchAnswer(OUT_OF_RANGE, EPOCH, 0, 0, 9), [WaitBefore(RETRY_MS)]),
+    **{
+        f"out of range no more: the leader has {start} to {end}": (
+            (1, 1, 1), 0, FetchAnswer(OUT_OF_RANGE, EPOCH, 0, start, end), [WaitBefore(RETRY_MS)])
+        for start, end in ((0, 9), (0, 3), (3, 9))
+    },
     # The leader has deleted them, and forgotten their epochs: they may be another leader's.
     "records that the leader can no longer compare are dropped before an append": (
         (1, 1, 1), 0, FetchAnswer(GOOD, EPOCH, 9, 3, 10), [RestartAt(3), Append()]),
@@ -112,6 +117,7 @@ APPENDED = {
 def test_after_an_append(case):
     count, high_watermark, offsets, actions = APPENDED[case]
     log = Log(*[1] * count, high_watermark=high_watermark)
+    log.flushed = 0  # for which nobody waits here
     follower, _ = asked(log)
     assert follower.on_appended(FetchAnswer(GOOD, EPOCH, *offsets), log.as_follower()) == actions
 
