@@ -24,6 +24,14 @@ def unsynced():
     files.use(before)
 
 
+def kill(store):
+    """Stop as kill -9 stops: what was written stays, nothing else is done.
+
+    No broker stops in this way, so the product has no public name for it.
+    """
+    store._release()
+
+
 class Log:
     """One partition of one topic in a log directory of its own."""
 
@@ -53,8 +61,7 @@ class Log:
         self.store = self.partition = None
 
     def crash(self):
-        """Stop as kill -9 stops: what was written stays, nothing else is done."""
-        self.store._release()
+        kill(self.store)
         self.store = self.partition = None
 
     def copy_to(self, path):

@@ -41,6 +41,7 @@ import uuid
 
 from tests.simulation.disks import Disk
 from tests.storage.cleaning import clean
+from tests.storage.conftest import kill
 from tests.time.broker_world import BrokerWorld
 from tests.time.clock_world import ClockWorld
 from tests.time.produced import produced, with_delta
@@ -113,7 +114,7 @@ class World:
 
     def close(self):
         if self.store is not None:
-            self.store._release()
+            kill(self.store)
         files.use(self._disk_before)
 
     def start(self, config):
@@ -148,7 +149,7 @@ class World:
         return self.again()
 
     def do_crash(self, _):
-        self.store._release()
+        kill(self.store)
         return self.again()
 
     def do_power_loss(self, _):
@@ -156,7 +157,7 @@ class World:
         return self.do_crash(_)
 
     def do_truncate(self, options):
-        self.store._release()
+        kill(self.store)
         path = max(self.directory.glob("*.log"))
         if "base" in options:
             path = self.directory / f"{int(options['base']):020d}.log"

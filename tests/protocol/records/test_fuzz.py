@@ -1,7 +1,7 @@
 """Damaged record sets of every format and codec: nothing but errors with a code comes out.
 
 Half of the mutants get a right CRC again, so that damage reaches what the CRC guards. The number
-of mutants is TIDELOG_FUZZ_FRAMES (20,000 unless told).
+of mutants is TIDELOG_FUZZ_FRAMES (6,000 unless told).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tidelog.protocol.records.batch import find_offset, find_time, records, scan
 from tidelog.protocol.records.convert import down_convert, transcode_zstd
 from tidelog.protocol.records.prepare import inspect, prepare
 
-FRAMES = int(os.environ.get("TIDELOG_FUZZ_FRAMES", "20000"))
+FRAMES = int(os.environ.get("TIDELOG_FUZZ_FRAMES", "6000"))
 READ_ERRORS = (CorruptMessage,)
 TOKENS = (0, 1, 2, 3, 4, 0x7F, 0x80, 0xFE, 0xFF)
 

@@ -18,7 +18,7 @@ from tidelog.protocol.records.kernels import kernels_py
 from tidelog.protocol.records.layout import INT64_MAX, INT64_MIN, V2_HEADER_SIZE, Region
 
 _kernels = pytest.importorskip("tidelog.protocol.records._kernels")
-FRAMES = int(os.environ.get("TIDELOG_FUZZ_FRAMES", "20000"))
+FRAMES = int(os.environ.get("TIDELOG_FUZZ_FRAMES", "6000"))
 
 
 def answer(function, *args):

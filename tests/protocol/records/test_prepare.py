@@ -229,7 +229,9 @@ def test_wrappers_that_lie():
     assert keyed.count == 1
 
 
-@pytest.mark.parametrize("codec", [1, 3, 4])
+@pytest.mark.parametrize(
+    "codec", [3, *(pytest.param(each, marks=pytest.mark.slow) for each in (1, 4))]
+)
 def test_a_bomb_is_refused_before_it_goes_off(codec):
     data = build([Record(0, NOW, None, bytes(70 << 20))], compression=codec)
     assert len(data) < 1 << 20

@@ -5,7 +5,7 @@ import re
 import pytest
 
 from tests.storage.cleaning import clean
-from tests.storage.segment.test_dump_log_segments import dump, pytestmark
+from tests.storage.segment.dump_log_segments import dump, pytestmark
 from tidelog.protocol.records.batch import Record, build, records, scan
 
 __all__ = ["pytestmark"]

@@ -1,10 +1,7 @@
 """Tombstones of every format stay for delete.retention.ms, and not a millisecond less."""
 
-import pytest
-
 from tests.storage.cleaning import clean
 from tests.storage.compaction.test_compaction import rows
-from tests.time_rules import time_rules
 from tidelog.protocol.records.batch import Record, build
 
 KEEP_MS = 1_000  # delete.retention.ms of these logs
@@ -67,16 +64,3 @@ def test_formats_before_2_count_from_the_end_of_the_clean_section(make_log):
     assert left_in_old_format(log, 100 + KEEP_MS - 1) == [1]
     log = compacted(make_log, "dropped", message_format_version="0.10.2")
     assert left_in_old_format(log, 100 + KEEP_MS) == []
-
-
-@pytest.mark.parametrize("keeps", [True, False])
-def test_a_planted_mistake_with_old_formats_is_caught(make_log, monkeypatch, keeps):
-    monkeypatch.setattr(time_rules, "keeps_old_tombstones", lambda *_: keeps)
-    with pytest.raises(AssertionError):
-        test_formats_before_2_count_from_the_end_of_the_clean_section(make_log)
-
-
-def test_a_horizon_a_millisecond_early_is_caught(make_log, monkeypatch):
-    monkeypatch.setattr(time_rules, "delete_horizon", lambda now_ms, kept_ms: now_ms + kept_ms - 1)
-    with pytest.raises(AssertionError):
-        test_format_2_counts_from_the_cleaning_that_found_the_tombstone(make_log)

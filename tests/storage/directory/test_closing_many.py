@@ -10,6 +10,7 @@ import pytest
 
 from tests.simulation import disks
 from tests.simulation.power_loss import Disk, PowerLoss
+from tests.storage.conftest import kill
 from tidelog.config.topic import TopicConfig
 from tidelog.protocol.errors import KafkaStorageError
 from tidelog.protocol.records.batch import Record, build
@@ -166,7 +167,7 @@ def test_a_power_loss_in_the_middle_of_a_stop_loses_nothing_that_was_durable(
         try:
             store.close()
         except PowerLoss:
-            store._release()
+            kill(store)
         return disk
 
     calls = stopped(tmp_path / "whole", None).calls

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.storage.conftest import kill
 from tidelog.config.topic import TopicConfig
 from tidelog.protocol.errors import KafkaStorageError, TopicAlreadyExists
 from tidelog.protocol.records.batch import Record, build
@@ -34,7 +35,7 @@ def make_store(tmp_path):
 
     yield make
     for store in made:
-        store._release()
+        kill(store)
 
 
 def opened(store, now=0):
@@ -86,7 +87,7 @@ def test_the_lock_goes_with_the_store(make_store):
     store = opened(make_store())
     store.close()
     again = opened(make_store())
-    again._release()
+    kill(again)
     opened(make_store())
 
 
@@ -428,7 +429,7 @@ def crashed(make_store, *names):
         partition.append(batch, **AT)
         with (partition.directory / f"{0:020}.log").open("ab") as log:
             log.write(batch[:20])
-    store._release()
+    kill(store)
     return len(batch)
 
 

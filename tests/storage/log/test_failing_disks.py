@@ -66,16 +66,6 @@ def test_a_failed_write_takes_a_log_offline_that_others_have_too(log, monkeypatc
         log.append([3])
 
 
-def test_a_full_disk_takes_no_log_offline(log, monkeypatch):
-    log.partition.roles.lead(1)
-    disk = Disk(monkeypatch, errno.ENOSPC)
-    disk.allowed = 20
-    with pytest.raises(KafkaStorageError, match="the disk is full"):
-        log.append([3])
-    assert log.partition.offline is None
-    assert log.partition.is_full
-
-
 def test_a_short_write_is_carried_on(log, monkeypatch):
     real = os.pwritev
     monkeypatch.setattr(

@@ -1,17 +1,14 @@
 """Appending to one partition: offsets, rolls, limits, formats, leader epochs, times."""
 
-import itertools
 import os
 import warnings
 
 import pytest
 
-from tidelog.config.topic import TopicConfig
 from tidelog.protocol.errors import (
     KafkaStorageError,
     RecordListTooLarge,
     UnknownTopicOrPartition,
-    UnsupportedVersion,
 )
 from tidelog.protocol.records.batch import Compression, Record, build, scan
 from tidelog.storage.segment import time_search
@@ -59,20 +56,6 @@ def test_an_empty_set_changes_nothing(log):
     assert (appended.base_offset, appended.count, appended.log_append_time_ms) == (-1, 0, -1)
     assert log.partition.log_end_offset == 0
     assert log.partition.last_append_time is None
-
-
-def test_segments_roll_by_size(make_log):
-    log = make_log(segment_bytes=500).create()
-    for i in range(30):
-        log.append([i], now=i)
-    segments = log.partition.segments
-    assert len(segments) > 3
-    for segment, following in itertools.pairwise(segments):
-        assert segment.tail.end_offset == following.base_offset
-        assert segment.tail.size <= 500 < segment.tail.size + 80
-    assert [r[1] for r in log.contents()] == list(range(30))
-    for suffix in (".log", ".index", ".appendtimes"):
-        assert len(list(log.directory.glob(f"*{suffix}"))) == len(segments) - (suffix == ".index")
 
 
 @pytest.mark.parametrize(
@@ -129,17 +112,6 @@ def test_a_set_no_segment_can_take_is_refused(make_log):
     assert log.partition.log_end_offset == 0
 
 
-def test_formats_change_on_a_live_partition(log):
-    for version, magic in (("3.0", 2), ("0.9.0", 0), ("0.10.0", 1), ("0.11.0", 2)):
-        log.partition.config = TopicConfig(message_format_version=version)
-        log.append([7], now=1)
-        assert scan(log.read(log.partition.log_end_offset - 1).buffers[0])[0].magic == magic
-    assert [r[:2] for r in log.contents()] == [(0, 7), (1, -1), (2, 7), (3, 7)]
-    log.crash()
-    log.open()
-    assert [r[:2] for r in log.contents()] == [(0, 7), (1, -1), (2, 7), (3, 7)]
-
-
 def test_internal_appends_are_format_2(make_log):
     log = make_log(message_format_version="0.9.0").create()
     data = build([Record(0, 5, None, b"v", ((b"h", b"1"),))])
@@ -187,44 +159,3 @@ def test_leader_epochs(log):
     log.open()
     assert log.partition.reader.end_offset_for_epoch(4) == (3, 3)
     assert scan(log.read(3).buffers[0])[0].leader_epoch == 5
-
-
-def test_list_offsets_v0(make_log):
-    log = make_log(segment_bytes=200).create()
-    for i in range(9):
-        log.append([1000 + 10 * i])
-    bases = [segment.base_offset for segment in log.partition.segments]
-    assert bases == [0, 2, 4, 6, 8]
-    ask = log.partition.reader.offsets_before_v0
-    assert ask(-1, 10) == [9, 8, 6, 4, 2, 0]
-    assert ask(-1, 2) == [9, 8]
-    assert ask(-2, 10) == [0]
-    assert ask(0, 10) == [0]
-    assert ask(1050, 10) == [5, 4, 2, 0]
-    assert ask(1051, 1) == [6]
-    assert ask(10**15, 3) == [9, 8, 6]
-    assert ask(-7, 10) == [0]
-    assert ask(-1, 0) == []
-    for special in (-3, -4, -5, -6):
-        with pytest.raises(UnsupportedVersion):
-            ask(special, 1)
-
-
-def test_control_batches_have_no_event_time(log):
-    log.append([1000], now=5)
-    marker = build(
-        [Record(0, 9000, b"\0\0\0\1", b"\0\0\0\0\0\0", ())],
-        is_control=True,
-        is_transactional=True,
-        producer_id=3,
-        producer_epoch=0,
-    )
-    appended = log.partition.append(marker, now_ms=6, produce_version=9, internal=True)
-    assert (appended.base_offset, appended.last_offset) == (1, 1)
-    log.append([2000], now=7)
-    for _ in range(2):
-        assert log.partition.reader.find_by_time(1500, upper_offset=3) == (2, 2000)
-        assert log.partition.reader.find_by_time(5000, upper_offset=3) is None
-        assert log.partition.reader.find_largest_time(upper_offset=3) == (2, 2000)
-        log.crash()
-        log.open()

@@ -10,14 +10,18 @@ from tidelog.storage.log import slices
 from tidelog.storage.segment.appended import layout as append_entries
 from tidelog.storage.segment.batch_headers import last_offset_at
 from tidelog.storage.time.timestamp import later
+from tidelog.storage.would_block import WouldBlock
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tests.storage.log_model.model import ModelLog
+    from tests.storage.log_model.model import Batch, ModelLog
     from tidelog.storage.log.partition import Partition
+    from tidelog.storage.segment.offset_index import IndexEntry, OffsetIndex
+    from tidelog.storage.segment.segment import Segment
 
-TIMES = (-7, 0, 400, 500, 501, 3_000, 8_999, 12_000)
+LOWEST, HIGHEST = -(2**63), 2**63 - 1
+TIMES = (LOWEST, -7, 0, 400, 500, 501, 3_000, 8_999, 12_000, HIGHEST)
 
 
 def check(partition: Partition, model: ModelLog, *, is_trimmed: bool) -> None:
@@ -72,15 +76,22 @@ def append_time(partition: Partition, offset: int) -> int | None:
     return segment.append_times.at(offset)
 
 
+def entries_of(index: OffsetIndex) -> list[IndexEntry]:
+    found, entry = [], index.first()
+    while entry is not None:
+        found.append(entry)
+        entry = index.after(entry.offset + 1)
+    return found
+
+
 def indexes(partition: Partition, model: ModelLog) -> None:
     """Every entry of an index leads to its batch, and no entry lies behind the log's end."""
     times = {row.offset: row.time for batch in model.batches for row in batch.rows}
     for segment in partition.segments:
         data = segment.path.read_bytes()
         assert len(data) == segment.tail.size
-        index = segment.index
-        for offset, position in zip(index._offsets, index._positions, strict=True):
-            assert last_offset_at(data, position) == segment.base_offset + offset
+        for offset, position in entries_of(segment.index):
+            assert last_offset_at(data, position) == offset
         for time, offset in segment.time_index.entries() if segment.has_true_indexes else ():
             here = [t for o, t in times.items() if segment.base_offset <= o <= offset]
             if offset in times:
@@ -96,11 +107,14 @@ def indexes(partition: Partition, model: ModelLog) -> None:
         assert stored <= (len(segment.append_times) + 1) * entry_size  # and an END entry
 
 
+def batches_in(segment: Segment, model: ModelLog) -> list[Batch]:
+    end = segment.tail.end_offset
+    return [batch for batch in model.batches if segment.base_offset <= batch.first < end]
+
+
 def segment_times(partition: Partition, model: ModelLog) -> None:
     for segment in partition.segments:
-        here = [
-            b for b in model.batches if segment.base_offset <= b.first < segment.tail.end_offset
-        ]
+        here = batches_in(segment, model)
         if not here or here[0].first != segment.base_offset:
             continue  # a part of it lies before what the model still has
         times = [time for batch in here for time in batch.times]
@@ -116,25 +130,46 @@ def segment_times(partition: Partition, model: ModelLog) -> None:
 
 
 def lookups(partition: Partition, model: ModelLog) -> None:
-    end, rows = partition.log_end_offset, model.rows
-    for time in TIMES:
-        wanted = next(
-            ((row.offset, row.time) for row in rows if row.time is not None and row.time >= time),
-            None,
-        )
-        assert partition.reader.find_by_time(time, upper_offset=end) == wanted, time
-    largest = partition.reader.find_largest_time(upper_offset=end)
-    wanted_time = max((row.time for row in rows if row.time is not None), default=None)
-    assert (None if largest is None else largest[1]) == wanted_time
-    appends = [batch.append for batch in model.batches if batch.end > model.start]
-    if None in appends or appends != sorted(appends):
-        return
-    here = [batch for batch in model.batches if batch.end > model.start]
-    for batch in here[-2:]:
-        since = partition.reader.find_by_append_time(batch.append, upper_offset=end)
-        at = next(n for n, each in enumerate(here) if each.append >= batch.append)
-        before = here[at - 1].end if at else model.start  # a gap may lie before the batch
-        assert before <= since.offset <= max(here[at].first, model.start), since
+    """Both lookups by time find what a search through all records finds."""
+    reader, end = partition.reader, partition.log_end_offset
+    near = [row.time + d for row in model.rows[-3:] if row.time is not None for d in (0, 1)]
+    bases = sorted({max(s.base_offset, model.start) for s in partition.segments}, reverse=True)
+    shown = partition.high_watermark
+    for upper in {end, max(model.start, end - 2)}:
+        for time in {*TIMES, *near} - {-1}:
+            wanted = model.find_by_time(time, upper)
+            with contextlib.suppress(WouldBlock):
+                assert reader.find_by_time(time, upper_offset=upper, may_block=False) == wanted
+            assert reader.find_by_time(time, upper_offset=upper) == wanted
+        assert reader.find_largest_time(upper_offset=upper) == model.find_largest(upper)
+    for time in {*TIMES, *near} - set(range(-6, 0)):
+        first = (model.find_by_time(time, shown) or (shown,))[0]
+        before = [base for base in bases if base < first]
+        assert reader.offsets_before_v0(time, 2) == [first, *before][:2], time
+    append_lookups(partition, model)
+
+
+def append_lookups(partition: Partition, model: ModelLog) -> None:
+    end = partition.log_end_offset
+    segments = [s for s in partition.segments if s.tail.end_offset > model.start]
+    bases = [segment.base_offset for segment in segments] or [model.start]
+    known = [batch.append for batch in model.batches[-4:] if batch.append is not None]
+    for time in {LOWEST, -1, HIGHEST, *known, *(append + 1 for append in known)}:
+        batch, doubt = model.find_appended(time, end, bases)
+        since = partition.reader.find_by_append_time(time, upper_offset=end)
+        assert is_at(since.offset, batch, model), (time, since, batch)
+        assert is_at(since.unknown_from, doubt, model), (time, since, doubt)
+
+
+def is_at(offset: int | None, batch: Batch | None, model: ModelLog) -> bool:
+    """Whether a batch begins at an offset, or a gap that ends there; none lies before the log's start."""
+    if offset is None or batch is None:
+        return offset is batch is None
+    at = model.batches.index(batch)
+    while batch.end <= model.start:
+        at, batch = at + 1, model.batches[at + 1]
+    gap = model.batches[at - 1].end if at else 0
+    return max(gap, model.start) <= offset <= max(batch.first, model.start)
 
 
 def producers(partition: Partition, model: ModelLog, *, is_trimmed: bool) -> None:
@@ -189,7 +224,7 @@ def which(partition: Partition, candidates: Sequence[ModelLog], *, is_trimmed: b
             errors.append(error)
         else:
             return candidate.copy()
-    raise AssertionError(f"neither as before nor as after: {errors[0]} / {errors[-1]}")
+    raise AssertionError("neither as before nor as after") from errors[0]
 
 
 def after_power_loss(

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import shutil
-import uuid
 from typing import TYPE_CHECKING
 
 from tests.simulation.power_loss import Disk, PowerLoss
+from tests.storage.conftest import TOPIC_ID, kill
 from tests.storage.log_model import agreement
 from tests.storage.log_model.model import Batch, ModelLog, Row
 from tidelog.protocol.records.batch import Record, build
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
 RELEASES = ("0.9.0", "0.10.2", "3.0")
 CODECS = {0: (0, 0, 1, 2), 1: (0, 0, 1, 3), 2: (0, 0, 1, 4)}
-TOPIC_ID = uuid.UUID(int=7)
 
 
 class Host:
@@ -42,7 +41,7 @@ class Host:
         (path / "0").mkdir(parents=True)
         self.open()
         self.store.create_partition("t", TOPIC_ID, 0, self.config, self.now)
-        self.store._release()
+        kill(self.store)
         self.use_disk()  # whatever is in it by now is durable
         self.open()
 
@@ -53,6 +52,10 @@ class Host:
     def install(self, disk: Disk) -> None:
         """Let storage use the disk."""
         files.use(disk)
+
+    @property
+    def directory(self) -> Path:
+        return self.path / str(self.number) / "t-0"
 
     def open(self) -> None:
         self.store = LogStore(
@@ -118,6 +121,7 @@ class Host:
         fields, producer = self.producer(len(sent), magic)
         data = build(sent, magic=magic, compression=codec, **fields)
         append = self.now if model.last_append is None else max(self.now, model.last_append)
+        append = 0 if append == -1 else append  # as a stamp it would be no time
         stamp = append if self.is_stamped and magic else None
         told = self.partition.append(data, now_ms=self.now, produce_version=9 if magic == 2 else 2)
         placed = [record._replace(offset=told.base_offset + i) for i, record in enumerate(sent)]
@@ -155,7 +159,7 @@ class Host:
 
     def killed(self, candidates: Sequence[ModelLog]) -> None:
         """Come back after the process was killed in the middle of a step."""
-        self.store._release()
+        kill(self.store)
         shutil.copytree(self.path / str(self.number), self.path / str(self.number + 1))
         self.next_disk()
         self.open()
@@ -164,7 +168,7 @@ class Host:
 
     def power_went(self, candidates: Sequence[ModelLog]) -> None:
         """Come back after a power loss: of what was not made durable anything may be missing."""
-        self.store._release()
+        kill(self.store)
         self.disk.is_off = True
         self.said.append(self.disk.lose_power(self.path / str(self.number + 1), self.random))
         self.boot += 1

@@ -9,8 +9,11 @@ from __future__ import annotations
 import random
 from typing import TYPE_CHECKING
 
-from tests.storage.log_model import agreement
+from tests.storage.conftest import kill
+from tests.storage.log_model import agreement, damage, rules
+from tests.storage.log_model.agreement import HIGHEST, LOWEST
 from tests.storage.log_model.host import CODECS, RELEASES, Host, prefixes
+from tests.storage.log_model.rules import Held
 from tidelog.config.topic import TopicConfig
 from tidelog.protocol.records.batch import Record, build
 from tidelog.storage.checkpoints import EpochStart
@@ -31,29 +34,39 @@ class Life(Host):
 
     def __init__(self, path: Path, seed: int) -> None:
         self.random, self.epoch = random.Random(seed), 0
-        self.settings = self.choose_settings()
-        self.choose_config()
-        super().__init__(path, self.random, self.config, 1_000)
-
-    def choose_settings(self) -> dict:
         pick = self.random.choice
-        return {
+        # Events far ahead count at most an hour beyond their append time. Where that gets lost, they
+        # count beyond the moment of their adoption: such a life has the ones or the other.
+        self.has_absurd_times = pick([True, False, False])
+        self.sizes = {
             "segment_bytes": pick([400, 1_000, 4_000, 1 << 20]),
             "index_interval_bytes": pick([0, 0, 150, 4096]),
-            "segment_ms": pick([50, 2_000, 1 << 40]),
-            "segment_min_roll_interval_ms": pick([0, 100]),
-            "retention_ms": -1,
         }
+        self.choose_config()
+        super().__init__(path, self.random, self.config, pick([1_000, 1_000, -300, -2_000_000]))
 
     def choose_config(self) -> None:
-        """Choose what the next appends as a leader are: their format, their stamps."""
+        """Choose what the next appends as a leader are, when segments end and when they go."""
         pick = self.random.choice
         self.magic, self.is_stamped = pick([0, 1, 2, 2]), pick([False, False, True])
         self.config = TopicConfig(
-            **self.settings,
+            **self.sizes,
+            segment_ms=pick([50, 2_000, 1 << 40]),
+            segment_min_roll_interval_ms=pick([0, 100]),
+            retention_ms=pick([-1, -1, 0, 1_500, HIGHEST]),
+            retention_bytes=pick([-1, -1, -1, 1_000]),
+            retention_time_basis=pick(["record", "append"]),
+            retention_max_eventtime_ms=pick([-1, -1, 0, 2_000]),
+            retention_max_eventtime_grace_ms=pick([0, 100]),
             message_format_version=RELEASES[self.magic],
             message_timestamp_type="LogAppendTime" if self.is_stamped else "CreateTime",
         )
+
+    def time(self) -> int:
+        pick = self.random
+        if self.has_absurd_times and pick.random() < 0.1:
+            return pick.choice([2**50, HIGHEST, LOWEST, -(2**40)])
+        return super().time()
 
     # --- steps ------------------------------------------------------------------------------------
 
@@ -63,10 +76,12 @@ class Life(Host):
             if self.partition.state.awaits_role:  # of what is cut then, only what was saved counts
                 agreement.learn_counted(self.partition, self.model)
             agreement.check(self.partition, self.model, is_trimmed=self.is_trimmed)
-        self.store._release()
+        kill(self.store)
 
     def step(self) -> None:
-        self.now += self.random.choice([0, 0, 1, 7, 300])
+        self.now += self.random.choice([0, 0, 1, 7, 300, -40])
+        if -400 < self.now < 0 and self.random.random() < 0.3:
+            self.now = -1  # the millisecond that is no time
         weights = {
             self.lead: 8,
             self.follow: 12,
@@ -77,9 +92,11 @@ class Life(Host):
             self.alter: 1,
             self.let_time_go_back: 0.4,
             self.trim: 0.5,
+            self.retain: 1,
             self.stop: 0.7,
             self.kill: 1.5,
-            self.lose_power: 1,
+            self.lose_power: 0 if self.has_absurd_times else 1,
+            self.hand_over: 0 if self.has_absurd_times else 0.2,
         }
         (do,) = self.random.choices(list(weights), list(weights.values()))
         self.said.append(do.__name__)
@@ -93,13 +110,33 @@ class Life(Host):
         self.store.set_config("t", self.config)
 
     def lead(self) -> None:
-        """Append as a leader."""
+        """Append as a leader, and judge whether that had to begin a segment."""
         if self.random.random() < 0.3:
             self.epoch += 1
         self.epoch = self.partition.leader_epoch = max(self.epoch, self.partition.leader_epoch)
-        self.partition.state.take_role(Role.ALONE)
+        state = self.partition.state
+        state.take_role(Role.ALONE)
+        active, size, must_roll = state.active, state.active.tail.size, state.begins_segment
+        here, clock = agreement.batches_in(active, self.model), active.known_times[0].created_clock
+        before = self.model.end
         self.append()
         self.model.advance(self.model.end)
+        added = state.active.tail.size - (size if state.active is active else 0)
+        assert (state.active is not active) == bool(
+            size
+            and (
+                must_roll
+                or active.is_ended
+                or size + added > self.config.segment_bytes
+                or rules.rolls(
+                    self.config,
+                    here,
+                    clock,
+                    [batch for batch in self.model.batches if batch.first >= before],
+                    self.now,
+                )
+            )
+        )
 
     def follow(self) -> None:
         """Append what a leader sends: some batches, times and epochs beside them."""
@@ -113,7 +150,8 @@ class Life(Host):
             first = after.end + pick.choice(gaps)
             sent, codec = self.records(first, magic), pick.choice(CODECS[magic])
             now += pick.choice([0, 0, 1, 40])
-            append = None if pick.random() < 0.05 else now
+            now = 0 if now == -1 else now  # as a stamp it would be no time
+            append = None if pick.random() < 0.05 and not self.has_absurd_times else now
             if pick.random() < 0.2:
                 self.epoch += 1
             knows = told_all or magic == 2
@@ -178,10 +216,13 @@ class Life(Host):
         self.acknowledged = self.covered = offset
 
     def let_time_go_back(self) -> None:
+        """The clock was wrong, is set right, and an operator lets append times follow."""
         model = self.model
+        self.now -= self.random.choice([0, 500])
         self.partition.state.take_role(Role.ALONE)
         if self.partition.append_clock.reset(self.now) is not None:
             model.mark, model.last_append = model.end, None
+            model.bounds = [*model.bounds, (model.end, self.now)]
             model.count_again()
 
     def trim(self) -> None:
@@ -190,10 +231,25 @@ class Life(Host):
         model.start = self.partition.retainer.delete_records_before(offset)
         assert model.start == offset
         if self.random.random() < 0.5:
+            self.retain()
+
+    def retain(self) -> None:
+        """A round of retention of a leader, whose consumers have seen everything."""
+        self.lead()
+        model, partition = self.model, self.partition
+        segments = [
+            Held(s.base_offset, s.tail.end_offset, s.tail.size, agreement.batches_in(s, model))
+            for s in partition.segments
+        ]
+        adopted = partition.state.adoptions.time_of
+        wanted = rules.Retention(model, segments, self.config, self.now, adopted).due()
+        gone = partition.retainer.apply_retention(self.now)
+        assert [(each.base_offset, each.policy) for each in gone] == wanted
+        if gone:
             self.is_trimmed = True
-            if self.partition.retainer.apply_retention(self.now):
-                model.forget_before(self.partition.segments[0].base_offset)
-                model.base = max(model.base, self.partition.segments[0].base_offset)
+            model.start = max(model.start, gone[-1].end_offset)
+            model.forget_before(partition.segments[0].base_offset)
+            model.base = max(model.base, partition.segments[0].base_offset)
 
     def flush(self) -> None:
         assert self.partition.flush() == self.model.end
@@ -214,10 +270,27 @@ class Life(Host):
         self.store.close()
         self.acknowledged = self.covered = self.model.end
         self.boot += self.random.random() < 0.3
+        if self.random.random() < 0.4:
+            damage.indexes(self.directory, self.random)
+            self.use_disk()
+        self.come_back()
+
+    def hand_over(self) -> None:
+        """Another program has written the log, with headers that lie, and knows of no append times."""
+        self.store.close()
+        damage.hand_over(self.directory, self.random)
+        self.use_disk()
+        model = self.model
+        model.batches = [batch._replace(append=None) for batch in model.batches]
+        model.bounds = []
+        self.acknowledged = model.end
         self.come_back()
 
     def kill(self) -> None:
-        self.store._release()
+        kill(self.store)
+        if self.random.random() < 0.3:
+            damage.indexes(self.directory, self.random, within_entries=False)
+            self.use_disk()
         self.come_back()
 
     def come_back(self) -> None:
@@ -230,7 +303,7 @@ class Life(Host):
         if not self.is_interrupted(do):
             return
         after = self.after if self.after is not None else before
-        if self.random.random() < 0.5:
+        if self.random.random() < 0.5 and not self.has_absurd_times:
             self.power_went([before, after])
         else:
             self.killed(

@@ -48,10 +48,11 @@ class ModelLog:
         self.mark = 0  # where an operator let append times go back
         self.last_append: int | None = None
         self.counted: int | None = None  # the largest event time counted for good
+        self.bounds: list[tuple[int, int]] = []  # what lies before an offset was written by then
         self.epochs: list[tuple[int, int]] = []  # (epoch, where it began)
 
     def copy(self) -> ModelLog:
-        other = ModelLog()
+        other = type(self)()
         other.__dict__.update(self.__dict__)
         other.batches, other.epochs = list(self.batches), list(self.epochs)
         return other
@@ -84,9 +85,14 @@ class ModelLog:
                 self.count(batch)
 
     def count(self, batch: Batch) -> None:
-        if batch.times:
-            limit = (batch.append if batch.append is not None else 0) + EVENT_SLACK_MS
-            self.counted = larger(min(max(batch.times), limit), self.counted)
+        self.counted = larger(self.event_of(batch), self.counted)
+
+    def event_of(self, batch: Batch) -> int | None:
+        """The largest event time of a batch as far as it counts; None: it has none."""
+        limits = [cap(to_ms) for end, to_ms in self.bounds if batch.end <= end]
+        if batch.append is not None:
+            limits.append(cap(batch.append))
+        return min(max(batch.times), *limits, 1 << 62) if batch.times else None
 
     def count_again(self) -> None:
         """Count what is left below the high watermark, and forget what else was counted."""
@@ -109,6 +115,7 @@ class ModelLog:
         self.start = min(self.start, end)
         self.high_watermark = min(self.high_watermark, end)
         self.epochs = [entry for entry in self.epochs if entry[1] < end]
+        self.bounds = [(min(bound, end), to_ms) for bound, to_ms in self.bounds]
         self.mark = self.mark if self.mark <= end else 0
         if self.mark == end > 0:
             self.last_append = None
@@ -119,7 +126,7 @@ class ModelLog:
 
     def begin_at(self, offset: int) -> None:
         """Drop everything; the log begins and ends at an offset."""
-        self.batches, self.epochs = [], []
+        self.batches, self.epochs, self.bounds = [], [], []
         self.base = self.start = self.high_watermark = offset
         self.mark = self.mark if self.mark <= offset else 0
         if self.mark == offset > 0:
@@ -146,6 +153,54 @@ class ModelLog:
     def epoch_of(self, offset: int) -> int:
         return max((epoch for epoch, start in self.epochs if start <= offset), default=-1)
 
+    def find_by_time(self, time: int, upper: int) -> tuple[int, int] | None:
+        """The first record at or after a time, below an offset."""
+        hits = ((row.offset, row.time) for row in self.rows if row.offset < upper)
+        return next(((o, t) for o, t in hits if t is not None and t >= time), None)
+
+    def find_largest(self, upper: int) -> tuple[int, int] | None:
+        known = [(r.time, -r.offset) for r in self.rows if r.offset < upper and r.time is not None]
+        return (-max(known)[1], max(known)[0]) if known else None
+
+    def find_appended(
+        self, time: int, upper: int, bases: list[int]
+    ) -> tuple[Batch | None, Batch | None]:
+        """The first batch known to be appended at or after a time, and the first in doubt before it.
+
+        `bases` are those of the segments, the log's start in the first. What is unknown is in no
+        doubt where a known earlier time follows, unless that one, in another segment, has gone
+        back, or times were let go back at an offset between.
+        """
+        found = doubt = unknown = last = None
+        begun = bases[0]
+        for batch in self.batches:
+            if batch.first < bases[0]:
+                continue
+            begun = max((base for base in bases if base <= batch.first), default=begun)
+            if batch.append is None:
+                unknown = unknown or batch
+                continue
+            is_back = unknown is not None and unknown.first < self.mark <= begun
+            has_gone_back = (
+                unknown is not None
+                and last is not None
+                and unknown.first < begun
+                and batch.append < last
+            )
+            if is_back or has_gone_back:
+                doubt = doubt or unknown
+            if batch.append >= time:
+                found = batch
+                break
+            unknown, last = None, batch.append
+        doubt = doubt or unknown
+        start = max(found.first, self.start) if found is not None else upper
+        if start >= upper:
+            found = None
+        if doubt is not None and max(doubt.first, self.start) >= min(start, upper):
+            doubt = None
+        return found, doubt
+
     def producers(self) -> dict[int, tuple[int, list[tuple[int, int, int, int]]]]:
         """What is remembered of each producer: its epoch, and its last batches in it."""
         known: dict[int, tuple[int, list[tuple[int, int, int, int]]]] = {}
@@ -165,3 +220,9 @@ def larger(one: int | None, other: int | None) -> int | None:
     if one is None or other is None:
         return other if one is None else one
     return max(one, other)
+
+
+def cap(append: int) -> int:
+    """As which time an event appended then counts at most: an hour later; -1 would be no time."""
+    latest = min(append + EVENT_SLACK_MS, (1 << 63) - 1)
+    return 0 if latest == -1 else latest

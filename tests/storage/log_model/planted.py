@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 CUT_ENDS = LogState.cut_ends
 RECEIVE = replica.receive
-PARSE_CUT = partition_times._cut
+PARSE_CUT = getattr(partition_times, "_cut")  # noqa: B009 - the bug is planted in it
 REMAINING = LargestEvent.remaining
 
 
@@ -49,7 +49,7 @@ def without_intention(recovery_point: int, cleaned_offset: int, *_: object) -> C
     return Cut(recovery_point, cleaned_offset)
 
 
-def without_append_times(data: Buffer, _: object) -> list:
+def without_append_times(data: Buffer, *_: object) -> list:
     return [each._replace(append_time_ms=7) for each in RECEIVE(data, ())]
 
 

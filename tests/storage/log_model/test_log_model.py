@@ -1,6 +1,6 @@
-"""Follower appends, truncation and new beginnings against a model (see README.md).
+"""A log that leads, follows, is truncated, deleted, damaged and crashes, against a model (see README.md).
 
-TIDELOG_LOG_MODEL_RUNS=n says how many lives are tried (else: every third of 300, tests/sampling.py),
+TIDELOG_LOG_MODEL_RUNS=n says how many lives are tried (else: every third of 600, tests/sampling.py),
 TIDELOG_LOG_MODEL_SEED=n replays from one on.
 """
 
@@ -12,21 +12,24 @@ import shutil
 import pytest
 
 from tests.sampling import sampled
+from tests.storage.conftest import kill
+from tests.storage.log_model import planted, planted_times
 from tests.storage.log_model.life import Life
-from tests.storage.log_model.planted import PLANTED
 from tidelog.storage import files
 
-RUNS = int(os.environ.get("TIDELOG_LOG_MODEL_RUNS", "300"))
+RUNS = int(os.environ.get("TIDELOG_LOG_MODEL_RUNS", "600"))
 FIRST = int(os.environ.get("TIDELOG_LOG_MODEL_SEED", "0"))
 ONE_IN = 1 if os.environ.keys() & {"TIDELOG_LOG_MODEL_RUNS", "TIDELOG_LOG_MODEL_SEED"} else 3
 PARTS = 10
 MOST_LIVES_FOR_A_BUG = 300
+PLANTED = planted.PLANTED | planted_times.PLANTED
+IN_EVERY_RUN = {"append times are not cut", "segments behind the cut stay", "append times go back"}
 # Lives that catch what most do not, tried first; a change of storage or of a life may move them.
 CAUGHT_BY = {
-    "the offset index is not cut": 190,
-    "recovery allows gaps anywhere": 28,
-    "the checkpoint's recovery point is believed": 58,
-    "only whole segments have a largest event time": 300,
+    "the offset index is not cut": 57,
+    "the checkpoint's recovery point is believed": 32,
+    "recovery allows gaps anywhere": 69,
+    "only whole segments have a largest event time": 200,
 }
 
 
@@ -41,7 +44,7 @@ def live(path, seed):
         raise AssertionError(f"TIDELOG_LOG_MODEL_SEED={seed} {said}: {error!r}") from error
     finally:
         if life is not None and life.store is not None:
-            life.store._release()
+            kill(life.store)
         files.use(before)
         shutil.rmtree(path, ignore_errors=True)
 
@@ -53,17 +56,17 @@ def test_a_log_is_what_its_model_says(tmp_path, part):
         live(tmp_path / "life", seed)
 
 
-@pytest.mark.parametrize("seed", [28, 55, 66, 300, 1_005_393])
-def test_lives_that_once_went_wrong(tmp_path, seed):
-    live(tmp_path / "life", seed)
-
-
-@pytest.mark.parametrize("bug", PLANTED)
+@pytest.mark.parametrize(
+    "bug",
+    [pytest.param(bug, marks=() if bug in IN_EVERY_RUN else pytest.mark.slow) for bug in PLANTED],
+)
 def test_a_planted_bug_is_caught(tmp_path, monkeypatch, bug):
     monkeypatch.setattr(*PLANTED[bug])
     for seed in (CAUGHT_BY.get(bug, 0), *range(MOST_LIVES_FOR_A_BUG)):
         try:
             live(tmp_path / "life", seed)
-        except AssertionError:
+        except AssertionError as error:
+            if "positional argument" in str(error):
+                raise  # the plant does not fit what it replaces
             return
     pytest.fail("nobody noticed", pytrace=False)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import random
 from typing import TYPE_CHECKING
 
+from tests.storage.conftest import kill
 from tests.storage.log_model.host import prefixes
 from tests.storage.replicas import sameness
 from tests.storage.replicas.replica import Replica, ReplicaLog, Router
@@ -68,7 +69,7 @@ class Cluster:
 
     def close(self) -> None:
         for replica in self.replicas:
-            replica.store._release()
+            kill(replica.store)
         files.use(self.before)
 
     # --- steps ------------------------------------------------------------------------------------
@@ -334,7 +335,7 @@ class Cluster:
     def kill(self) -> None:
         number = self.random.randrange(len(self.replicas))
         replica, before = self.replicas[number], self.replicas[number].model
-        replica.store._release()
+        kill(replica.store)
         replica.come_back()
         self.back(number, before)
 

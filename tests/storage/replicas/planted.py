@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 LEADER_STATE = leader_state.leader_state
 TAKE_CORRECTIONS = leader_state.take_corrections
 TAKE_LAST = leader_state.take_last_append_time
-BEGIN = Roles._begin
+BEGIN = getattr(Roles, "_begin")  # noqa: B009 - the bug is planted in it
 
 
 def by_the_clock_alone(rules: Rules, _last: int | None, now_ms: int, **_: object) -> Stamps:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from tests.storage.log_model import agreement
 from tests.storage.log_model.host import RELEASES, Host
-from tests.storage.log_model.model import EVENT_SLACK_MS, Batch, ModelLog, larger
+from tests.storage.log_model.model import ModelLog, larger
 from tidelog.config.topic import TopicConfig
 from tidelog.storage import files
 
@@ -70,21 +70,6 @@ class ReplicaLog(ModelLog):
     def __init__(self) -> None:
         super().__init__()
         self.version = (0, 0)  # leader epoch and number of the last reset
-        self.bounds: list[tuple[int, int]] = []  # what lies before an offset was written by then
-
-    def copy(self) -> ReplicaLog:
-        other = ReplicaLog()
-        other.__dict__.update(self.__dict__)
-        other.batches, other.epochs = list(self.batches), list(self.epochs)
-        return other
-
-    def count(self, batch: Batch) -> None:
-        if not batch.times:
-            return
-        limits = [to_ms + EVENT_SLACK_MS for end, to_ms in self.bounds if batch.end <= end]
-        if batch.append is not None:
-            limits.append(batch.append + EVENT_SLACK_MS)
-        self.counted = larger(min(max(batch.times), *limits, 1 << 62), self.counted)
 
     def fetched(self, leader: ReplicaLog, end: int, first_base: int) -> ReplicaLog:
         """Return this log after a fetch that took it to `end`, with all that the leader says."""

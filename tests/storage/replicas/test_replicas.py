@@ -21,6 +21,7 @@ FIRST = int(os.environ.get("TIDELOG_REPLICA_SEED", "0"))
 ONE_IN = 1 if os.environ.keys() & {"TIDELOG_REPLICA_RUNS", "TIDELOG_REPLICA_SEED"} else 10
 PARTS = 4
 MOST_LIVES_FOR_A_MISTAKE = 200
+IN_EVERY_RUN = {"epochs do not travel", "a new leader stamps by its clock alone"}
 # Lives that catch what most do not, tried first; a change of storage or of a life may move them.
 CAUGHT_BY = {
     "a follower is sent what is not flushed": 11,
@@ -56,12 +57,19 @@ def test_replicas_are_what_their_models_say_and_agree(tmp_path, part):
         live(tmp_path / "life", seed)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [206, 618, 1_116, 1_827, 1_913, 2_131, 4_144, 5_723, 8_101, 9_771])
 def test_lives_that_once_went_wrong(tmp_path, seed):
     live(tmp_path / "life", seed)
 
 
-@pytest.mark.parametrize("mistake", PLANTED)
+@pytest.mark.parametrize(
+    "mistake",
+    [
+        pytest.param(name, marks=() if name in IN_EVERY_RUN else pytest.mark.slow)
+        for name in PLANTED
+    ],
+)
 def test_a_planted_mistake_is_caught(tmp_path, monkeypatch, mistake):
     monkeypatch.setattr(*PLANTED[mistake])
     for seed in (CAUGHT_BY.get(mistake, 1), *range(MOST_LIVES_FOR_A_MISTAKE)):

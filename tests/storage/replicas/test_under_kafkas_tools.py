@@ -11,7 +11,7 @@ import sys
 import pytest
 
 from tests.storage.replicas.cluster import Cluster
-from tests.storage.segment import test_dump_log_segments as kafka
+from tests.storage.segment import dump_log_segments as kafka
 from tests.storage.segment.test_dump_log_segments_of_many import COMPLAINTS
 from tidelog.storage import files
 

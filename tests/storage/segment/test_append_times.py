@@ -3,7 +3,7 @@
 import struct
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tidelog.storage import files
@@ -103,6 +103,7 @@ def test_every_batch_has_its_own_time_and_every_change_one_entry(tmp_path_factor
 STEPS = st.tuples(st.sampled_from([0, 0, 1, 3, None]), st.integers(1, 5))  # None: unknown
 
 
+@settings(max_examples=30)
 @given(st.lists(STEPS, min_size=1, max_size=25), st.none() | st.integers(101, 150), st.lists(STEPS))
 def test_what_followers_ask_for_is_the_same_from_memory_and_from_the_file(
     tmp_path_factory, steps, cut_offset, more

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.storage.segment.test_dump_log_segments import dump
-from tests.storage.segment.test_dump_log_segments import pytestmark as pytestmark  # noqa: PLC0414 - the same needs
+from tests.storage.segment.dump_log_segments import dump
+from tests.storage.segment.dump_log_segments import pytestmark as pytestmark  # noqa: PLC0414 - the same needs
 
 RELEASES = {0: "0.9.0", 1: "0.10.2", 2: "3.0"}
 CODECS = {0: (0, 1, 2, 3), 1: (0, 1, 2, 3), 2: (0, 1, 2, 3, 4)}

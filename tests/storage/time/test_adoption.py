@@ -4,10 +4,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.time.scripts import SCRIPTS
-from tests.time.world import run_part
-from tests.time_rules import time_rules
-from tidelog.storage.log.times import partition_times
 from tidelog.storage.time.adoption import (
     NOT_ADOPTED,
     Adopted,
@@ -85,34 +81,3 @@ def test_nothing_reads_the_date_of_a_file(room):
         if any(reader in path.read_text() for reader in readers)
     ]
     assert found == []
-
-
-PACK, ADOPT, TIME_OF = partition_times.pack, adopt, Adoptions.time_of
-PLANTS = {
-    "a file of 1970 counts": (Adoptions, "time_of", lambda *_: 0),
-    "every start adopts anew": (
-        partition_times,
-        "pack",
-        lambda times: PACK(times._replace(adopted=())),
-    ),
-    "everything unknown counts from the first adoption": (
-        Adoptions,
-        "time_of",
-        lambda adoptions, _: TIME_OF(adoptions, 0),
-    ),
-    "what came later joins the last adoption": (
-        time_rules,
-        "adopt",
-        lambda before, end, now: ADOPT((), end, before[-1].time_ms if before else now),
-    ),
-}
-
-
-@pytest.mark.parametrize("name", PLANTS)
-def test_a_planted_mistake_is_caught(name, tmp_path, monkeypatch):
-    monkeypatch.setattr(*PLANTS[name])
-    for number, part in enumerate(SCRIPTS["adoption.txt"]):
-        results = run_part(part, tmp_path / str(number))
-        if any(part.blocks[block][1] != result for block, result in results.items()):
-            return
-    pytest.fail(f"no script noticed that {name}")

@@ -6,7 +6,6 @@ import pytest
 
 from tests.oracle import recordset
 from tests.oracle.recordset import Rec
-from tidelog.storage.log.recovery import clean_stop
 
 PREALLOCATED = 10 << 20
 
@@ -89,14 +88,6 @@ def test_an_index_with_entries_of_ours_is_no_sign_of_kafka(log):
     assert path_of(log, 0, ".index").stat().st_size > 0
     log.open()
     assert log.partition.reader.append_time_of(20) == 2_000
-
-
-def test_planted_belief_is_noticed(ours, monkeypatch):
-    """Without a look at the index our last append time would be taken for that of what Kafka wrote."""
-    monkeypatch.setattr(clean_stop, "was_open_in_kafka", lambda _: False)
-    appends(ours)
-    ours.open()
-    assert ours.partition.reader.append_time_of(5) == 5_000
 
 
 @pytest.mark.parametrize(

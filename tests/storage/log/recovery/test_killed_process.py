@@ -33,7 +33,7 @@ while True:
 """
 
 
-@pytest.mark.parametrize("kills", [5])
+@pytest.mark.parametrize("kills", [2, pytest.param(5, marks=pytest.mark.slow)])
 def test_kill_9(make_log, kills):
     log = make_log(segment_bytes=3000, index_interval_bytes=200).create()
     log.close()

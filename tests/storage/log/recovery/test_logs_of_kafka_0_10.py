@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.storage.conftest import kill
 from tidelog.config.topic import TopicConfig
 from tidelog.protocol.records.batch import Record, build, records
 from tidelog.storage.directory.store import LogStore
@@ -23,7 +24,7 @@ STAMPS = {  # first and last, as the broker's own consumer read them back
 def store(tmp_path):
     store = LogStore([tmp_path], default_config=TopicConfig(index_interval_bytes=1000))
     yield store
-    store._release()
+    kill(store)
 
 
 def contents(partition):

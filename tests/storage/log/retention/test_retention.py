@@ -207,7 +207,7 @@ def told_in_between(make_log, upper_offset, is_retention_first):
     return told
 
 
-@pytest.mark.parametrize("upper_offset", [2, 4])
+@pytest.mark.parametrize("upper_offset", [2, pytest.param(4, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("is_retention_first", [False, True])
 def test_what_retention_takes_is_read_or_out_of_range(make_log, upper_offset, is_retention_first):
     """Never nothing, as if it were still to come, nor what lies behind it, as if it had not been."""

@@ -13,6 +13,7 @@ import uuid
 import pytest
 
 from tests.simulation.power_loss import Disk, PowerLoss
+from tests.storage.conftest import kill
 from tidelog.config.topic import TopicConfig
 from tidelog.protocol.records.batch import Record, build
 from tidelog.storage import files
@@ -68,7 +69,7 @@ def test_power_goes_while_a_clock_is_corrected(tmp_path, seed):
             append(partition, RIGHT_MS + number)
             pick.choice([partition.flush, partition.commit, _nothing])()
     disk.is_off = True
-    store._release()
+    kill(store)
     disk.lose_power(tmp_path / "1", pick)
     files.use(Disk(tmp_path / "1"))
     now = RIGHT_MS + 100
@@ -79,11 +80,11 @@ def test_power_goes_while_a_clock_is_corrected(tmp_path, seed):
         append(partition, now + 1)
         assert judged(partition.state.corrections, end, now + 1) == now + 1
         assert partition.reader.append_time_of(end) == now + 1
-        store._release()
+        kill(store)
         store, partition = opened(tmp_path / "1", "third", now + 1)
         now += 1
     _check(partition, now)
-    store._release()
+    kill(store)
 
 
 def _nothing():

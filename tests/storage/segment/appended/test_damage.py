@@ -6,9 +6,7 @@ import struct
 import pytest
 
 from tidelog.storage.segment.append_times import AppendTimes
-from tidelog.storage.segment.appended import checks
 from tidelog.storage.segment.appended.cursor import Cursor
-from tidelog.storage.segment.appended.entries import Entries
 from tidelog.storage.segment.appended.layout import UNKNOWN, Layout
 from tidelog.storage.segment.named_file import NamedFile
 
@@ -266,27 +264,3 @@ def test_a_file_of_version_1_needs_no_end(tmp_path):
         truth(offset) for offset in range(BASE, END)
     ]
     assert not times.finish(END)
-
-
-PLANTS = {
-    "no checksum": lambda patch: patch.setattr(Layout, "parse", believing),
-    "no end": lambda patch: patch.setattr(checks, "closed", lambda *_: None),
-    "a damaged entry hides nothing": lambda patch: patch.setattr(
-        Entries, "time_at", lambda entries, offset: entries.at(entries.floor(offset)).time
-    ),
-}
-
-
-def believing(layout, data, _number):
-    step = layout.entry_size
-    found = (struct.unpack_from(">qi", data, at) for at in range(0, len(data), step))
-    from tidelog.storage.segment.appended.layout import Entry
-
-    return [Entry(*entry) for entry in found]
-
-
-@pytest.mark.parametrize("plant", PLANTS)
-def test_a_planted_mistake_is_caught(plant, tmp_path, monkeypatch):
-    PLANTS[plant](monkeypatch)
-    with pytest.raises((AssertionError, OSError, IndexError)):
-        test_damage_at_every_byte(tmp_path)
