@@ -40,4 +40,4 @@ def test_only_the_extension_is_loaded():
 @pytest.mark.parametrize("name", ["_EXTENSION", "_PACKAGE"])
 def test_the_package_serves_where_its_extension_is_not_found(monkeypatch, name):
     monkeypatch.setattr(checksum, name, "crc32c_of_another_name")
-    assert checksum._loaded().crc32c is of_the_package
+    assert checksum._loaded().crc32c is of_the_package  # what the module does once, at import

@@ -7,7 +7,7 @@ import uuid
 
 import pytest
 
-from tests.simulation.disks import Unsynced
+from tests.simulation.disks import Disk, Unsynced
 from tidelog.config.topic import TopicConfig
 from tidelog.protocol.records.batch import Record, build, records
 from tidelog.storage import files
@@ -30,6 +30,15 @@ def kill(store):
     No broker stops in this way, so the product has no public name for it.
     """
     store._release()
+
+
+def entries_of(index):
+    """Every entry of an offset index: (offset, position)."""
+    found, entry = [], index.first()
+    while entry is not None:
+        found.append(entry)
+        entry = index.after(entry.offset + 1)
+    return found
 
 
 class Log:
@@ -116,11 +125,7 @@ class Log:
         """Every index entry of every segment: (base, offset, position)."""
         entries = []
         for segment in self.partition.segments:
-            index = segment.index
-            entries += [
-                (segment.base_offset, index.base_offset + o, p)
-                for o, p in zip(index._offsets, index._positions, strict=True)
-            ]
+            entries += [(segment.base_offset, *entry) for entry in entries_of(segment.index)]
         return entries
 
 
@@ -129,6 +134,33 @@ def no_waiting_for_the_disk(monkeypatch):
     """No test here cuts the power, and hundreds of fsyncs cost a minute."""
     monkeypatch.setattr("tidelog.storage.files.os.fsync", lambda _: None)
     monkeypatch.setattr("tidelog.storage.files.os.fdatasync", lambda _: None)
+
+
+@pytest.fixture
+def use():
+    """Let another system be used until the test has ended."""
+    before = files.use(files.System())
+    yield files.use
+    files.use(before)
+
+
+@pytest.fixture
+def disk(use):
+    """A disk whose syncs can be held up and refused, and that may be full."""
+    disk = Disk()
+    use(disk)
+    yield disk
+    disk.may_sync.set()
+
+
+class OnlyWhatIsDurable:
+    """Chooses that a power loss takes all that was not synced."""
+
+    def choice(self, choices):
+        return choices[0]
+
+    def random(self):
+        return 1.0
 
 
 @pytest.fixture

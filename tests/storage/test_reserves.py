@@ -39,13 +39,6 @@ def directory(tmp_path):
     reserves.end(tmp_path)
 
 
-@pytest.fixture
-def use():
-    before = files.use(System())
-    yield files.use
-    files.use(before)
-
-
 def test_a_reserve_takes_room(directory):
     found = (directory / "reserve").stat()
     assert found.st_size == SIZE

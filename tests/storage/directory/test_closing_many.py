@@ -23,14 +23,6 @@ CONFIG = TopicConfig()
 ID = uuid.UUID(int=99)
 
 
-@pytest.fixture
-def use():
-    """Let another system be used until the test has ended."""
-    before = files.use(files.System())
-    yield files.use
-    files.use(before)
-
-
 def opened(path, boot_id="boot"):
     store = LogStore([path], default_config=CONFIG, boot_id=boot_id)
     store.open(0)

@@ -90,6 +90,7 @@ def test_a_checkpoint_says_nothing_of_the_old_log_under_the_name_of_the_new(log)
     log.store.checkpoint()
     checkpoint = log.path / "recovery-point-offset-checkpoint"
     assert checkpoint.read_text() == "0\n1\nt 0 3\n"
+    # The change has to come within the checkpoint: there is no public place for that.
     log.store._table.opened = Changing(log.store._table.opened)
     log.store._write_checkpoints()
     assert renewed

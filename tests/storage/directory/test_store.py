@@ -212,31 +212,6 @@ def test_checkpoints_of_partitions_that_nobody_opened_are_kept(make_store, tmp_p
     assert watermarks.read_text() == "0\n2\nt 0 0\nt 1 70\n"
 
 
-def test_a_broken_checkpoint_means_more_recovery_not_less(make_log):
-    log = make_log().create()
-    log.append([1, 2])
-    log.close()
-    (log.path / "recovery-point-offset-checkpoint").write_text("junk")
-    log.open()
-    assert [r[1] for r in log.contents()] == [1, 2]
-
-
-def test_the_log_start_survives(make_log):
-    log = make_log().create()
-    log.append([1])
-    log.append([2])
-    log.partition.state.move_start(1)
-    log.close()
-    assert (log.path / "log-start-offset-checkpoint").read_text() == "0\n1\nt 0 1\n"
-    log.open()
-    assert log.partition.log_start_offset == 1
-    assert [r[1] for r in log.contents()] == [2]
-    assert log.partition.reader.find_by_time(0, upper_offset=2) == (1, 2)
-    assert log.partition.reader.find_largest_time(upper_offset=2) == (1, 2)
-    assert log.partition.reader.offsets_before_v0(-2, 5) == [1]
-    assert log.partition.reader.offsets_before_v0(-1, 5) == [2, 1]
-
-
 def test_a_directory_in_the_way_is_left_alone(make_store, tmp_path):
     store = opened(make_store())
     (tmp_path / "data/t-0").mkdir()

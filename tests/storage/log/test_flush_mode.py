@@ -4,23 +4,12 @@ import threading
 
 import pytest
 
-from tests.simulation.disks import Disk
 from tidelog.config.topic import TopicConfig
 from tidelog.protocol.errors import KafkaStorageError
-from tidelog.storage import files
 from tidelog.storage.log.failures import go_offline
 from tidelog.storage.log.state import LogState
 from tidelog.storage.log.times import partition_times
 from tidelog.storage.segment.appended.layout import END
-
-
-@pytest.fixture
-def disk():
-    disk = Disk()
-    before = files.use(disk)
-    yield disk
-    disk.may_sync.set()
-    files.use(before)
 
 
 def test_nothing_is_readable_before_it_is_durable(make_log, disk):
@@ -324,15 +313,6 @@ def boot(log, name):
     return log.open()
 
 
-def test_committed_append_times_outlive_a_power_loss(make_log):
-    log = make_log(flush_messages=1).create()
-    for now in (5, 7, 9):
-        log.append([1, 2], now=now)
-        log.partition.commit()
-    boot(log, "another")
-    assert [log.partition.reader.append_time_of(offset) for offset in (0, 2, 4)] == [5, 7, 9]
-
-
 def test_append_times_not_committed_may_be_unknown_after_a_power_loss(make_log):
     log = make_log(flush_messages=1).create()
     for now in (5, 7):
@@ -346,17 +326,6 @@ def test_append_times_not_committed_may_be_unknown_after_a_power_loss(make_log):
     boot(log, "another")
     times = [log.partition.reader.append_time_of(offset) for offset in range(6)]
     assert times == [5, 5, 7, 7, 9, None]
-
-
-def test_a_killed_process_loses_no_append_time(make_log):
-    log = make_log(flush_messages=1).create()
-    for now in (5, 5, 7, 7):
-        log.append([1], now=now)
-        log.partition.commit()
-    log.append([3], now=7)
-    log.crash()
-    log.open()
-    assert [log.partition.reader.append_time_of(offset) for offset in range(5)] == [5, 5, 7, 7, 7]
 
 
 def test_the_end_is_the_last_entry_and_counts_as_none(make_log):

@@ -6,17 +6,9 @@ import pytest
 
 from tests.simulation import power_loss
 from tests.simulation.disks import Disk
-from tests.storage.conftest import Log
+from tests.storage.conftest import Log, OnlyWhatIsDurable
 from tidelog.protocol.errors import KafkaStorageError
 from tidelog.storage import files
-
-
-@pytest.fixture
-def disk():
-    disk = Disk()
-    before = files.use(disk)
-    yield disk
-    files.use(before)
 
 
 @pytest.mark.parametrize("room", [0, 1, 20, 70, 100])
@@ -137,16 +129,6 @@ class _LosesPower(_Refusing, power_loss.Disk):
     """A disk that has just become full, and then loses power."""
 
 
-class _OnlyWhatIsDurable:
-    """Chooses that a power loss takes all that was not synced."""
-
-    def choice(self, choices):
-        return choices[0]
-
-    def random(self):
-        return 1.0
-
-
 @pytest.mark.parametrize("steps", [0, 1])
 @pytest.mark.parametrize("is_new", [True, False])
 @pytest.mark.parametrize("count", [1, 1000])
@@ -173,7 +155,7 @@ def test_what_a_full_disk_has_acknowledged_keeps_its_append_times(
             acknowledged[offset] = 10 + now // 2 * steps
         log.crash()
         log.path = tmp_path / "after"
-        disk.lose_power(log.path, _OnlyWhatIsDurable())
+        disk.lose_power(log.path, OnlyWhatIsDurable())
         files.use(before)
         log.open(boot_id="another")
         found = {each: log.partition.reader.append_time_of(each) for each in acknowledged}

@@ -6,11 +6,11 @@ import threading
 import pytest
 
 from tests.simulation.power_loss import Disk
+from tests.storage.conftest import OnlyWhatIsDurable
 from tidelog.protocol.errors import KafkaStorageError
 from tidelog.storage import checkpoints, filenames, files
 from tidelog.storage.checkpoints import EpochStart, read_epochs, write_epochs
 from tidelog.storage.log.epochs import NO_EPOCH, LeaderEpochs
-from tidelog.storage.log.retention.retainer import Retainer
 from tidelog.storage.would_block import WouldBlock
 
 
@@ -94,16 +94,6 @@ def test_an_epoch_is_durable_when_it_has_begun(tmp_path, start):
         files.use(before)
     disk.lose_power(tmp_path / "after", OnlyWhatIsDurable())
     assert kept(tmp_path / "after") == [(3, 10)]
-
-
-class OnlyWhatIsDurable:
-    """Chooses that a power loss takes all that was not synced."""
-
-    def choice(self, choices):
-        return choices[0]
-
-    def random(self):
-        return 1.0
 
 
 class CountingSystem(files.System):
@@ -212,14 +202,3 @@ def short_log(make_log):
 def test_retention_forgets_no_epoch_that_an_append_begins_meanwhile(short_log, monkeypatch):
     in_memory, on_disk = epochs_after_a_race(short_log, monkeypatch)
     assert in_memory == on_disk == [(2, 3), (5, 6)]
-
-
-def test_forgetting_without_the_append_lock_is_caught(short_log, monkeypatch):
-    def without_the_lock(retainer):
-        state = retainer._state
-        state.epochs.forget_before(state.version.log_start_offset)
-
-    monkeypatch.setattr(Retainer, "_forget_epochs", without_the_lock)
-    in_memory, on_disk = epochs_after_a_race(short_log, monkeypatch, patience_s=60)
-    assert (5, 6) not in in_memory
-    assert (5, 6) not in on_disk

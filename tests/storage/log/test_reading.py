@@ -4,6 +4,7 @@ import threading
 
 import pytest
 
+from tests.storage.conftest import entries_of
 from tidelog.protocol.errors import OffsetOutOfRange
 from tidelog.protocol.records.batch import records, scan
 
@@ -94,8 +95,10 @@ def test_an_index_that_lies_does_not_lead_astray(make_log):
     for i in range(20):
         log.append([i])
     index = log.partition.segments[0].index
-    for i in range(len(index)):
-        index._positions[i] += 5
+    entries = entries_of(index)
+    index.clear()
+    for entry in entries:
+        index.append(entry.offset, entry.position + 5)
     for offset in range(20):
         assert offsets_in(log.read(offset, 10)) == [offset]
 

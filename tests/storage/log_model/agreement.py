@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING
 
+from tests.storage.conftest import entries_of
 from tidelog.protocol.records.batch import records
 from tidelog.storage.log import slices
 from tidelog.storage.segment.appended import layout as append_entries
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
 
     from tests.storage.log_model.model import Batch, ModelLog
     from tidelog.storage.log.partition import Partition
-    from tidelog.storage.segment.offset_index import IndexEntry, OffsetIndex
     from tidelog.storage.segment.segment import Segment
 
 LOWEST, HIGHEST = -(2**63), 2**63 - 1
@@ -76,14 +76,6 @@ def append_time(partition: Partition, offset: int) -> int | None:
     return segment.append_times.at(offset)
 
 
-def entries_of(index: OffsetIndex) -> list[IndexEntry]:
-    found, entry = [], index.first()
-    while entry is not None:
-        found.append(entry)
-        entry = index.after(entry.offset + 1)
-    return found
-
-
 def indexes(partition: Partition, model: ModelLog) -> None:
     """Every entry of an index leads to its batch, and no entry lies behind the log's end."""
     times = {row.offset: row.time for batch in model.batches for row in batch.rows}
@@ -135,14 +127,15 @@ def lookups(partition: Partition, model: ModelLog) -> None:
     near = [row.time + d for row in model.rows[-3:] if row.time is not None for d in (0, 1)]
     bases = sorted({max(s.base_offset, model.start) for s in partition.segments}, reverse=True)
     shown = partition.high_watermark
+    times = {*TIMES[end % 3 :: 3], *near}  # other ones as the log grows
     for upper in {end, max(model.start, end - 2)}:
-        for time in {*TIMES, *near} - {-1}:
+        for time in times - {-1}:
             wanted = model.find_by_time(time, upper)
             with contextlib.suppress(WouldBlock):
                 assert reader.find_by_time(time, upper_offset=upper, may_block=False) == wanted
             assert reader.find_by_time(time, upper_offset=upper) == wanted
         assert reader.find_largest_time(upper_offset=upper) == model.find_largest(upper)
-    for time in {*TIMES, *near} - set(range(-6, 0)):
+    for time in times - set(range(-6, 0)):
         first = (model.find_by_time(time, shown) or (shown,))[0]
         before = [base for base in bases if base < first]
         assert reader.offsets_before_v0(time, 2) == [first, *before][:2], time

@@ -13,6 +13,7 @@ from tests.storage.conftest import kill
 from tests.storage.log_model import agreement, damage, rules
 from tests.storage.log_model.agreement import HIGHEST, LOWEST
 from tests.storage.log_model.host import CODECS, RELEASES, Host, prefixes
+from tests.storage.log_model.model import larger
 from tests.storage.log_model.rules import Held
 from tidelog.config.topic import TopicConfig
 from tidelog.protocol.records.batch import Record, build
@@ -273,7 +274,9 @@ class Life(Host):
         if self.random.random() < 0.4:
             damage.indexes(self.directory, self.random)
             self.use_disk()
+        counted = self.model.counted
         self.come_back()
+        assert larger(counted, self.model.counted) == self.model.counted
 
     def hand_over(self) -> None:
         """Another program has written the log, with headers that lie, and knows of no append times."""

@@ -1,10 +1,15 @@
-"""A follower's directory passes Apache Kafka's DumpLogSegments, and `tidelog dump`."""
+"""Followers' directories pass Apache Kafka's DumpLogSegments, and `tidelog dump`.
+
+Lives of every format, codec and kind of time and producer: no complaint, and what was written. That the tool
+would complain is seen on a file of each kind with one number changed.
+"""
 
 from __future__ import annotations
 
 import json
 import re
 import shutil
+import struct
 import subprocess
 import sys
 
@@ -12,16 +17,29 @@ import pytest
 
 from tests.storage.replicas.cluster import Cluster
 from tests.storage.segment import dump_log_segments as kafka
-from tests.storage.segment.test_dump_log_segments_of_many import COMPLAINTS
 from tidelog.storage import files
 
 LIVES = range(100, 110)
-OFFSET = re.compile(r"^\| offset: (\d+) ", re.MULTILINE)
+RECORD = re.compile(
+    r"^\| offset: (\d+) (?:CreateTime|LogAppendTime|NoTimestampType): (-?\d+)", re.MULTILINE
+)
+COMPLAINTS = (
+    "Mismatches",
+    "mismatch",
+    "out of order",
+    "not found",
+    "Non-consecutive",
+    "invalid bytes",
+    "isvalid: false",
+    "could not",
+    "Exception",
+    "corrupt",
+)
 
 
 @pytest.fixture(scope="module")
 def followers(tmp_path_factory):
-    """Directories of followers that were stopped cleanly, and the offsets of their records.
+    """Directories of followers that were stopped cleanly, and the offsets and times of their records.
 
     No machine has lost power: that leaves torn snapshots, which are ignored, but are findings.
     """
@@ -37,13 +55,14 @@ def followers(tmp_path_factory):
             directory = target / f"life-{seed}" / "t-0"
             shutil.copytree(replica.partition.directory, directory)
             first = replica.partition.segments[0].base_offset
-            offsets = [row.offset for batch in replica.model.batches for row in batch.rows]
-            found.append((directory, [offset for offset in offsets if offset >= first]))
+            rows = [row for batch in replica.model.batches for row in batch.rows]
+            times = [(row.offset, -1 if row.time is None else row.time) for row in rows]
+            found.append((directory, [each for each in times if each[0] >= first]))
         finally:
             cluster.close()
             files.use(before)
             shutil.rmtree(path, ignore_errors=True)
-    assert sum(len(offsets) for _, offsets in found) > 100
+    assert sum(len(times) for _, times in found) > 100
     return found
 
 
@@ -67,8 +86,8 @@ def test_kafkas_tool_finds_nothing_wrong(followers):
     logs = [path for directory, _ in followers for path in sorted(directory.glob("*.log"))]
     shown = kafka.dump(logs, "--deep-iteration")
     assert not [complaint for complaint in COMPLAINTS if complaint in shown]
-    assert [int(offset) for offset in OFFSET.findall(shown)] == [
-        offset for _, offsets in followers for offset in offsets
+    assert [(int(offset), int(time)) for offset, time in RECORD.findall(shown)] == [
+        each for _, times in followers for each in times
     ]
     for suffix in ("index", "timeindex", "snapshot"):
         paths = [
@@ -79,3 +98,33 @@ def test_kafkas_tool_finds_nothing_wrong(followers):
         ]
         shown = kafka.dump(paths)
         assert not [complaint for complaint in COMPLAINTS if complaint in shown], suffix
+
+
+def change(path, position, layout):
+    """Add one to a number in a file."""
+    data = bytearray(path.read_bytes())
+    (number,) = struct.unpack_from(layout, data, position)
+    struct.pack_into(layout, data, position, number + 1)
+    path.write_bytes(data)
+
+
+@pytest.mark.oracle
+@kafka.pytestmark[1]
+def test_kafkas_tool_reports_damage(make_log):
+    log = make_log(segment_bytes=1500, index_interval_bytes=60).create()
+    for number in range(36):
+        log.append([5000 + 10 * number + i for i in range(3)], now=1_000_000 + number)
+    log.close()
+    index, other = sorted(log.directory.glob("*.index"))[:2]
+    for path, position, layout, complaint in (
+        (index, 0, ">i", f"Mismatches in :{index}"),
+        (
+            index.with_suffix(".timeindex"),
+            0,
+            ">q",
+            f"Found timestamp mismatch in :{index.with_suffix('.timeindex')}",
+        ),
+        (other.with_suffix(".log"), 61, ">b", "isvalid: false"),
+    ):
+        change(path, position, layout)
+        assert complaint in kafka.dump([path])

@@ -6,11 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.storage.conftest import entries_of
 from tidelog.storage.segment.offset_index import OffsetIndex
-
-
-def entries_of(index):
-    return list(zip(index._offsets, index._positions, strict=True))
 
 
 def test_the_file_is_kafkas(tmp_path):
@@ -115,4 +112,4 @@ def test_truncation_keeps_the_batches_that_start_before(tmp_path, size, flushed)
     index.flush()
     again = OffsetIndex(index.path, 1000)
     assert again.load(100_000)
-    assert entries_of(again) == [*expected, (2000, 99_000)]
+    assert entries_of(again) == [*expected, (3000, 99_000)]

@@ -110,27 +110,6 @@ def test_a_mark_that_has_been_cut_off_counts_no_more(log):
         log.crash()
 
 
-def test_it_goes_back_twice(log):
-    for now in (RIGHT_MS, RIGHT_MS - 100):
-        log.partition.append_clock.reset(now)
-        log.crash()
-        log.open()
-        log.append([5], now=now)
-    assert append_times(log) == [500, WRONG_MS, RIGHT_MS, RIGHT_MS - 100]
-    log.crash()
-    log.open()
-    assert log.partition.last_append_time == RIGHT_MS - 100
-
-
-def test_lookups_go_by_offset_over_it(log):
-    log.partition.append_clock.reset(RIGHT_MS)
-    log.append([5], now=RIGHT_MS)
-    find = lambda time: log.partition.reader.find_by_time(time, upper_offset=3)
-    assert find(0) == (0, 500)
-    assert find(501) == (1, WRONG_MS)  # the first in the log, as ever
-    assert find(WRONG_MS + 1) is None
-
-
 def test_a_closed_log_is_left_alone(log):
     partition = log.partition
     log.close()

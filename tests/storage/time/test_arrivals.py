@@ -162,17 +162,6 @@ def _keep_old_settings(monkeypatch):
     monkeypatch.setattr(Arrivals, "expect", once)
 
 
-def _take_all_for_usual(monkeypatch):
-    look_closer = Arrivals._note_unusual
-
-    def and_never_again(self, *args):
-        odd = look_closer(self, *args)
-        self._usual_ms = 2**63
-        return odd
-
-    monkeypatch.setattr(Arrivals, "_note_unusual", and_never_again)
-
-
 def _ignore_event_time(monkeypatch):
     right = expected_of
     monkeypatch.setattr(
@@ -188,7 +177,6 @@ def _ignore_event_time(monkeypatch):
         _believe_any_stamp,
         _forget_the_limit,
         _keep_old_settings,
-        _take_all_for_usual,
         _ignore_event_time,
     ],
 )

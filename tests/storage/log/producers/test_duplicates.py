@@ -32,18 +32,6 @@ def test_a_duplicate_is_answered_as_the_first_time(make_log):
     assert log.partition.log_end_offset == 3
 
 
-@pytest.mark.parametrize("stop", ["close", "crash"])
-def test_duplicates_are_recognized_after_a_restart(make_log, stop):
-    log = make_log(message_timestamp_type="LogAppendTime").create()
-    first = log.append([1, 2], now=1000, **idempotent(0))
-    getattr(log, stop)()
-    log.open(now=5000)
-    again = log.append([1, 2], now=6000, **idempotent(0))
-    assert again[:3] == first[:3]
-    assert again.duplicate
-    assert log.append([3], now=6000, **idempotent(2)).base_offset == 2
-
-
 @pytest.mark.parametrize("segment_bytes", [200, 1 << 20])
 @pytest.mark.parametrize("stop", ["close", "crash"])
 def test_any_of_the_last_five_batches_is_recognized_after_a_restart(make_log, stop, segment_bytes):

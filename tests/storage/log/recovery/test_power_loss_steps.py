@@ -89,14 +89,6 @@ class Calls(files.System):
         super().make_directory(path)
 
 
-@pytest.fixture
-def use():
-    """Let another system be used until the test has ended."""
-    before = files.use(files.System())
-    yield files.use
-    files.use(before)
-
-
 # --- names and bytes -----------------------------------------------------------------------------
 
 

@@ -336,36 +336,6 @@ def test_recovery_may_itself_be_interrupted(small, tmp_path):
     shutil.rmtree(copy.path)
 
 
-def test_a_hole_between_segments_ends_the_log(make_log):
-    """A power loss may take the end of a segment and spare the next one."""
-    log = make_log(segment_bytes=300).create()
-    for i in range(12):
-        log.append([i], now=i)
-    bases = [segment.base_offset for segment in log.partition.segments]
-    log.crash()
-    path = path_of(log, ".log", bases[1])
-    first = scan(path.read_bytes())[0]
-    path.write_bytes(path.read_bytes()[: first.size])
-    log.open()
-    assert log.partition.log_end_offset == bases[1] + 1
-    assert [record[1] for record in log.contents()] == list(range(bases[1] + 1))
-    assert len(log.partition.segments) == 2
-
-
-def test_a_missing_index_of_a_sealed_segment_is_made_anew(make_log, monkeypatch):
-    log = make_log(segment_bytes=20_000, index_interval_bytes=4096).create()
-    for i in range(400):
-        log.append([i] * 2, values=[b"x" * 100] * 2)
-    expected = log.index_entries()
-    assert len(log.partition.segments) > 3
-    log.close()
-    for path in log.directory.glob("*.index"):
-        path.unlink()
-    log.open()
-    assert log.index_entries()[: len(expected) // 2] == expected[: len(expected) // 2]
-    assert [record[1] for record in log.contents()] == [i for i in range(400) for _ in range(2)]
-
-
 @pytest.mark.parametrize("points", [None, b"0\n1\nt 0 0\n", b"0\n1\nt 0 3\n", b"junk"])
 def test_a_stale_checkpoint_hides_nothing_after_a_clean_stop(make_log, points):
     log = make_log().create()

@@ -70,33 +70,6 @@ def test_a_cut_at_the_end_removes_an_epoch_without_a_batch(led):
     assert led.partition.state.epochs.entries == before
 
 
-@pytest.mark.parametrize("offset", range(20))
-def test_it_cuts_at_a_batch_and_stays_cut(led, offset):
-    end = offset // 2 * 2
-    assert led.partition.truncater.truncate_to(offset, below_high_watermark=True) == end
-    wanted = [(i, i // 2, b"v%d" % (i % 2)) for i in range(end)]
-    assert led.contents() == wanted
-    led.crash()
-    led.open(100)
-    assert (led.contents(), led.partition.log_end_offset) == (wanted, end)
-
-
-def test_before_the_logs_start_it_begins_anew(led):
-    led.partition.retainer.delete_records_before(8)
-    assert led.partition.truncater.truncate_to(5, below_high_watermark=True) == 5
-    assert (led.partition.log_start_offset, led.partition.log_end_offset) == (5, 5)
-    led.append([7], now=50)
-    led.crash()
-    led.open(100)
-    assert led.contents() == [(5, 7, b"v0")]
-
-
-def test_a_start_within_a_batch_that_is_cut_goes_back_with_the_end(led):
-    led.partition.retainer.delete_records_before(9)
-    assert led.partition.truncater.truncate_to(9, below_high_watermark=True) == 8
-    assert led.partition.log_start_offset == 8
-
-
 @pytest.mark.parametrize("what", ["truncate", "start"])
 def test_a_read_that_it_overtakes_is_not_answered(led, what, monkeypatch):
     partition, truncater = led.partition, led.partition.truncater
@@ -190,16 +163,6 @@ def test_what_does_not_follow_is_refused_and_nothing_is_stored(led):
     assert follow(led, 20, 5, append=9) == 21
 
 
-def test_the_high_watermark_is_the_leaders_word(log):
-    follow(log, 0, 1, 2, leader=LEADER._replace(high_watermark=1))
-    log.partition.flush()
-    assert log.partition.high_watermark == 1
-    follow(log, 2, 3, leader=LEADER._replace(high_watermark=70))
-    assert log.partition.high_watermark == 3
-    follow(log, 3, 4, leader=LEADER)
-    assert log.partition.high_watermark == 3
-
-
 def test_an_empty_log_begins_at_the_base_of_the_batch_that_holds_its_start(log):
     log.partition.truncater.start_at(7)
     leader = LEADER._replace(high_watermark=9, log_start_offset=7)
@@ -226,15 +189,6 @@ def test_an_operators_mark_begins_a_segment_and_lets_time_go_back(log):
     assert log.partition.last_append_time == 50
     with pytest.raises(CorruptMessage):
         follow(log, 2, 1, append=49, leader=leader)
-
-
-def test_epochs_come_beside_old_formats_and_in_the_bytes_of_new_ones(log):
-    follow(log, 0, -1, -1, magic=0, epochs=[EpochStart(3, 0)])
-    follow(log, 2, 5, magic=1)
-    follow(log, 3, 5, magic=1, epochs=[EpochStart(3, 0), EpochStart(4, 3)])
-    follow(log, 4, 5, leader_epoch=6)
-    assert log.partition.state.epochs.entries == ((3, 0), (4, 3), (6, 4))
-    assert log.partition.leader_epoch == 0  # who follows does not lead in them
 
 
 # --- unknown append times -------------------------------------------------------------------------

@@ -116,14 +116,6 @@ def test_a_crash_before_the_append_keeps_the_correction(log, stop):
     assert log.partition.last_append_time == RIGHT_MS + 5
 
 
-def test_a_start_corrects_what_was_written_before_it(log):
-    log.crash()
-    log.open(RIGHT_MS)
-    assert corrections(log) == (step_back(1, RIGHT_MS),)
-    assert log.partition.retainer.apply_retention(RIGHT_MS + 1000) == []
-    assert len(log.partition.retainer.apply_retention(RIGHT_MS + 1001)) == 1
-
-
 def test_a_log_that_is_not_open_is_opened_when_the_clock_has_changed(log):
     log.close()
     log.open(RIGHT_MS)  # notes the correction; nothing is appended
@@ -346,20 +338,6 @@ def test_moments_of_adoption_are_corrected_too(make_log):
     assert log.partition.state.adoptions.ranges[0].time_ms == RIGHT_MS
     assert log.partition.retainer.apply_retention(RIGHT_MS + 1000) == []
     assert len(log.partition.retainer.apply_retention(RIGHT_MS + 1001)) == 3
-
-
-def test_an_explanation_gives_both_times_and_says_that_the_next_append_begins_a_segment(log):
-    log.partition.note_step_back(RIGHT_MS)
-    (segment,) = log.partition.retainer.explain(RIGHT_MS).segments
-    assert segment.last_append_time == WRONG_MS
-    assert segment.due_ms == RIGHT_MS + 1001
-    assert (
-        " A clock was wrong when it was written: its last append counts as"
-        " 1970-01-01T00:16:40.000Z. It is active; the next append begins a new segment"
-    ) in segment.sentence
-    log.append([6], now=RIGHT_MS)
-    _, active = log.partition.retainer.explain(RIGHT_MS).segments
-    assert "wrong" not in active.sentence
 
 
 def test_records_before_the_logs_start_stay_corrected_until_they_are_deleted(make_log):

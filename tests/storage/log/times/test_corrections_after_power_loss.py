@@ -24,12 +24,7 @@ from tidelog.storage.time.corrections import judged
 WRONG_MS, RIGHT_MS = 10**12, 1_000_000
 CONFIG = TopicConfig(segment_bytes=1 << 20, flush_messages=1)
 
-
-@pytest.fixture(autouse=True)
-def system():
-    before = files.use(files.System())
-    yield
-    files.use(before)
+pytestmark = pytest.mark.usefixtures("use")
 
 
 def opened(path, boot, now):

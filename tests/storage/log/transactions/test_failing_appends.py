@@ -2,17 +2,7 @@
 
 import pytest
 
-from tests.simulation.disks import Disk
 from tidelog.protocol.errors import KafkaStorageError
-from tidelog.storage import files
-
-
-@pytest.fixture
-def disk():
-    disk = Disk()
-    before = files.use(disk)
-    yield disk
-    files.use(before)
 
 
 @pytest.mark.parametrize("room", range(0, 130, 10))
