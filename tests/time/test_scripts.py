@@ -25,11 +25,20 @@ from tests.time_rules import time_rules
 from tidelog.storage.segment.append_times import AppendTimes
 from tidelog.storage.segment.offset_index import OffsetIndex
 
+IN_EVERY_RUN = "=== It is of one topic, and survives a stop and a crash"
+
+
+def marks_of(part):
+    """A part with a broker starts a process; one of them is run with every change."""
+    commands = [block[0] for block in part.blocks if isinstance(block, tuple)]
+    is_slow = commands[0].split()[0] == "broker" and part.title != IN_EVERY_RUN
+    return pytest.mark.slow if is_slow else ()
+
 
 @pytest.mark.parametrize(
     ("name", "number"),
     [
-        pytest.param(name, number, id=f"{name}:{part.title.strip('= ')}")
+        pytest.param(name, number, id=f"{name}:{part.title.strip('= ')}", marks=marks_of(part))
         for name, parts in SCRIPTS.items()
         for number, part in enumerate(parts)
         if any(isinstance(block, tuple) for block in part.blocks)

@@ -113,27 +113,6 @@ def test_memory_for_a_part_of_the_keys_cleans_a_part(make):
 FUTURE = 20 * 365 * 86_400_000
 
 
-@pytest.mark.parametrize("is_clean_first", [False, True], ids=["dirty", "clean"])
-def test_a_record_from_the_future_gives_way_to_updates_after_the_cap(make, is_clean_first):
-    log = make(compaction_strategy="timestamp", event_time_ahead_max_ms=1_000)
-    put(log, b"k", b"future", now=5_000, time=FUTURE)
-    put(log, b"s", b"slightly ahead", now=5_000, time=5_900)
-    if is_clean_first:
-        fill(log, 20)
-        assert clean(log.partition, 6_000)
-    put(log, b"k", b"within the cap", now=5_999, time=5_999)
-    put(log, b"s", b"earlier", now=6_500, time=5_899)
-    fill(log, 20)
-    clean(log.partition, 7_000)
-    left = {key: value for _, key, value in rows(log)}
-    assert (left[b"k"], left[b"s"]) == (b"future", b"slightly ahead")
-    put(log, b"k", b"update", now=7_000, time=6_000)
-    fill(log, 20)
-    clean(log.partition, 8_000)
-    left = {key: value for _, key, value in rows(log)}
-    assert (left[b"k"], left[b"s"]) == (b"update", b"slightly ahead")
-
-
 def test_of_a_record_with_an_unknown_append_time_the_adoption_counts(make):
     log = make(compaction_strategy="timestamp", event_time_ahead_max_ms=1_000)
     put(log, b"k", b"future", now=5_000, time=FUTURE)
@@ -463,13 +442,3 @@ def test_a_marker_goes_after_its_data(make, commit):
     fill(log, 20)
     clean(log.partition, 300 + KEEP_MS)
     assert last not in {offset for offset, _, _ in rows(log)}
-
-
-def test_what_was_aborted_supersedes_nothing(make):
-    log = make()
-    kept = put(log, b"same", b"kept")
-    transaction(log, b"same", commit=False)
-    fill(log, 40)
-    clean(log.partition, 200)
-    assert (kept, b"same", b"kept") in rows(log)
-    assert b"t" not in {value for _, _, value in rows(log)}

@@ -13,6 +13,9 @@ from typing import NamedTuple
 import pytest
 
 from tests.storage.cleaning import clean
+from tests.storage.log_model import agreement
+from tests.storage.log_model import model as log_model
+from tests.storage.log_model.model import ModelLog
 from tidelog.config.topic import TopicConfig
 from tidelog.protocol.records import survivors
 from tidelog.protocol.records.batch import Record, build, records, scan
@@ -83,6 +86,16 @@ class Model:
             if row.offset < upper and row.magic == 2 and row.value is None and not row.control:
                 self.horizons.setdefault(row.batch, now + DELETE_RETENTION_MS)
         self.rows, self.first_dirty = left, upper
+
+
+def as_log(rows):
+    """What is left, as the model of a log that lookups are compared with; a mark has no time."""
+    log = ModelLog()
+    for row in rows:
+        time = None if row.control or row.time == NO_TIMESTAMP else row.time
+        kept = log_model.Row(row.offset, time, row.value)
+        log.append([log_model.Batch((kept,), row.append, -1, None)])
+    return log
 
 
 class Play:
@@ -224,7 +237,7 @@ class Play:
                 if r.offset >= offset
             ]
             offset = batches[-1].last_offset + 1
-        # Markers of transactions go some time: `test_compaction_of_transactions` says when.
+        # Markers of transactions go some time: `test_compaction` says when.
         controls = {row.offset for row in rows if row.control}
         there = {row[0] for row in found}
         assert [row for row in found if row[0] not in controls] == [
@@ -236,21 +249,11 @@ class Play:
             none = row.time == NO_TIMESTAMP or row.control
             assert times.record_time == (None if none else row.time)
             assert times.append_time == row.append
-        for time in (-9, -7, 0, 5, 6, 900, self.now - 50, self.now, 3_000):
-            hits = (r for r in rows if r.time >= time and r.time != -1 and not r.control)
-            wanted = next(((r.offset, r.time) for r in hits), None)
-            assert partition.reader.find_by_time(time, upper_offset=end) == wanted
-            reached = [r for r in rows if r.append >= time]
+        agreement.lookups(partition, as_log(rows))
+        for time in (self.now - 50, self.now):
             since = partition.reader.find_by_append_time(time, upper_offset=end)
-            assert since.is_exact
-            assert since.offset == (reached[0].offset if reached else None)
-            if reached:
-                assert since.append_time == reached[0].append
             if since.absent_from is not None:
                 assert not [r for r in rows if since.absent_from <= r.offset < since.offset]
-        wanted = max((r.time for r in rows if r.time != -1 and not r.control), default=None)
-        largest = partition.reader.find_largest_time(upper_offset=end)
-        assert (None if largest is None else largest[1]) == wanted
         assert sum(s.size for s in partition.retainer.explain(self.now).segments) == partition.size
         for segment in partition.segments:
             assert segment.is_true

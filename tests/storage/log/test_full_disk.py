@@ -11,23 +11,6 @@ from tidelog.protocol.errors import KafkaStorageError
 from tidelog.storage import files
 
 
-@pytest.mark.parametrize("room", [0, 1, 20, 70, 100])
-def test_an_append_that_does_not_fit_leaves_nothing(log, disk, room):
-    log.append([1, 2], now=1)
-    disk.room = room
-    for _ in range(3):
-        with pytest.raises(KafkaStorageError, match="disk is full"):
-            log.append([3], now=2, values=[b"x" * 200])
-        assert [offset for offset, _, _ in log.contents()] == [0, 1]
-        assert log.partition.reader.find_by_time(2, upper_offset=2) == (1, 2)
-    disk.room = None
-    assert log.append([4], now=3).base_offset == 2
-    log.crash()
-    log.open()
-    assert [time for _, time, _ in log.contents()] == [1, 2, 4]
-    assert [log.partition.reader.append_time_of(offset) for offset in range(3)] == [1, 1, 3]
-
-
 @pytest.mark.parametrize("room", [0, 30, 300])
 def test_retention_makes_room(make_log, disk, room):
     log = make_log(segment_bytes=300, retention_ms=100, file_delete_delay_ms=10).create()

@@ -103,22 +103,6 @@ def test_damage_at_every_byte(make_log, tmp_path, state, which):
     assert unknown or (state, which) == ("killed", -1) or not EVERY_CASE
 
 
-@pytest.mark.parametrize("state", ["clean", "copied"])
-def test_files_exchanged_with_each_other(make_log, tmp_path, state):
-    log, rows = filled(make_log)
-    log.close()
-    if state == "copied":
-        (log.directory / partition_times.FILE_NAME).unlink()
-    names = sorted(path.name for path in log.directory.glob("*.appendtimes"))
-    for one in names:
-        for other in set(names) - {one}:
-            copy = log.copy_to(tmp_path / "copy")
-            (copy.directory / one).write_bytes((log.directory / other).read_bytes())
-            found = survive(copy, rows, "")
-            base = int(one.split(".")[0])
-            assert found[base] is None
-
-
 def test_a_file_of_another_partition_with_the_same_base(make_log, tmp_path):
     """Another log's first segment, of other times or of another size."""
     log, rows = filled(make_log)
@@ -137,17 +121,6 @@ def test_a_file_of_another_partition_with_the_same_base(make_log, tmp_path):
         assert found[end:] == rows[end:]
         assert set(found[:end]) == {None}
         copy.crash()
-
-
-def test_damage_stays_the_segments_own(make_log):
-    log, rows = filled(make_log)
-    log.close()
-    path = sorted(log.directory.glob("*.appendtimes"))[1]
-    path.write_bytes(path.read_bytes()[:-16])
-    opened(log, "")
-    base, end = (segment.base_offset for segment in log.partition.segments[1:3])
-    found = times_of(log.partition, rows)
-    assert None not in found[:base] + found[end:]
 
 
 # --- version 1 -----------------------------------------------------------------------------------
