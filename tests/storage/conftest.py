@@ -41,6 +41,19 @@ def entries_of(index):
     return found
 
 
+def records_of(partition, max_bytes=4096):
+    """Every record of a partition, read as a consumer would read it."""
+    found, offset, end = [], partition.log_start_offset, partition.log_end_offset
+    while offset < end:
+        fetched = partition.read(offset, max_bytes, upper_offset=end, minimum_one=True)
+        assert fetched.size, f"nothing at {offset}"
+        for record in (each for data in fetched.buffers for each in records(data)):
+            if record.offset >= offset:
+                found.append(record)
+                offset = record.offset + 1
+    return found
+
+
 class Log:
     """One partition of one topic in a log directory of its own."""
 
@@ -110,16 +123,11 @@ class Log:
 
     def contents(self):
         """Read everything as a consumer would: (offset, time, value)."""
-        found, offset = [], self.partition.log_start_offset
-        while offset < self.partition.log_end_offset:
-            fetched = self.read(offset, 4096)
-            assert fetched.size, f"nothing at {offset}"
-            for record in (r for data in fetched.buffers for r in records(data)):
-                if record.offset >= offset:
-                    assert record.offset == offset, "a gap, or a record twice"
-                    found.append((record.offset, record.timestamp, record.value))
-                    offset += 1
-        return found
+        found = records_of(self.partition)
+        first = self.partition.log_start_offset
+        offsets = [record.offset for record in found]
+        assert offsets == list(range(first, first + len(found))), "a gap, or a record twice"
+        return [(record.offset, record.timestamp, record.value) for record in found]
 
     def index_entries(self):
         """Every index entry of every segment: (base, offset, position)."""

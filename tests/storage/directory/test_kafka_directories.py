@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.storage.conftest import kill
+from tests.storage.conftest import kill, records_of
 from tidelog.config.topic import TopicConfig
-from tidelog.protocol.records.batch import Record, build, records, scan
+from tidelog.protocol.records.batch import Record, build, scan
 from tidelog.storage import filenames
 from tidelog.storage.directory.store import LogDirectoryError, LogStore
 from tidelog.storage.log.recovery import leftovers
@@ -60,18 +60,7 @@ class Brought:
         return self.store.partition("t", 0)
 
     def contents(self, partition):
-        found, offset = [], partition.log_start_offset
-        while offset < partition.log_end_offset:
-            fetched = partition.read(
-                offset, 3000, upper_offset=partition.log_end_offset, minimum_one=True
-            )
-            if not fetched.size:
-                break
-            for record in (r for data in fetched.buffers for r in records(data)):
-                if record.offset >= offset:
-                    found.append((record.offset, record.timestamp, record.value))
-                    offset = record.offset + 1
-        return found
+        return [(each.offset, each.timestamp, each.value) for each in records_of(partition)]
 
     def check(self, partition):
         """Contents, lookups and ends are those that were worked out."""

@@ -1,18 +1,17 @@
-"""Batches read together with when they were appended: what is told is what a lookup would find of each."""
+"""Batches read together with when they were appended.
 
-import random
+That what is told is true of every batch is held to the model of a log (tests/storage/log_model).
+"""
+
 import struct
 
 import pytest
 
 from tests.storage.cleaning import clean
+from tests.storage.log_model.agreement import time_of
 from tidelog.protocol.errors import KafkaStorageError, OffsetOutOfRange
 from tidelog.protocol.records.batch import scan
-from tidelog.storage.log import lookup, slices
-from tidelog.storage.log.times.partition_times import FILE_NAME
-from tidelog.storage.segment.appended.layout import UNKNOWN
-
-FORMATS = ("0.9.0", "0.10.0", "3.0")
+from tidelog.storage.log import slices
 
 
 def read(partition, offset, max_bytes=1 << 20, upper=None):
@@ -24,79 +23,13 @@ def read(partition, offset, max_bytes=1 << 20, upper=None):
     )
 
 
-def meant(told, offset):
-    """What entries say of an offset: the last one at or before it."""
-    found = None
-    for time, relative in struct.iter_unpack(">qi", told.entries):
-        if told.base_offset + relative <= offset:
-            found = None if time == UNKNOWN else time
-    return found
-
-
-def check(partition, offset, max_bytes, upper=None):
-    """Compare one read with lookups; the offset it leads to."""
-    fetched, told = read(partition, offset, max_bytes, upper)
-    plain = partition.read(
-        offset, max_bytes, upper_offset=upper or partition.log_end_offset, minimum_one=True
-    )
-    assert [bytes(data) for data in fetched.buffers] == [bytes(data) for data in plain.buffers]
-    slices = [batches for data in fetched.buffers if (batches := scan(data))]
-    assert len(slices) == len(told)
-    seen = []
-    for batches, one in zip(slices, told, strict=True):
-        assert len(one.entries) % 12 == 0
-        assert len(one.entries) // 12 <= len(batches)
-        for batch in batches:
-            known = lookup.append_time_of(partition.segments, batch.last_offset)
-            assert meant(one, batch.last_offset) == known, batch
-            seen.append(known)
-            offset = batch.last_offset + 1
-    return offset, seen
-
-
-def filled(make_log, seed=0, **settings):
-    """A log of many segments and every format, of which some appends share a millisecond."""
-    rng = random.Random(seed)
-    log = make_log(segment_bytes=1500, index_interval_bytes=200, **settings).create()
-    now = 1000
-    for _ in range(120):
-        if rng.random() < 0.1:
-            version = rng.choice(FORMATS)
-            log.partition.config = log.config = type(log.config)(
-                segment_bytes=1500, index_interval_bytes=200, message_format_version=version
-            )
-        now += rng.choice([0, 0, 1, 70_000])
-        log.append(
-            [rng.choice([-1, 5, now])] * rng.randrange(1, 5),
-            now=now,
-            compression=rng.choice([0, 0, 1]),
-        )
-    return log
-
-
-@pytest.mark.parametrize("max_bytes", [1, 90, 333, 1400, 5000, 1 << 20])
-def test_every_batch_has_the_time_a_lookup_finds(make_log, max_bytes):
-    log = filled(make_log)
-    partition, offset, times = log.partition, 0, []
-    assert len(partition.segments) > 5
-    while offset < partition.log_end_offset:
-        offset, seen = check(partition, offset, max_bytes)
-        times += seen
-    assert times == sorted(times)
-    assert len(set(times)) > 20
-    log.close()
-    log.open()
-    for start in range(0, offset, 7):
-        check(log.partition, start, max_bytes)
-
-
 def test_nothing_is_told_of_what_lies_behind(make_log):
     log = make_log().create()
     for number in range(10):
         log.append([5], now=1000 + number)
     _, told = read(log.partition, 3, upper=6)
     assert [len(one.entries) // 12 for one in told] == [3]
-    assert [meant(told[0], offset) for offset in (3, 4, 5)] == [1003, 1004, 1005]
+    assert [time_of(told[0], offset) for offset in (3, 4, 5)] == [1003, 1004, 1005]
     fetched, told = read(log.partition, 10)
     assert (fetched.size, told) == (0, [])
     with pytest.raises(OffsetOutOfRange):
@@ -128,38 +61,16 @@ def test_who_reads_at_the_end_costs_no_read(make_log, monkeypatch):
         read(log.partition, 11)
 
 
-def test_what_nobody_knows_is_told_as_unknown(make_log):
-    log = filled(make_log)
-    log.close()
-    (log.directory / FILE_NAME).unlink()  # somebody else has written
-    foreign = sorted(log.directory.glob("*.appendtimes"))
-    foreign[1].unlink()
-    log.open()
-    log.append([7], now=10**9)
-    unknown, offset = 0, 0
-    while offset < log.partition.log_end_offset:
-        offset, seen = check(log.partition, offset, 700)
-        unknown += seen.count(None)
-    assert unknown > 5
-    assert seen[-1] == 10**9
-
-
 def test_holes_and_their_neighbours(make_log):
     """Compaction took every batch but a few: none of them has the time of one that is gone."""
-    settings = {"cleanup_policy": ("compact",), "segment_bytes": 300}
-    log = make_log(**settings).create()
+    log = make_log(cleanup_policy=("compact",), segment_bytes=300).create()
     for number in range(60):
         log.append([5], now=1000 + number, values=[b"x" * (number % 7)])
     log.partition.flush()
-    partition = log.partition
-    clean(partition, 10**9)
-    offset, times = 0, []
-    while offset < partition.log_end_offset:
-        offset, seen = check(partition, offset, 1 << 20)
-        times += seen
-    assert len(times) < 30
-    assert times[-1] == 1059
-    assert None not in times
+    clean(log.partition, 10**9)
+    fetched, told = read(log.partition, 0)
+    assert are_right(fetched, told)
+    assert 1 < sum(len(scan(data)) for data in fetched.buffers) < 30
 
 
 def test_records_and_their_times_are_of_the_same_files(make_log, monkeypatch):
@@ -189,7 +100,7 @@ def test_records_and_their_times_are_of_the_same_files(make_log, monkeypatch):
 
 def are_right(fetched, told):
     return all(
-        meant(one, batch.last_offset) == 1000 + batch.last_offset
+        time_of(one, batch.last_offset) == 1000 + batch.last_offset
         for data, one in zip(fetched.buffers, told, strict=True)
         for batch in scan(data)
     )

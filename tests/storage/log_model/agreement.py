@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import struct
 from typing import TYPE_CHECKING
 
 from tests.storage.conftest import entries_of
-from tidelog.protocol.records.batch import records
+from tidelog.protocol.records.batch import records, scan
 from tidelog.storage.log import slices
 from tidelog.storage.segment.appended import layout as append_entries
+from tidelog.storage.segment.appended.layout import UNKNOWN
 from tidelog.storage.segment.batch_headers import last_offset_at
 from tidelog.storage.time.timestamp import later
 from tidelog.storage.would_block import WouldBlock
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
 
     from tests.storage.log_model.model import Batch, ModelLog
     from tidelog.storage.log.partition import Partition
+    from tidelog.storage.log.slices import SliceAppendTimes
     from tidelog.storage.segment.segment import Segment
 
 LOWEST, HIGHEST = -(2**63), 2**63 - 1
@@ -40,7 +43,7 @@ def check(partition: Partition, model: ModelLog, *, is_trimmed: bool) -> None:
 def contents(partition: Partition, model: ModelLog, *, is_trimmed: bool) -> None:
     """Demand what a log keeps through a crash."""
     assert (partition.log_start_offset, partition.log_end_offset) == (model.start, model.end)
-    assert read(partition) == [(row.offset, row.time, row.value) for row in model.rows]
+    assert read(partition, model) == [(row.offset, row.time, row.value) for row in model.rows]
     for batch in model.batches:
         if batch.end > partition.log_start_offset:
             offset = batch.end - 1
@@ -54,20 +57,33 @@ def contents(partition: Partition, model: ModelLog, *, is_trimmed: bool) -> None
     producers(partition, model, is_trimmed=is_trimmed)
 
 
-def read(partition: Partition) -> list[tuple]:
-    """Read everything as a consumer would."""
+def read(partition: Partition, model: ModelLog) -> list[tuple]:
+    """Read everything as a consumer would, and compare the append times that come with it."""
+    appended = {batch.end - 1: batch.append for batch in model.batches}
     found: list[tuple] = []
     offset, end = partition.log_start_offset, partition.log_end_offset
     while offset < end:
-        fetched = partition.read(offset, 2_000, upper_offset=end, minimum_one=True)
+        fetched, told = partition.reader.read_with_append_times(
+            offset, 2_000, upper_offset=end, minimum_one=True
+        )
         assert fetched.size, f"nothing at {offset}"
-        for data in fetched.buffers:
-            for record in records(data):
-                if record.offset >= offset:
-                    time = None if record.timestamp == -1 else record.timestamp
-                    found.append((record.offset, time, record.value))
-                    offset = record.offset + 1
+        whole = [batches for data in fetched.buffers if (batches := scan(data))]
+        for batches, times in zip(whole, told, strict=True):
+            for batch in batches:
+                assert time_of(times, batch.last_offset) == appended[batch.last_offset]
+        for record in (each for data in fetched.buffers for each in records(data)):
+            if record.offset >= offset:
+                time = None if record.timestamp == -1 else record.timestamp
+                found.append((record.offset, time, record.value))
+                offset = record.offset + 1
     return found
+
+
+def time_of(told: SliceAppendTimes, offset: int) -> int | None:
+    """What entries say of an offset: the last one at or before it."""
+    entries = struct.iter_unpack(">qi", told.entries)
+    before = [time for time, relative in entries if told.base_offset + relative <= offset]
+    return before[-1] if before and before[-1] != UNKNOWN else None
 
 
 def append_time(partition: Partition, offset: int) -> int | None:

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.storage.conftest import kill
+from tests.storage.conftest import kill, records_of
 from tidelog.config.topic import TopicConfig
-from tidelog.protocol.records.batch import Record, build, records
+from tidelog.protocol.records.batch import Record, build
 from tidelog.storage.directory.store import LogStore
 
 VECTORS = Path(__file__).parents[3] / "vectors" / "kafka-0.10.2.2"
@@ -28,16 +28,7 @@ def store(tmp_path):
 
 
 def contents(partition):
-    found, offset = [], 0
-    while offset < partition.log_end_offset:
-        fetched = partition.read(
-            offset, 3000, upper_offset=partition.log_end_offset, minimum_one=True
-        )
-        for record in (r for data in fetched.buffers for r in records(data)):
-            if record.offset >= offset:
-                found.append((record.offset, record.timestamp, record.key, record.value))
-                offset = record.offset + 1
-    return found
+    return [each[:4] for each in records_of(partition, 3000)]
 
 
 @pytest.mark.parametrize("name", NAMES)
