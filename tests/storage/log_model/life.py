@@ -23,6 +23,7 @@ from tidelog.storage.log.replication.leader_state import LeaderState
 from tidelog.storage.log.replication.received import AppendedFrom
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from tests.storage.log_model.model import ModelLog
@@ -56,6 +57,7 @@ class Life(Host):
             segment_min_roll_interval_ms=pick([0, 100]),
             retention_ms=pick([-1, -1, 0, 1_500, HIGHEST]),
             retention_bytes=pick([-1, -1, -1, 1_000]),
+            retention_min_append_ms=pick([0, 0, 0, 700]),
             retention_time_basis=pick(["record", "append"]),
             retention_max_eventtime_ms=pick([-1, -1, 0, 2_000]),
             retention_max_eventtime_grace_ms=pick([0, 100]),
@@ -242,8 +244,9 @@ class Life(Host):
             Held(s.base_offset, s.tail.end_offset, s.tail.size, agreement.batches_in(s, model))
             for s in partition.segments
         ]
-        adopted = partition.state.adoptions.time_of
-        wanted = rules.Retention(model, segments, self.config, self.now, adopted).due()
+        due = rules.Retention(model, segments, self.config, partition.state.adoptions.time_of).due
+        self.judge_explanation(due)
+        wanted = due(self.now)
         gone = partition.retainer.apply_retention(self.now)
         assert [(each.base_offset, each.policy) for each in gone] == wanted
         if gone:
@@ -251,6 +254,23 @@ class Life(Host):
             model.start = max(model.start, gone[-1].end_offset)
             model.forget_before(partition.segments[0].base_offset)
             model.base = max(model.base, partition.segments[0].base_offset)
+
+    def judge_explanation(self, due: Callable[[int], list[tuple[int, str]]]) -> None:
+        """Each segment goes at the moment and by the policy that are explained, and none earlier."""
+        explained = self.partition.retainer.explain(self.now)
+        before: int | None = self.now
+        for segment in explained.segments:
+            promised, base = (segment.base_offset, segment.policy), segment.base_offset
+            if segment.due_ms is None:
+                assert base not in dict(due(1 << 62))
+            else:
+                assert promised in due(segment.due_ms)
+                assert segment.due_ms == self.now or base not in dict(due(segment.due_ms - 1))
+            moments = [each.due_ms for each in segment.conditions if each.due_ms is not None]
+            can_go = before is not None and moments and segment.held_by != "active and empty"
+            assert segment.due_ms == (max(min(moments), before) if can_go else None)
+            before = segment.due_ms
+        assert explained.going.segments == len(due(self.now))
 
     def flush(self) -> None:
         assert self.partition.flush() == self.model.end

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.storage.log_model.agreement import HIGHEST
 from tests.time_rules import time_rules
 from tidelog.storage.log import lookup
 from tidelog.storage.log.recovery import unknown_append_times
+from tidelog.storage.log.retention import explanation
 from tidelog.storage.log.times import partition_times
 from tidelog.storage.log.times.largest_event import LargestEvent
 from tidelog.storage.segment import survey
@@ -20,6 +23,7 @@ from tidelog.storage.time.timestamp import or_none
 
 # The right ones. What has a private name here is replaced, not asked: a bug has to be planted in it.
 REACH = getattr(lookup, "_reach")  # noqa: B009
+SCHEDULE = explanation.retention_schedule
 ADOPT, NOTE, FLOOR, PACK = Segment.adopt, SegmentTimes.note, OffsetIndex.floor, partition_times.pack
 REACHING, APPEND = AppendTimes.first_reaching, AppendTimes.append
 RULES = {
@@ -129,6 +133,16 @@ def delete_beyond_the_first_that_stays(candidates, rules, **more):
     return []
 
 
+def explain_late(*log, **more):
+    """By a rule that is a millisecond late; the round of retention has the right one."""
+    due = RULES["aged_from"]
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(
+            time_rules, "aged_from", lambda *args: None if due(*args) is None else due(*args) + 1
+        )
+        return list(SCHEDULE(*log, **more))
+
+
 def note_no_missing_time(times, first, largest, offset, _, append, limit):
     if largest is not None:
         NOTE(times, first, largest, offset, False, append, limit)
@@ -209,6 +223,7 @@ PLANTED = {
         "segments_to_delete",
         delete_beyond_the_first_that_stays,
     ),
+    "an explanation is a millisecond late": (explanation, "retention_schedule", explain_late),
     "a missing time has no age": (SegmentTimes, "note", note_no_missing_time),
     "events count as they claim": (time_rules, "capped", lambda append, slack: HIGHEST),
     "the largest event goes with its segment": (LargestEvent, "keep", lambda largest, event: None),

@@ -51,21 +51,20 @@ def rolls(
 
 
 class Retention:
-    """What one round deletes of a log."""
+    """What rounds delete of a log as it is."""
 
     def __init__(
         self,
         log: ModelLog,
         segments: list[Held],
         config: TopicConfig,
-        now: int,
         adopted: Callable[[int], int],
     ) -> None:
-        self.log, self.segments, self.config, self.now = log, segments, config, now
+        self.log, self.segments, self.config = log, segments, config
         self.adopted = adopted  # when the batch at an offset was, if its append time is unknown
 
-    def due(self) -> list[tuple[int, str]]:
-        """The segments that go, by their bases, and the policies that delete them."""
+    def due(self, now: int) -> list[tuple[int, str]]:
+        """The segments that a round deletes now, by their bases, and the policies that delete them."""
         due, left = [], sum(segment.size for segment in self.segments)
         keep_bytes = self.config.retention_bytes
         for number, (base, end, size, _) in enumerate(self.segments):
@@ -75,9 +74,9 @@ class Retention:
                 due.append((base, "log start offset"))
             elif keep_bytes != -1 and left - size >= keep_bytes:
                 due.append((base, "retention.bytes"))
-            elif self.is_old(self.segments[number]):
+            elif self.is_old(self.segments[number], now):
                 due.append((base, "retention.ms"))
-            elif self.is_outdated(number):
+            elif self.is_outdated(number, now):
                 due.append((base, "retention.max.eventtime.ms"))
             else:
                 break
@@ -89,9 +88,14 @@ class Retention:
         time = self.adopted(batch.end - 1) if batch.append is None else batch.append
         return min([time, *(to_ms for end, to_ms in self.log.bounds if batch.end <= end)])
 
-    def is_old(self, segment: Held) -> bool:
+    def is_floored(self, segment: Held, now: int) -> bool:
+        """Whether no time policy may delete a segment yet."""
+        floor_ms = self.config.retention_min_append_ms
+        return floor_ms > 0 and now - self.appended(segment.batches[-1]) <= floor_ms
+
+    def is_old(self, segment: Held, now: int) -> bool:
         keep_ms = self.config.retention_ms
-        if keep_ms in {-1, FOR_EVER}:
+        if keep_ms in {-1, FOR_EVER} or self.is_floored(segment, now):
             return False
         newest = self.appended(segment.batches[-1])
         if self.config.retention_time_basis != "append":
@@ -100,12 +104,12 @@ class Retention:
                 for batch in segment.batches
                 for row in batch.rows
             )
-        return self.now - newest > keep_ms
+        return now - newest > keep_ms
 
-    def is_outdated(self, number: int) -> bool:
+    def is_outdated(self, number: int, now: int) -> bool:
         """Whether event time deletes a segment; one without any is judged by the next that has one."""
         keep_ms = self.config.retention_max_eventtime_ms
-        if keep_ms == -1 or self.log.counted is None:
+        if keep_ms == -1 or self.log.counted is None or self.is_floored(self.segments[number], now):
             return False
         for _, _, _, batches in self.segments[number:]:
             events = [self.log.event_of(batch) for batch in batches if batch.times]
@@ -117,7 +121,7 @@ class Retention:
         newest = cap(self.appended(self.log.batches[-1]))
         if min(self.log.counted, newest) - event <= keep_ms:
             return False
-        if self.now < event + keep_ms + 1 - EVENT_SLACK_MS:
+        if now < event + keep_ms + 1 - EVENT_SLACK_MS:
             return False
         grace_ms = self.config.retention_max_eventtime_grace_ms
-        return grace_ms == 0 or self.now - self.appended(batches[-1]) > grace_ms
+        return grace_ms == 0 or now - self.appended(batches[-1]) > grace_ms

@@ -1,116 +1,11 @@
-"""Explanations of retention are held to what retention then does, to the millisecond.
+"""What an explanation of retention tells: what holds a segment, what it waits for, and when it ends.
 
-Random logs under random settings: each segment is deleted at the moment and by the policy that was
-explained, and not a millisecond before; what was said to stay, stays. TIDELOG_EXPLAINED_LIVES=n says
-how many logs.
+That each segment goes at the moment and by the policy that are explained is held to the model of a log
+(tests/storage/log_model).
 """
 
-import os
-import random
-
-import pytest
-
 from tests.storage.time.test_event_time_retention import EVENT, HOUR, log_of
-from tests.time_rules import time_rules
 from tidelog.config.topic import TopicConfig
-from tidelog.storage.log.retention import explanation
-
-LIVES = int(os.environ.get("TIDELOG_EXPLAINED_LIVES", "60"))
-
-
-def random_log(make_log, seed):
-    """A log of random settings and records."""
-    pick = random.Random(seed)
-    settings = {
-        "segment_bytes": pick.choice([120, 200, 400]),
-        "retention_ms": pick.choice([-1, 0, 500, 5_000]),
-        "retention_bytes": pick.choice([-1, -1, 300, 900]),
-        "retention_time_basis": pick.choice(["record", "append"]),
-        "retention_max_eventtime_ms": pick.choice([-1, 0, 100, 2_000, 2**63 - 1]),
-        "retention_max_eventtime_grace_ms": pick.choice([0, 1, 300, 10_000]),
-        "retention_min_append_ms": pick.choice([0, 0, 1, 700, 8_000, 2**63 - 1]),
-        "message_format_version": pick.choice(["0.9.0", "0.10.2", "3.0", "3.0"]),
-        "message_timestamp_type": pick.choice(["CreateTime", "CreateTime", "LogAppendTime"]),
-        "flush_messages": pick.choice([1, 2**63 - 1, 2**63 - 1]),
-    }
-    log = make_log(str(seed), segment_min_roll_interval_ms=0, **settings).create()
-    now = 10_000
-    for _ in range(pick.randrange(2, 14)):
-        now += pick.choice([0, 1, 50, 400])
-        near = pick.choice([now, now - 3_000, -5_000, now + 10**9])
-        times = [
-            pick.choice([near, near + pick.randrange(200), -1]) for _ in range(pick.choice([1, 3]))
-        ]
-        log.append(times, now=now, magic=pick.choice([1, 2]))
-        if pick.random() < 0.1 and log.partition.high_watermark:
-            log.partition.retainer.delete_records_before(
-                pick.randrange(log.partition.high_watermark + 1)
-            )
-    if pick.random() < 0.8:
-        log.partition.commit()
-    if pick.random() < 0.2:
-        log.close()
-        if pick.random() < 0.5:
-            (log.directory / "partition.times").unlink(missing_ok=True)
-        log.open()
-    return log, now + pick.choice([0, 1, 200, 3_000])
-
-
-def explained_and_gone(partition, now):
-    """What explanations promise, as (moment, base, policy), and what rounds at these moments delete."""
-    explained = partition.retainer.explain(now)
-    promised = [
-        (s.due_ms, s.base_offset, s.policy) for s in explained.segments if s.due_ms is not None
-    ]
-    due_now = [s for s in explained.segments if s.due_ms == now]
-    assert explained.going.segments == len(due_now)
-    assert explained.going.bytes == sum(s.size for s in due_now)
-    gone = []
-    for moment in sorted({moment for moment, _, _ in promised}):
-        if moment > now:
-            early = partition.retainer.apply_retention(moment - 1)
-            gone += [(moment - 1, each.base_offset, each.policy) for each in early]
-        gone += [
-            (moment, each.base_offset, each.policy)
-            for each in partition.retainer.apply_retention(moment)
-        ]
-    late = partition.retainer.apply_retention(2**62)
-    return promised, gone + [(2**62, each.base_offset, each.policy) for each in late]
-
-
-def test_what_is_explained_is_what_happens_and_when(make_log):
-    policies, holds = set(), set()
-    for seed in range(LIVES):
-        log, now = random_log(make_log, seed)
-        holds |= {
-            (s.held_by, s.due_ms is None) for s in log.partition.retainer.explain(now).segments
-        }
-        promised, gone = explained_and_gone(log.partition, now)
-        assert gone == promised, f"seed {seed}"
-        policies |= {policy for _, _, policy in promised}
-        log.crash()
-    assert policies == {"retention.ms", "retention.bytes", EVENT, "log start offset"}
-    assert len(holds) > 8
-
-
-@pytest.mark.parametrize("name", ["aged_from", "expires_from"])
-def test_an_explanation_a_millisecond_off_is_noticed(name, make_log, monkeypatch):
-    promises = explanation.retention_schedule
-    real = getattr(time_rules, name)
-
-    def late(*arguments):
-        due_ms = real(*arguments)
-        return due_ms if due_ms is None else due_ms + 1
-
-    def retention_schedule(*arguments, **more):
-        with monkeypatch.context() as patched:
-            patched.setattr(time_rules, name, late)
-            return list(promises(*arguments, **more))
-
-    # The round of retention uses the same function, and must not have the mistake.
-    monkeypatch.setattr(explanation, "retention_schedule", retention_schedule)
-    with pytest.raises(AssertionError, match="seed"):
-        test_what_is_explained_is_what_happens_and_when(make_log)
 
 
 def held(make_log, appends, now, **settings):
@@ -279,28 +174,6 @@ def test_every_policy_has_its_condition(make_log):
     assert last.held_by == "high watermark"
     assert "retention.ms=500 would delete it at 1970-01-01T00:00:02.701Z" in last.sentence
     assert [c.policy for c in last.conditions] == ["retention.bytes", "retention.ms", EVENT]
-
-
-def test_a_segment_goes_when_the_first_condition_is_met(make_log):
-    """Or with the segment before it: the conditions and the moment of every explanation agree."""
-    checked = 0
-    for seed in range(LIVES):
-        log, now = random_log(make_log, seed)
-        before = now
-        for segment in log.partition.retainer.explain(now).segments:
-            due = [each.due_ms for each in segment.conditions if each.due_ms is not None]
-            if (
-                before is None
-                or not due
-                or segment.held_by in ("high watermark", "active and empty")
-            ):
-                assert segment.due_ms is None, f"seed {seed}"
-            else:
-                assert segment.due_ms == max(min(due), before), f"seed {seed}"
-                checked += 1
-            before = segment.due_ms
-        log.crash()
-    assert checked > LIVES
 
 
 def test_what_two_policies_delete_waits_for_an_older_segment_also_where_one_ends_with_it(make_log):
