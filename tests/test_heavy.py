@@ -21,6 +21,8 @@ import os
 import time
 import pytest
 
+pytestmark = pytest.mark.slow
+
 @pytest.fixture(scope="session")
 def dear():
     return os.getpid()

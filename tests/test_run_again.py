@@ -6,9 +6,13 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 SCRIPT = Path(__file__).resolve().parents[1] / ".ci" / "run_again.py"
 TESTS = """
 import pathlib, random, pytest
+
+pytestmark = pytest.mark.slow
 
 @pytest.mark.parametrize("number", range(5))
 def test_fails_once(number):

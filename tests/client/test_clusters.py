@@ -19,7 +19,7 @@ from tidelog.client.producer import Producer
 from tidelog.protocol.records.batch import Record, build, records
 from tidelog.protocol.records.column_batches import EncodedBatch
 
-pytestmark = pytest.mark.timeout(240)
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
 REQUEST_S = 3.0
 WITHIN_S = 60
 

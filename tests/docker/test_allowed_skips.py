@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import sys
 
+import pytest
+
 from tests.docker.engine import ROOT, run
+
+pytestmark = pytest.mark.slow
 
 
 def test_ci_allows_as_many_skips_as_tests_need_an_engine():

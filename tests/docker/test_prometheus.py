@@ -118,6 +118,7 @@ def test_there_is_a_mistake_for_every_alert():
     assert set(MISTAKES) == set(alerts())
 
 
+@pytest.mark.slow
 @needs_promtool
 @pytest.mark.parametrize("alert", MISTAKES)
 def test_the_cases_notice_a_wrong_rule(alert, tmp_path):

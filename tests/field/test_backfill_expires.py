@@ -54,6 +54,7 @@ def test_with_basis_append_it_is_kept_for_a_week_after_it_was_written(broker, co
     assert start_of(connection, topic) == 9
 
 
+@pytest.mark.slow
 def test_the_week_is_not_begun_anew_by_a_restart(broker, connection):
     """Nor by a crash: append times are data."""
     topic = create(connection, retention_ms=str(WEEK_MS), retention_time_basis="append")

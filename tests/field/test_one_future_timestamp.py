@@ -42,6 +42,7 @@ def test_it_pins_nothing(broker, connection, stamp):
     assert start_of(connection, topic) == 8
 
 
+@pytest.mark.slow
 def test_it_pins_nothing_after_a_crash_either(broker, connection):
     topic = create(connection, retention_ms=str(DAY_MS))
     write(connection, topic, [MICROSECONDS, NEW_YEAR_MS, NEW_YEAR_MS])

@@ -15,7 +15,7 @@ from tests.tidelog.test_wheel import (  # noqa: F401 - fixtures
     with_dependencies,
 )
 
-pytestmark = pytest.mark.timeout(900)  # a compiler on a busy machine
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]  # a compiler on a busy machine
 ON_SPARK = """
 import config
 from tidelog.pipeline.session import Session

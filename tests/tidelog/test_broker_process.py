@@ -79,6 +79,7 @@ def test_a_life(tmp_path):
         _ = broker.pid
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere nobody can keep them")
 @pytest.mark.parametrize("end", [BrokerProcess.stop, BrokerProcess.kill])
 def test_its_ports_are_nobody_elses_until_it_is_back(tmp_path, end):
@@ -117,6 +118,7 @@ def test_a_mistake_fails_with_what_the_broker_said(tmp_path):
     )
 
 
+@pytest.mark.slow
 def test_a_second_broker_on_the_same_logs_is_refused(tmp_path):
     with BrokerProcess(tmp_path / "data"), pytest.raises(BrokerFailed, match="ended with status 1"):
         BrokerProcess(tmp_path / "data")
@@ -127,6 +129,7 @@ def test_one_that_is_not_ready_in_time_is_killed(tmp_path):
         BrokerProcess(tmp_path / "data", ready_within_s=0)
 
 
+@pytest.mark.slow
 def test_one_that_dies_while_its_clock_is_set_fails_with_what_it_said(tmp_path, monkeypatch):
     with BrokerProcess(tmp_path, clock="manual") as broker:
         broker.clock.run(2)

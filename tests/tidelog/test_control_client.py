@@ -40,6 +40,7 @@ def test_a_life_with_a_clock(broker):
         clock.step("soon")
 
 
+@pytest.mark.slow
 def test_restarts_keep_the_time_and_forget_the_faults(broker):
     broker.clock.freeze("1969-12-31T00:00Z")
     broker.faults.add(api="Fetch", delay=timedelta(seconds=1), times=1)
@@ -51,6 +52,7 @@ def test_restarts_keep_the_time_and_forget_the_faults(broker):
     assert "clock.start.ms" not in broker.settings
 
 
+@pytest.mark.slow
 def test_a_clock_from_the_next_start_on(tmp_path):
     with BrokerProcess(tmp_path / "data") as broker:
         with pytest.raises(BrokerFailed, match="uses the machine's clock"):

@@ -102,6 +102,7 @@ def pids(output, word):
     ]
 
 
+@pytest.mark.slow
 def test_brokers_of_the_session_and_of_a_test(tmp_path):
     done = pytest_in(
         tmp_path, "-p", "no:randomly", ini="tidelog_settings =\n    num.partitions = 3\n"
@@ -114,6 +115,7 @@ def test_brokers_of_the_session_and_of_a_test(tmp_path):
     assert all(is_gone(pid) for pid in (shared, *pids(done.stdout, "OWN")))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("ini", "sentence"),
     [

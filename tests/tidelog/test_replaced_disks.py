@@ -15,6 +15,8 @@ from tidelog.cli.parser import main
 from tidelog.cluster import BrokerCluster
 from tidelog.protocol.records import batch
 
+pytestmark = pytest.mark.slow
+
 PARTITIONS = 6
 WITHIN_S = 90
 BROKER_ID_NOT_REGISTERED = 102

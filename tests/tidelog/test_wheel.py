@@ -27,7 +27,7 @@ ROOT = Path(__file__).parents[2]
 ROOMS = ("config", "protocol", "storage", "client", "broker", "pipeline")
 
 
-pytestmark = pytest.mark.timeout(900)  # a compiler on a busy machine
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]  # a compiler on a busy machine
 BUILD_WITHIN_S = 600
 
 

@@ -10,6 +10,8 @@ from tests.pipeline.archive.test_archive import expected, some, with_logs
 from tidelog.pipeline import cli
 from tidelog.pipeline.errors import OK
 
+pytestmark = pytest.mark.slow
+
 moto = pytest.importorskip("moto.server", reason="moto is not installed")
 BUCKET = "tidelog-tests"
 

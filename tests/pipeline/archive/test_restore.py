@@ -385,6 +385,7 @@ def wait_for(bootstrap, topic, count, alive):
             is_alive = alive()  # before the next look: it may have written the rest and be done
 
 
+@pytest.mark.slow
 def test_a_driver_killed_in_the_middle(broker, topic, tmp_path):
     records = many(tmp_path)
     how = ("--rename", f"t={topic}", "--create", *FOREVER, "--batch-bytes", "2000")
@@ -399,6 +400,7 @@ def test_a_driver_killed_in_the_middle(broker, topic, tmp_path):
     assert stored(broker.bootstrap, topic) == [rows(records)]
 
 
+@pytest.mark.slow
 def test_a_broker_killed_in_the_middle(topic, tmp_path):
     records = many(tmp_path)
     store = Store(str(tmp_path / "archive"))
@@ -432,6 +434,7 @@ def test_a_broker_killed_in_the_middle(topic, tmp_path):
         assert (again.found, again.error) == (len(records), None)
 
 
+@pytest.mark.slow
 def test_a_broker_killed_while_it_is_archived(topic, tmp_path):
     """The archive waits for it, and has each record once."""
     records = some(3000, 12)

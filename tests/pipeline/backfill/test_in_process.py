@@ -261,6 +261,7 @@ def submit(tmp_path):
     return run
 
 
+@pytest.mark.slow
 def test_no_jvm_starts_for_a_small_backfill(broker, topic, tmp_path, submit):
     (tmp_path / "t.csv").write_text(FIELDS)
     done, has_called_java = submit(line_of(broker, topic, tmp_path / "t.csv", tmp_path / "out"))

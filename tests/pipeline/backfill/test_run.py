@@ -43,6 +43,7 @@ def test_a_sentence_hides_the_password_in_its_url():
     assert tables.without_password(said) == shown
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("retention_ms", [HOUR_MS, -1])
 def test_a_topic_that_is_created_has_the_defaults_of_its_cluster(tmp_path, retention_ms):
     defaults = {"log.retention.ms": retention_ms, "log.message.timestamp.after.max.ms": 5}

@@ -225,6 +225,7 @@ def test_the_rows_by_hour_are_in_parquet(house, tmp_path):
                 assert row["delay_p99_9_ms"] == max(slow)
 
 
+@pytest.mark.slow
 def test_a_small_audit_imports_neither_spark_nor_pandas(house, tmp_path):
     """They take longer to import than it takes to read some megabytes."""
     broker, _ = house

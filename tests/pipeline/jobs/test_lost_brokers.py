@@ -17,7 +17,7 @@ from tidelog.cluster import BrokerCluster
 from tidelog.jobs import archive, audit, backfill, failover, restore, whatif
 from tidelog.pipeline.errors import OK
 
-pytestmark = pytest.mark.timeout(480)
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(480)]
 COUNT = 600
 PARTITIONS = 3
 

@@ -156,6 +156,7 @@ def test_a_running_cluster_is_sampled_and_the_answer_says_so(house, tmp_path, ca
     assert house.bootstrap in text
 
 
+@pytest.mark.slow
 def test_a_long_log_is_sampled_and_about_right(tmp_path):
     """A thousand batches seen by fifty of them: sizes and what is deleted are near the truth."""
     from tidelog.pipeline.engine import planned, whatif

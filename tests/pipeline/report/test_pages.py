@@ -67,6 +67,7 @@ def test_every_cell_says_the_head_of_its_column():
     assert isinstance(page.table("t", ("a",), []), Table)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(BROWSER is None, reason="needs chromium")
 @pytest.mark.parametrize("width", [500, 700, 1000, 1400])
 def test_nothing_is_wider_than_its_window(width, tmp_path):
@@ -98,6 +99,7 @@ def plotted():
     return "".join(figure.svg for figure in figures)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(BROWSER is None, reason="needs chromium")
 @pytest.mark.parametrize("width", [500, 1000])
 def test_the_names_of_a_plot_lie_within_it(width, tmp_path):
@@ -115,6 +117,7 @@ FRAMED = """<!doctype html><title></title><body>{}<script>addEventListener("load
 }})</script>"""
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(BROWSER is None, reason="needs chromium")
 @pytest.mark.parametrize("rows", [1, 200])
 def test_a_frame_in_a_notebook_is_as_high_as_its_page(rows, tmp_path):

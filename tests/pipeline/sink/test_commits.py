@@ -169,6 +169,7 @@ def test_transactions_where_the_target_has_them(request, topic, tmp_path, target
     assert plan["notes"]["delivery"] == TRANSACTIONS
 
 
+@pytest.mark.slow
 def test_a_broker_that_restarts_before_a_commit_is_waited_for(tmp_path, monkeypatch):
     """Also by a process that has not reached it before: the tasks have."""
     monkeypatch.setattr(retry, "NO_LISTENER_S", 0.2)

@@ -162,6 +162,7 @@ def test_stamped_topics(house, topic):
         assert one.append_time == one.timestamp
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", ["stop", "kill"])
 def test_after_a_restart(house, topic, how):
     fill(house, topic)

@@ -18,7 +18,7 @@ from tidelog.pipeline.source.reading import Options
 from tidelog.pipeline.source.splits import Selection
 from tidelog.protocol.records.batch import Record
 
-pytestmark = pytest.mark.timeout(240)
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
 REQUEST_S = 3.0
 WITHIN_S = 60
 COUNT = 2000

@@ -12,6 +12,8 @@ from tidelog.cli.parser import main
 from tidelog.cluster import BrokerCluster
 from tidelog.process import BrokerProcess
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory):

@@ -16,6 +16,8 @@ from tidelog.cli.brokers.gathering import gathered
 from tidelog.cli.parser import main
 from tidelog.cluster import BrokerCluster
 
+pytestmark = pytest.mark.slow
+
 WITHIN_S = 60
 NOT_PREFERRED = "leaders not preferred"
 START_MS = 1_767_225_600_000

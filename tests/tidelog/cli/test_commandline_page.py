@@ -31,6 +31,7 @@ def shell(command, broker, tidelog):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(900)  # thirty programs start, one after the other
 def test_every_command_of_the_page_runs_in_its_order(tmp_path):
     examples = EXAMPLE.findall(PAGE.read_text(encoding="utf-8"))

@@ -128,6 +128,7 @@ def in_shell(broker, line, redirection):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("line", "redirection", "status", "said"),
     [

@@ -212,6 +212,7 @@ def leads(cluster):
     return leaders_told_by(cluster.bootstrap)
 
 
+@pytest.mark.slow
 def test_a_broker_without_replicas_gets_half_of_them_and_nothing_is_lost(cluster, capsys):
     producer = Producer({"bootstrap.servers": cluster.bootstrap, "acks": "all"})
     for number in range(600):
@@ -239,6 +240,7 @@ def test_a_broker_without_replicas_gets_half_of_them_and_nothing_is_lost(cluster
     assert "Nothing is moved" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_leaders_move_without_a_copy(cluster, capsys):
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
     admin.delete_topics(["t"])["t"].result(30)
@@ -280,6 +282,7 @@ def fill(cluster):
     assert producer.flush(30) == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("again", [["--throttle", "800000"], []])
 def test_a_throttle_limits_the_moves_and_is_gone_when_they_are_done(cluster, capsys, again):
     """Also if the command is interrupted, and given again with or without it."""
@@ -333,6 +336,7 @@ def interrupted(cluster, command):
     return told
 
 
+@pytest.mark.slow
 def test_a_rebalance_is_cancelled(cluster, capsys):
     fill(cluster)
     line = ["cluster", "rebalance", "--broker", cluster[1].bootstrap]
@@ -349,6 +353,7 @@ def test_a_rebalance_is_cancelled(cluster, capsys):
     assert capsys.readouterr().out == "No partition is being moved. No throttle was set.\n"
 
 
+@pytest.mark.slow
 def test_a_throttle_of_somebody_else_stays(cluster):
     own = {RATES[0]: "100000000"}
     with Client(cluster.bootstrap) as client:

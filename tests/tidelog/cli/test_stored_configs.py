@@ -66,6 +66,7 @@ def test_a_file(locked, run):
     assert not locked.lines("a stored setting would be refused now")
 
 
+@pytest.mark.slow
 def test_what_is_not_used_is_shown_and_unset_by_a_broker_too(locked, run):
     locked.restart()
     of_broker = ("--of-broker", "--broker", locked.bootstrap, "--http", locked.http)
@@ -80,6 +81,7 @@ def test_what_is_not_used_is_shown_and_unset_by_a_broker_too(locked, run):
     assert "confluent.key" not in run("show", *of_broker)[1]
 
 
+@pytest.mark.slow
 def test_a_topics_settings(tmp_path, run):
     with healthy(tmp_path) as subject:
         made = ["topics", "create", "t", "--broker", subject.bootstrap]
@@ -95,6 +97,7 @@ def test_a_topics_settings(tmp_path, run):
         assert is_served(subject)
 
 
+@pytest.mark.slow
 def test_mistakes_are_sentences(locked, run, tmp_path):
     directory = ("--directory", locked.log_dir)
     for arguments, said in (

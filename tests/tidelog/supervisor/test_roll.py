@@ -108,6 +108,7 @@ def everything(bootstrap, topic):
     return found
 
 
+@pytest.mark.slow
 def test_every_broker_is_restarted_and_a_producer_notices_nothing(tmp_path, capsys):
     with three(tmp_path) as subject:
         create(subject.bootstrap, "t", **{"min.insync.replicas": "2"})
@@ -132,6 +133,7 @@ def test_every_broker_is_restarted_and_a_producer_notices_nothing(tmp_path, caps
         assert len(values) == len(set(values))
 
 
+@pytest.mark.slow
 def test_settings_are_read_anew_and_those_of_one_broker_are_its_own(tmp_path, capsys):
     config = tmp_path / "cluster.properties"
     config.write_text("log.message.format.version=0.9.0\n")
@@ -148,6 +150,7 @@ def test_settings_are_read_anew_and_those_of_one_broker_are_its_own(tmp_path, ca
         assert found == ["0.9.0", "0.10.2", "0.9.0"]
 
 
+@pytest.mark.slow
 def test_wrong_settings_are_refused_before_a_broker_stops(tmp_path, capsys):
     config = tmp_path / "cluster.properties"
     config.write_text("")
@@ -160,6 +163,7 @@ def test_wrong_settings_are_refused_before_a_broker_stops(tmp_path, capsys):
         assert brokers_of(tmp_path)[3]["starts"] == 1
 
 
+@pytest.mark.slow
 def test_nothing_is_restarted_while_a_replica_is_missing(tmp_path, capsys):
     with three(tmp_path, "--no-restart") as subject:
         create(subject.bootstrap, "t")
@@ -174,6 +178,7 @@ def test_nothing_is_restarted_while_a_replica_is_missing(tmp_path, capsys):
         assert [each["starts"] for each in brokers_of(tmp_path).values()] == [2, 2, 1]
 
 
+@pytest.mark.slow
 def test_a_broker_that_does_not_come_back_ends_the_roll(tmp_path, capsys):
     with three(tmp_path) as subject:
         create(subject.bootstrap, "t")
@@ -189,6 +194,7 @@ def test_a_broker_that_does_not_come_back_ends_the_roll(tmp_path, capsys):
         assert roll(tmp_path, "--brokers", "3") == 0
 
 
+@pytest.mark.slow
 def test_a_command_restarts_brokers_that_something_else_runs(tmp_path, capsys):
     with three(tmp_path) as subject:
         script = tmp_path / "restart"
@@ -256,6 +262,7 @@ def test_each_broker_is_waited_for_while_brokers_of_two_versions_answer(newer, m
     assert len(waited_for) == 3
 
 
+@pytest.mark.slow
 def test_only_the_user_of_the_supervisor_may_ask(tmp_path):
     deep = tmp_path / ("d" * 100)
     deep.mkdir()

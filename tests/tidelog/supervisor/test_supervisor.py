@@ -134,6 +134,7 @@ def stop_at(pid, moment):
         time.sleep(0.0005)
 
 
+@pytest.mark.slow
 def test_a_broker_that_is_stopped_with_the_lock_of_the_metadata_is_killed_and_started_again(
     tmp_path,
 ):
@@ -147,6 +148,7 @@ def test_a_broker_that_is_stopped_with_the_lock_of_the_metadata_is_killed_and_st
         assert subject.stop() == 0
 
 
+@pytest.mark.slow
 def test_a_broker_that_is_stopped_without_the_lock_of_the_metadata_is_let_be(tmp_path):
     free = ("--listeners", "PLAINTEXT://127.0.0.1:0", "--set", "broker.session.timeout.ms=500")
     with serving(tmp_path, *free) as subject:
@@ -160,6 +162,7 @@ def test_a_broker_that_is_stopped_without_the_lock_of_the_metadata_is_let_be(tmp
         assert subject.stop() == 0
 
 
+@pytest.mark.slow
 def test_a_broker_that_dies_comes_back_on_its_port(tmp_path):
     with serving(tmp_path) as subject:
         os.kill(subject.pids[1], signal.SIGKILL)
@@ -169,6 +172,7 @@ def test_a_broker_that_dies_comes_back_on_its_port(tmp_path):
         assert subject.stop() == 0
 
 
+@pytest.mark.slow
 def test_the_settings_of_brokers_are_on_none_of_their_command_lines(tmp_path):
     """Every user of the machine can read those."""
     file = tmp_path / "broker.properties"
@@ -191,6 +195,7 @@ def in_sync(subject, topic):
         admin.close()
 
 
+@pytest.mark.slow
 def test_a_broker_that_came_back_is_in_sync_again(tmp_path):
     with serving(tmp_path) as subject:
         producer = KafkaProducer(bootstrap_servers=subject.bootstrap, acks="all")
@@ -208,6 +213,7 @@ def test_a_broker_that_came_back_is_in_sync_again(tmp_path):
         assert subject.stop() == 0
 
 
+@pytest.mark.slow
 def test_without_restarts_it_stays_dead(tmp_path):
     options = ("--listeners", "PLAINTEXT://127.0.0.1:0", "--no-restart")
     with serving(tmp_path, *options) as subject:
@@ -217,18 +223,21 @@ def test_without_restarts_it_stays_dead(tmp_path):
         assert subject.stop(signal.SIGINT) == 0
 
 
+@pytest.mark.slow
 def test_a_paused_broker_stops_too(tmp_path):
     with serving(tmp_path, brokers="2") as subject:
         os.kill(subject.pids[1], signal.SIGSTOP)
         assert subject.stop() == 0
 
 
+@pytest.mark.slow
 def test_nothing_outlives_a_supervisor_that_is_killed(tmp_path):
     with serving(tmp_path) as subject:
         subject.process.kill()
         assert all(map(ended, subject.pids))
 
 
+@pytest.mark.slow
 def test_what_nobody_can_read_of_a_supervisor_is_in_a_file_of_its_own(tmp_path):
     read, write = os.pipe()
     with serving(tmp_path, brokers="2", stderr=write) as subject:
@@ -239,6 +248,7 @@ def test_what_nobody_can_read_of_a_supervisor_is_in_a_file_of_its_own(tmp_path):
     assert not (tmp_path / "data" / "unread.log").exists()
 
 
+@pytest.mark.slow
 def test_one_that_is_started_at_once_waits_for_the_brokers_of_a_killed_one(tmp_path):
     with free_neighbours() as (port, kept):
         listeners = ("--listeners", f"PLAINTEXT://127.0.0.1:{port}")
@@ -262,6 +272,7 @@ def test_one_that_is_started_at_once_waits_for_the_brokers_of_a_killed_one(tmp_p
         assert "msg=stopped" in (tmp_path / "data" / broker / "unread.log").read_text()
 
 
+@pytest.mark.slow
 def test_a_second_signal_stops_the_rest_at_once(tmp_path):
     with serving(tmp_path) as subject:
         stuck = subject.pids[2]
@@ -298,6 +309,7 @@ def taken_behind_a_free_one():
             return taken
 
 
+@pytest.mark.slow
 def test_a_port_in_use_ends_them_all(tmp_path):
     with taken_behind_a_free_one() as taken:
         free = f"127.0.0.1:{taken.getsockname()[1] - 1}"

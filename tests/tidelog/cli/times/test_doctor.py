@@ -97,6 +97,7 @@ def test_a_broker_that_cannot_be_reached_has_exit_status_2(capsys):
     assert "nothing answers" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_a_log_that_cannot_be_read_is_said_and_has_exit_status_2(tmp_path, capsys):
     plant(tmp_path / "data", [])
     log = tmp_path / "data" / "healthy-0"
