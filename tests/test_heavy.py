@@ -7,6 +7,9 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
+pytestmark = pytest.mark.slow
 REPOSITORY = Path(__file__).resolve().parents[1]
 SHORT = """
 import os
@@ -20,8 +23,6 @@ LONG = """
 import os
 import time
 import pytest
-
-pytestmark = pytest.mark.slow
 
 @pytest.fixture(scope="session")
 def dear():

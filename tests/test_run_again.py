@@ -8,11 +8,10 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.slow
 SCRIPT = Path(__file__).resolve().parents[1] / ".ci" / "run_again.py"
 TESTS = """
 import pathlib, random, pytest
-
-pytestmark = pytest.mark.slow
 
 @pytest.mark.parametrize("number", range(5))
 def test_fails_once(number):
