@@ -183,19 +183,6 @@ def test_why_records_are_refused_is_told(client, topic):
         client.produce(topic, 0, batch())
 
 
-def test_a_broker_that_comes_back_is_found_again(broker, topic):
-    with Client(broker.bootstrap, timeout_s=60) as client:
-        client.create_topic(topic, 1)
-        client.produce(topic, 0, batch())
-        broker.kill()
-        back = threading.Thread(target=broker.restart)
-        back.start()
-        try:
-            assert client.end_offset(topic, 0) == 5
-        finally:
-            back.join()
-
-
 def test_a_broker_that_is_not_there_is_said_to_be_unreachable():
     with socket.socket() as bound:  # bound, but nobody listens
         bound.bind(("127.0.0.1", 0))

@@ -149,12 +149,6 @@ def test_one_that_dies_while_its_clock_is_set_fails_with_what_it_said(tmp_path, 
         assert broker.stop() == 0
 
 
-def test_kafka_variables_of_the_tests_do_not_reach_it(tmp_path, monkeypatch):
-    monkeypatch.setenv("KAFKA_NUM_PARTITIONS", "no number")
-    with BrokerProcess(tmp_path / "data") as broker:
-        assert broker.is_running
-
-
 PARENT = """
 import sys
 import warnings
@@ -199,8 +193,11 @@ def test_a_sweep_warns_of_what_it_does_not_tell(monkeypatch, forgotten):
     )
 
 
-def test_its_settings_are_on_no_command_line(tmp_path):
-    """Every user of the machine can read those."""
+def test_its_settings_are_on_no_command_line_and_variables_of_the_tests_do_not_reach_it(
+    tmp_path, monkeypatch
+):
+    """Every user of the machine can read command lines."""
+    monkeypatch.setenv("KAFKA_LOG_RETENTION_MS", "no number")
     settings = {"num.partitions": 7, "password.encoder.secret": "hunter2"}
     with BrokerProcess(tmp_path / "data", settings, clock="manual") as broker:
         command = Path(f"/proc/{broker.pid}/cmdline").read_bytes()

@@ -18,6 +18,8 @@ from tidelog.cluster import BrokerCluster
 from tidelog.process import BrokerFailed, BrokerProcess
 from tidelog.protocol.errors import ErrorCode
 
+pytestmark = pytest.mark.slow
+
 
 def send(bootstrap, *values):
     producer = KafkaProducer(bootstrap_servers=bootstrap.split(","), acks="all")

@@ -135,12 +135,6 @@ def test_the_asyncio_shell_on_uvloop(kafka, listener, sentence):
                 runner.run(async_brokers(kafka.address(listener), settings))
 
 
-async def test_an_unknown_user_is_refused(kafka):
-    settings = kafka.settings("SASLPLAIN") | login("SCRAM-SHA-256", user="nobody")
-    with pytest.raises(AuthenticationFailed, match=REFUSED):
-        await both(kafka.address("SASLPLAIN"), settings)
-
-
 async def test_tls_verifies_the_broker_and_its_name(kafka):
     assert await both(kafka.address("TLS"), kafka.settings("TLS")) == 1
     other_authority = kafka.settings("TLS")
@@ -184,24 +178,22 @@ async def test_every_form_of_key_store_serves(kafka, tmp_path):
         assert await both(kafka.address("MUTUAL"), base | form) == 1
 
 
-async def test_plaintext_to_a_tls_port_is_a_sentence_soon(kafka):
+@pytest.mark.parametrize(
+    ("listener", "spoken", "sentence"),
+    [
+        ("TLS", {"security.protocol": "PLAINTEXT"}, r"security\.protocol"),
+        (None, "TLS", r"security\.protocol"),
+        ("SASLPLAIN", {"security.protocol": "PLAINTEXT"}, "may demand SASL"),
+    ],
+)
+async def test_another_protocol_than_the_ports_is_a_sentence_soon(
+    kafka, listener, spoken, sentence
+):
+    address = kafka.address(listener) if listener else kafka.kafka.bootstrap
+    settings = kafka.settings(spoken) if spoken == "TLS" else spoken
     begun = time.monotonic()
-    with pytest.raises((AuthenticationFailed, ClusterUnreachable), match=r"security\.protocol"):
-        await both(kafka.address("TLS"), {"security.protocol": "PLAINTEXT"})
-    assert time.monotonic() - begun < 30
-
-
-async def test_tls_to_a_plaintext_port_is_a_sentence_soon(kafka):
-    begun = time.monotonic()
-    with pytest.raises((AuthenticationFailed, ClusterUnreachable), match=r"security\.protocol"):
-        await both(kafka.kafka.bootstrap, kafka.settings("TLS"))
-    assert time.monotonic() - begun < 30
-
-
-async def test_no_login_where_one_is_demanded_is_a_sentence_soon(kafka):
-    begun = time.monotonic()
-    with pytest.raises(ClusterUnreachable, match=r"may demand SASL"):
-        await both(kafka.address("SASLPLAIN"), {"security.protocol": "PLAINTEXT"})
+    with pytest.raises((AuthenticationFailed, ClusterUnreachable), match=sentence):
+        await both(address, settings)
     assert time.monotonic() - begun < 30
 
 

@@ -20,8 +20,18 @@ ROOT = Path(__file__).parents[3]
 SECRET = "hunter2"
 PLAIN = {"security.protocol": "SASL_PLAINTEXT"} | login("PLAIN", "alice", SECRET)
 BEARER = {"security.protocol": "SASL_SSL", "sasl.mechanism": "OAUTHBEARER"}
-ENDPOINT = {"sasl.oauthbearer.token.endpoint.url": "https://id.example/token"}
-BEARER_JAAS = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required"
+URL = "sasl.oauthbearer.token.endpoint.url"
+ENDPOINT = {URL: "https://id.example/token"}
+SSL = {"security.protocol": "SSL"}
+TRUST = SSL | {"ssl.truststore.location": "DIR/trust.pem"}
+STORE = SSL | {"ssl.keystore.location": "DIR/client.jks", "ssl.keystore.password": SECRET}
+
+
+def bearer(option='scope="s"'):
+    """A client of a token endpoint, and one more option."""
+    module = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule"
+    options = f'clientId="a" clientSecret="{SECRET}" {option}'
+    return {"sasl.jaas.config": f"{module} required {options};"}
 
 
 @pytest.fixture(scope="module")
@@ -51,201 +61,115 @@ def test_nothing_about_security_is_no_security():
 
 
 @pytest.mark.parametrize(
-    ("settings", "sentence"),
+    ("base", "line", "sentence"),
     [
+        ({}, "security.protcol=SSL", "security.protcol is no security setting.*mean security.prot"),
+        ({}, "securty.protocol=SSL", "did you mean security.protocol"),
+        ({}, "SECURITY.PROTOCOL=SSL", "did you mean security.protocol"),
+        ({}, "SSL.Whatever=x", "SSL.Whatever is no security setting of a Kafka client"),
+        ({}, "ssl.truststore.locations=x", "did you mean ssl.truststore.location"),
+        ({}, "sasl.whatever=x", "sasl.whatever is no security setting of a Kafka client"),
+        ({}, "security.protocol=TLS", "security.protocol=TLS is unknown.*PLAINTEXT, SSL"),
+        ({}, "security.protocol=", "security.protocol is empty"),
+        (login("PLAIN"), "", "sasl.mechanism has no effect with security.protocol=PLAINTEXT"),
         (
-            {"security.protcol": "SSL"},
-            "security.protcol is no security setting.*mean security.prot",
-        ),
-        ({"securty.protocol": "SSL"}, "did you mean security.protocol"),
-        ({"SECURITY.PROTOCOL": "SSL"}, "did you mean security.protocol"),
-        ({"SSL.Whatever": "x"}, "SSL.Whatever is no security setting of a Kafka client"),
-        ({"ssl.truststore.locations": "x"}, "did you mean ssl.truststore.location"),
-        ({"sasl.whatever": "x"}, "sasl.whatever is no security setting of a Kafka client"),
-        ({"security.protocol": "TLS"}, "security.protocol=TLS is unknown.*PLAINTEXT, SSL"),
-        ({"security.protocol": ""}, "security.protocol is empty"),
-        (login("PLAIN"), "sasl.mechanism has no effect with security.protocol=PLAINTEXT"),
-        (
-            {"security.protocol": "SASL_PLAINTEXT", "ssl.truststore.location": "x"},
+            {},
+            "security.protocol=SASL_PLAINTEXT ssl.truststore.location=x",
             "ssl.truststore.location has no effect with security.protocol=SASL_PLAINTEXT",
         ),
-        ({"security.protocol": "SSL", "sasl.mechanism": "PLAIN"}, "sasl.mechanism has no effect"),
-        ({"security.protocol": "SASL_SSL"}, "sasl.mechanism is not set: it is one of PLAIN"),
-        (PLAIN | {"sasl.mechanism": "GSSAPI"}, "sasl.mechanism=GSSAPI is not supported"),
-        (PLAIN | {"sasl.mechanism": "SCRAM-SHA-256"}, "PlainLoginModule, but.*ScramLoginModule"),
-        (
-            {"security.protocol": "SASL_SSL", "sasl.mechanism": "PLAIN"},
-            "sasl.jaas.config is not set",
-        ),
+        (SSL, "sasl.mechanism=PLAIN", "sasl.mechanism has no effect"),
+        ({}, "security.protocol=SASL_SSL", "sasl.mechanism is not set: it is one of PLAIN"),
+        (PLAIN, "sasl.mechanism=GSSAPI", "sasl.mechanism=GSSAPI is not supported"),
+        (PLAIN, "sasl.mechanism=SCRAM-SHA-256", "PlainLoginModule, but.*ScramLoginModule"),
+        ({}, "security.protocol=SASL_SSL sasl.mechanism=PLAIN", "sasl.jaas.config is not set"),
         (
             PLAIN | {"sasl.jaas.config": "com.sun.security.auth.module.JndiLoginModule required;"},
+            "",
             "has another login module",
         ),
-        (PLAIN | login("PLAIN", "", SECRET), "needs username and password"),
-        (PLAIN | login("PLAIN", "a", ""), "needs username and password"),
-        (PLAIN | login("PLAIN", "a", f"{SECRET}\0"), "may not contain NUL"),
+        (PLAIN | login("PLAIN", "", SECRET), "", "needs username and password"),
+        (PLAIN | login("PLAIN", "a", ""), "", "needs username and password"),
+        (PLAIN | login("PLAIN", "a", f"{SECRET}\0"), "", "may not contain NUL"),
         (
             PLAIN
             | {"sasl.jaas.config": PLAIN["sasl.jaas.config"].replace(";", ' tokenauth="true";')},
+            "",
             "tokenauth is not supported",
         ),
-        (PLAIN | ENDPOINT, "token.endpoint.url has no effect with sasl.mechanism=PLAIN"),
-        (BEARER, "OAUTHBEARER needs a token"),
-        (BEARER | ENDPOINT, "needs clientId and clientSecret"),
+        (PLAIN | ENDPOINT, "", "token.endpoint.url has no effect with sasl.mechanism=PLAIN"),
+        (BEARER, "", "OAUTHBEARER needs a token"),
+        (BEARER | ENDPOINT, "", "needs clientId and clientSecret"),
+        (BEARER, f"{URL}=http://a:{SECRET}@id.example/token", "must begin with https://"),
         (
-            BEARER | {"sasl.oauthbearer.token.endpoint.url": f"http://a:{SECRET}@id.example/token"},
-            "must begin with https://",
-        ),
-        (
-            BEARER | {"sasl.oauthbearer.token.endpoint.url": f"https://a:{SECRET}@id.example/"},
+            BEARER,
+            f"{URL}=https://a:{SECRET}@id.example/",
             "may not contain a user name or a password",
         ),
-        (BEARER | ENDPOINT | token_login(token()), "token in sasl.jaas.config are both set"),
-        (BEARER | token_login("no token"), "token has characters that no token has"),
+        (BEARER | ENDPOINT | token_login(token()), "", "token in sasl.jaas.config are both set"),
+        (BEARER | token_login("no token"), "", "token has characters that no token has"),
+        (BEARER | bearer(), "", "are for a token endpoint"),
         (
-            BEARER | {"sasl.jaas.config": f'{BEARER_JAAS} clientId="a" clientSecret="{SECRET}";'},
-            "are for a token endpoint",
-        ),
-        (
-            BEARER
-            | ENDPOINT
-            | {
-                "sasl.jaas.config": f'{BEARER_JAAS} clientId="a" clientSecret="{SECRET}";',
-                "sasl.oauthbearer.client.credentials.client.secret": SECRET,
-            },
+            BEARER | ENDPOINT | bearer(),
+            f"sasl.oauthbearer.client.credentials.client.secret={SECRET}",
             "client.secret and clientSecret in sasl.jaas.config are both set",
         ),
-        *(
-            (
-                BEARER
-                | ENDPOINT
-                | {
-                    "sasl.jaas.config": f'{BEARER_JAAS} clientId="a" clientSecret="{SECRET}"'
-                    f' {option}="{SECRET}";'
-                },
-                f"sasl.jaas.config: {option} is {sentence}",
-            )
-            for option, sentence in (
-                (
-                    "ssl.truststore.locaton",
-                    "no security setting .*; did you mean ssl.truststore.location",
-                ),
-                ("ssl.provider", "not supported: it names a part of Java"),
-                ("sasl.oauthbearer.scop", "not supported; known are clientId, clientSecret, scope"),
-            )
+        (
+            BEARER | ENDPOINT | bearer(f'ssl.truststore.locaton="{SECRET}"'),
+            "",
+            "ssl.truststore.locaton is no security setting .*; did you mean ssl.truststore.location",
         ),
         (
-            BEARER | ENDPOINT | {"sasl.login.callback.handler.class": "com.example.Handler"},
+            BEARER | ENDPOINT | bearer(f'ssl.provider="{SECRET}"'),
+            "",
+            "ssl.provider is not supported: it names a part of Java",
+        ),
+        (
+            BEARER | ENDPOINT | bearer(f'sasl.oauthbearer.scop="{SECRET}"'),
+            "",
+            "sasl.oauthbearer.scop is not supported; known are clientId, clientSecret, scope",
+        ),
+        (
+            BEARER | ENDPOINT,
+            "sasl.login.callback.handler.class=com.example.Handler",
             "names a class of Java",
         ),
         (
-            BEARER
-            | ENDPOINT
-            | {
-                "sasl.jaas.config": f'{BEARER_JAAS} clientId="a" clientSecret="{SECRET}";',
-                "sasl.login.read.timeout.ms": "soon",
-            },
+            BEARER | ENDPOINT | bearer(),
+            "sasl.login.read.timeout.ms=soon",
             "soon is no number of milliseconds",
         ),
+        (SSL, "ssl.enabled.protocols=TLSv1.1,TLSv1.2", "TLSv1.1 is not supported"),
+        (SSL, "ssl.enabled.protocols=TLSv1.3 ssl.protocol=TLSv1.2", "contradicts"),
+        (SSL, "ssl.endpoint.identification.algorithm=ldap", "unknown: it is one of https, .empty."),
+        (SSL, f"ssl.truststore.password={SECRET}", "is set without"),
+        (SSL, f"ssl.key.password={SECRET}", "set without a key"),
+        (SSL, "ssl.keystore.type=PKCS12", "needs ssl.keystore.location"),
+        (SSL, "ssl.keystore.key=x", "belong together"),
+        (SSL, "ssl.truststore.certificates=x", "has no certificate"),
+        (TRUST, "ssl.truststore.certificates=x", "are both set: remove one"),
+        (TRUST, f"ssl.truststore.password={SECRET}", "a PEM file has none"),
+        (TRUST, "ssl.truststore.type=PKCS12", "type is PKCS12, but .* is PEM"),
+        (SSL, "ssl.truststore.location=DIR/none.pem", "none.pem cannot be read: No such file"),
+        (SSL, "ssl.truststore.location=DIR/empty.pem", "neither PEM nor PKCS12"),
+        (SSL, "ssl.truststore.location=DIR/key.pem", "has no certificate"),
         (
-            {"security.protocol": "SSL", "ssl.enabled.protocols": "TLSv1.1,TLSv1.2"},
-            "TLSv1.1 is not supported",
-        ),
-        (
-            {
-                "security.protocol": "SSL",
-                "ssl.enabled.protocols": "TLSv1.3",
-                "ssl.protocol": "TLSv1.2",
-            },
-            "contradicts",
-        ),
-        (
-            {"security.protocol": "SSL", "ssl.endpoint.identification.algorithm": "ldap"},
-            "ldap is unknown: it is one of https, .empty.",
-        ),
-        ({"security.protocol": "SSL", "ssl.truststore.password": SECRET}, "is set without"),
-        ({"security.protocol": "SSL", "ssl.key.password": SECRET}, "set without a key"),
-        (
-            {"security.protocol": "SSL", "ssl.keystore.type": "PKCS12"},
-            "needs ssl.keystore.location",
-        ),
-        ({"security.protocol": "SSL", "ssl.keystore.key": "x"}, "belong together"),
-        (
-            {"security.protocol": "SSL", "ssl.truststore.certificates": "x"},
-            "has no certificate",
-        ),
-        (
-            {
-                "security.protocol": "SSL",
-                "ssl.truststore.location": "DIR/trust.pem",
-                "ssl.truststore.certificates": "x",
-            },
-            "are both set: remove one",
-        ),
-        (
-            {
-                "security.protocol": "SSL",
-                "ssl.truststore.location": "DIR/trust.pem",
-                "ssl.truststore.password": SECRET,
-            },
-            "a PEM file has none",
-        ),
-        (
-            {
-                "security.protocol": "SSL",
-                "ssl.truststore.location": "DIR/trust.pem",
-                "ssl.truststore.type": "PKCS12",
-            },
-            "type is PKCS12, but .* is PEM",
-        ),
-        (
-            {"security.protocol": "SSL", "ssl.truststore.location": "DIR/none.pem"},
-            "none.pem cannot be read: No such file",
-        ),
-        (
-            {"security.protocol": "SSL", "ssl.truststore.location": "DIR/empty.pem"},
-            "neither PEM nor PKCS12",
-        ),
-        (
-            {"security.protocol": "SSL", "ssl.truststore.location": "DIR/key.pem"},
-            "has no certificate",
-        ),
-        (
-            {"security.protocol": "SSL", "ssl.truststore.location": "DIR/java.jks"},
+            SSL,
+            "ssl.truststore.location=DIR/java.jks",
             "JKS store, which only Java reads.*keytool -importkeystore",
         ),
+        (SSL, "ssl.keystore.location=DIR/trust.pem", "has no private key"),
+        (SSL, "ssl.keystore.location=DIR/key.pem", "has no certificate"),
+        (SSL, "ssl.keystore.location=DIR/locked.pem", "encrypted key: set ssl.key.password"),
         (
-            {"security.protocol": "SSL", "ssl.keystore.location": "DIR/trust.pem"},
-            "has no private key",
-        ),
-        (
-            {"security.protocol": "SSL", "ssl.keystore.location": "DIR/key.pem"},
-            "has no certificate",
-        ),
-        (
-            {"security.protocol": "SSL", "ssl.keystore.location": "DIR/locked.pem"},
-            "encrypted key: set ssl.key.password",
-        ),
-        (
-            {
-                "security.protocol": "SSL",
-                "ssl.keystore.location": "DIR/client.jks",
-                "ssl.keystore.password": "not-" + SECRET,
-            },
+            SSL,
+            f"ssl.keystore.location=DIR/client.jks ssl.keystore.password=not-{SECRET}",
             "ssl.keystore.password is wrong",
         ),
-        (
-            {
-                "security.protocol": "SSL",
-                "ssl.keystore.location": "DIR/client.jks",
-                "ssl.keystore.password": SECRET,
-                "ssl.key.password": "other",
-            },
-            "PKCS12 has one for both",
-        ),
+        (STORE, "ssl.key.password=other", "PKCS12 has one for both"),
     ],
 )
-def test_a_mistake_is_a_sentence_without_secrets(settings, sentence, stores):
+def test_a_mistake_is_a_sentence_without_secrets(base, line, sentence, stores):
+    settings = base | dict(each.split("=", 1) for each in line.split())
     with pytest.raises(SecuritySettingsError, match=sentence) as told:
         Security.of(filled(settings, stores))
     assert SECRET not in str(told.value)
@@ -257,36 +181,33 @@ def test_what_is_not_supported_says_why(name):
         Security.of({name: SECRET})
 
 
-def test_every_setting_of_kafkas_clients_is_known(kafka_names):
-    unknown = kafka_names - {*BY_NAME, *REFUSED, *WITHOUT_EFFECT}
+# The names in SslConfigs, SaslConfigs and CommonClientConfigs of Apache Kafka 3.9.
+KAFKAS = """
+ssl.protocol ssl.provider ssl.cipher.suites ssl.enabled.protocols ssl.keystore.type ssl.keystore.key
+ssl.keystore.certificate.chain ssl.truststore.certificates ssl.keystore.location ssl.keystore.password
+ssl.key.password ssl.truststore.type ssl.truststore.location ssl.truststore.password
+ssl.keymanager.algorithm ssl.trustmanager.algorithm ssl.endpoint.identification.algorithm
+ssl.secure.random.implementation ssl.engine.factory.class security.protocol security.providers
+sasl.mechanism sasl.jaas.config sasl.client.callback.handler.class sasl.login.callback.handler.class
+sasl.login.class sasl.kerberos.service.name sasl.kerberos.kinit.cmd
+sasl.kerberos.ticket.renew.window.factor sasl.kerberos.ticket.renew.jitter
+sasl.kerberos.min.time.before.relogin sasl.login.refresh.window.factor
+sasl.login.refresh.window.jitter sasl.login.refresh.min.period.seconds
+sasl.login.refresh.buffer.seconds sasl.login.connect.timeout.ms sasl.login.read.timeout.ms
+sasl.login.retry.backoff.max.ms sasl.login.retry.backoff.ms sasl.oauthbearer.scope.claim.name
+sasl.oauthbearer.sub.claim.name sasl.oauthbearer.token.endpoint.url
+sasl.oauthbearer.jwks.endpoint.url sasl.oauthbearer.jwks.endpoint.refresh.ms
+sasl.oauthbearer.jwks.endpoint.retry.backoff.ms sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms
+sasl.oauthbearer.clock.skew.seconds sasl.oauthbearer.expected.audience
+sasl.oauthbearer.expected.issuer sasl.oauthbearer.header.urlencode
+"""
+
+
+def test_every_setting_of_kafkas_clients_is_known():
+    unknown = set(KAFKAS.split()) - {*BY_NAME, *REFUSED, *WITHOUT_EFFECT}
     assert {name for name in unknown if not name.startswith("sasl.oauthbearer.")} == set()
     # What brokers alone use of OAUTHBEARER.
     assert {name.split(".")[2] for name in unknown} <= {"jwks", "clock", "expected"}
-
-
-@pytest.fixture(scope="module")
-def kafka_names():
-    """The names in SslConfigs, SaslConfigs and CommonClientConfigs of Apache Kafka 3.9."""
-    text = """
-    ssl.protocol ssl.provider ssl.cipher.suites ssl.enabled.protocols ssl.keystore.type ssl.keystore.key
-    ssl.keystore.certificate.chain ssl.truststore.certificates ssl.keystore.location ssl.keystore.password
-    ssl.key.password ssl.truststore.type ssl.truststore.location ssl.truststore.password
-    ssl.keymanager.algorithm ssl.trustmanager.algorithm ssl.endpoint.identification.algorithm
-    ssl.secure.random.implementation ssl.engine.factory.class security.protocol security.providers
-    sasl.mechanism sasl.jaas.config sasl.client.callback.handler.class sasl.login.callback.handler.class
-    sasl.login.class sasl.kerberos.service.name sasl.kerberos.kinit.cmd
-    sasl.kerberos.ticket.renew.window.factor sasl.kerberos.ticket.renew.jitter
-    sasl.kerberos.min.time.before.relogin sasl.login.refresh.window.factor
-    sasl.login.refresh.window.jitter sasl.login.refresh.min.period.seconds
-    sasl.login.refresh.buffer.seconds sasl.login.connect.timeout.ms sasl.login.read.timeout.ms
-    sasl.login.retry.backoff.max.ms sasl.login.retry.backoff.ms sasl.oauthbearer.scope.claim.name
-    sasl.oauthbearer.sub.claim.name sasl.oauthbearer.token.endpoint.url
-    sasl.oauthbearer.jwks.endpoint.url sasl.oauthbearer.jwks.endpoint.refresh.ms
-    sasl.oauthbearer.jwks.endpoint.retry.backoff.ms sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms
-    sasl.oauthbearer.clock.skew.seconds sasl.oauthbearer.expected.audience
-    sasl.oauthbearer.expected.issuer sasl.oauthbearer.header.urlencode
-    """
-    return set(text.split())
 
 
 @pytest.mark.parametrize(
@@ -295,23 +216,16 @@ def kafka_names():
         PLAIN,
         PLAIN | login("SCRAM-SHA-512", "alice", SECRET),
         BEARER | token_login(f"abc.{SECRET}.def"),
-        BEARER
-        | ENDPOINT
-        | {"sasl.jaas.config": f'{BEARER_JAAS} clientId="a" clientSecret="{SECRET}" scope="s";'},
-        BEARER | {"sasl.oauthbearer.token.endpoint.url": "file:///DIR/token"},
-        {
+        BEARER | ENDPOINT | bearer(),
+        BEARER | {URL: "file:///DIR/token"},
+        TRUST
+        | {
             "security.protocol": "ssl",
             "ssl.keystore.location": "DIR/locked.pem",
             "ssl.key.password": SECRET,
-            "ssl.truststore.location": "DIR/trust.pem",
             "ssl.protocol": "TLSv1.2",
         },
-        {
-            "security.protocol": "SSL",
-            "ssl.keystore.location": "DIR/client.jks",
-            "ssl.keystore.password": SECRET,
-            "ssl.keystore.type": "JKS",  # what Kafka's default calls it
-        },
+        STORE | {"ssl.keystore.type": "JKS"},  # what Kafka's default calls it
     ],
 )
 def test_what_is_made_shows_no_secret_and_travels(settings, stores):
@@ -327,11 +241,8 @@ def test_what_is_made_shows_no_secret_and_travels(settings, stores):
 
 
 def test_a_wrong_password_of_a_key_is_a_sentence(stores):
-    settings = {
-        "security.protocol": "SSL",
-        "ssl.keystore.location": str(stores / "locked.pem"),
-        "ssl.key.password": "not-" + SECRET,
-    }
+    locked = {"ssl.keystore.location": str(stores / "locked.pem")}
+    settings = SSL | locked | {"ssl.key.password": "not-" + SECRET}
     with pytest.raises(SecuritySettingsError, match=r"ssl\.key\.password is wrong") as told:
         access_to("a:1", Security.of(settings))
     assert SECRET not in str(told.value)
@@ -348,16 +259,8 @@ def test_a_trust_store_of_java_is_read(stores, tmp_path):
         subprocess.run(command, check=True, capture_output=True, timeout=60)
     except FileNotFoundError:
         pytest.skip("no keytool: it is part of Java")
-    security = Security.of(
-        {
-            "security.protocol": "SSL",
-            "ssl.truststore.location": str(made),
-            "ssl.truststore.password": SECRET,
-        }
-    )
-    assert security is not None
-    assert security.tls is not None
-    assert security.tls.trust is not None
+    given = {"ssl.truststore.location": str(made), "ssl.truststore.password": SECRET}
+    security = Security.of(SSL | given)
     assert security.tls.trust.strip() == text[text.index("-----") :].strip()
 
 

@@ -17,7 +17,6 @@ from pathlib import Path
 import pytest
 
 from tests.broker import asking
-from tests.broker.conftest import healthy
 from tests.broker.members import RawMember, commit
 from tests.oracle import recordset
 from tests.oracle.recordset import Rec
@@ -38,26 +37,18 @@ def test_only_what_is_not_printable_is_escaped():
     assert json.loads(told) == {"name": WILD, "town": "東京", "lone": "\ud800"}
 
 
-@pytest.fixture(scope="module")
-def broker(tmp_path_factory):
-    with healthy(tmp_path_factory.mktemp("broker")) as subject:
-        yield subject
-
-
 @pytest.fixture
-def run(broker, capsysbinary):
+def run(run):
     """Run a command; its status and all it wrote, which has to be lines of printable text."""
 
-    def run(*arguments, http=None):
-        capsysbinary.readouterr()
-        asks = () if arguments[0] in ("doctor", "cluster") else ("--broker", broker.bootstrap)
-        status = main([*arguments, *asks, "--http", http or broker.http])
-        written = b"".join(capsysbinary.readouterr()).decode()
+    def run_printable(*arguments, **where):
+        status, out, err = run(*arguments, **where)
+        written = out + err
         assert [line for line in written.split("\n") if not line.isprintable()] == []
         assert "\nforged" not in written
         return status, written
 
-    return run
+    return run_printable
 
 
 def test_groups_and_their_members(broker, run):

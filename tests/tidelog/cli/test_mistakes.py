@@ -10,7 +10,6 @@ import pytest
 
 from tests.broker import asking
 from tests.broker.conftest import healthy
-from tidelog.cli.parser import main
 
 FAILED, USAGE = 1, 2
 
@@ -21,15 +20,6 @@ def broker(tmp_path_factory):
         with subject.connect() as connection:
             asking.create(connection, "orders")
         yield subject
-
-
-def addresses(command, broker):
-    http = ["--http", broker.http]
-    return (
-        http
-        if command in ("offsets", "times", "explain")
-        else [*http, "--broker", broker.bootstrap]
-    )
 
 
 @pytest.mark.parametrize(
@@ -62,27 +52,25 @@ def addresses(command, broker):
         ("groups delete-offsets g orders --\udcff", USAGE, "unrecognized arguments: --\\udcff"),
     ],
 )
-def test_a_mistake_is_told_in_the_words_of_the_command_line(broker, capsys, line, status, said):
+def test_a_mistake_is_told_in_the_words_of_the_command_line(run, line, status, said):
     command, *rest = line.split(" ")
-    capsys.readouterr()
-    try:
-        got = main([command, *rest, *addresses(command, broker)])
-    except SystemExit as left:
-        got = left.code
-    out, err = capsys.readouterr()
+    got, out, err = run(command, *rest)
     assert (got, out) == (status, "")
     assert said in err
     assert err.startswith(f"tidelog {command}")
     assert err.count("\n") == 1
 
 
-def test_settings_that_there_are_can_be_taken_back(broker, capsys):
-    for change in ("set orders retention.ms=7d", "unset orders retention.ms"):
-        assert main(["configs", *change.split(), *addresses("configs", broker)]) == 0
-    live = ["--of-broker", "log.retention.ms"]
-    for change in (["set", "--of-broker", "log.retention.ms=8d"], ["unset", *live]):
-        assert main(["configs", *change, "--yes", *addresses("configs", broker)]) == 0
-    assert "removed" in capsys.readouterr().out
+def test_settings_that_there_are_can_be_taken_back(run):
+    for change in (
+        ["set", "orders", "retention.ms=7d"],
+        ["unset", "orders", "retention.ms"],
+        ["set", "--of-broker", "log.retention.ms=8d"],
+        ["unset", "--of-broker", "log.retention.ms"],
+    ):
+        status, out, _ = run("configs", *change, "--yes")
+        assert status == 0
+    assert "removed" in out
 
 
 def test_a_name_is_utf_8_whatever_the_locale_is(broker):
@@ -114,7 +102,12 @@ def test_what_listens_and_speaks_no_kafka_is_said_to(broker, line):
 def in_shell(broker, line, redirection):
     """A command with its streams as a shell leaves them."""
     command, _, rest = line.partition(" ")
-    asked = [] if command == "dump" or "--broker" in line else addresses(command, broker)
+    asked = [] if command == "dump" or "--broker" in line else ["--http", broker.http]
+    asked += (
+        []
+        if command in ("dump", "offsets") or "--broker" in line
+        else ["--broker", broker.bootstrap]
+    )
     return subprocess.run(
         [
             *("sh", "-c", f'exec "$@" {redirection}', "sh"),

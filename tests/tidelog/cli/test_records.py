@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import io
 import json
 import os
 import pty
@@ -18,7 +17,6 @@ import pytest
 from tests.broker import asking
 from tests.oracle import recordset
 from tests.oracle.recordset import Rec
-from tidelog.cli.parser import main
 
 NEW_YEAR_MS = 1_767_225_600_000
 HOUR_MS = 3_600_000
@@ -31,26 +29,6 @@ def topic(connection):
     name = asking.new_name()
     asking.create(connection, name, partitions=2, retention_ms="-1")
     return name
-
-
-@pytest.fixture
-def run(broker, capfdbinary, monkeypatch):
-    """Run a command against the broker: exit status, what it printed, what it complained of."""
-
-    def run(*arguments, stdin=b"", http=None):
-        over_http_alone = arguments[0] in ("offsets", "times", "explain")
-        capfdbinary.readouterr()
-        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin)))
-        where = ["--http", http or broker.http]
-        where += [] if over_http_alone else ["--broker", broker.bootstrap]
-        try:
-            status = main([*arguments, *where])
-        except SystemExit as left:
-            status = left.code
-        out, err = capfdbinary.readouterr()
-        return status, out.decode(errors="surrogateescape"), err.decode()
-
-    return run
 
 
 def consumed(run, topic, *arguments):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import re
 import socket
@@ -16,7 +15,6 @@ from tests.broker import asking
 from tests.broker.conftest import healthy
 from tests.oracle import recordset
 from tests.oracle.recordset import Rec
-from tidelog.cli.parser import main
 
 ROOT = Path(__file__).parents[3]
 NEW_YEAR_MS = 1_767_225_600_000
@@ -37,21 +35,6 @@ def topic(broker, connection):
 def produce(connection, topic, *times, **more):
     records = recordset.batch([Rec(time, b"v") for time in times])
     assert asking.produce(connection, topic, records, **more)["error_code"] == 0
-
-
-@pytest.fixture
-def run(broker, capsys):
-    """Run a command against the broker: exit status, what it printed, what it complained of."""
-
-    def run(*arguments, http=None):
-        capsys.readouterr()
-        try:
-            status = main([*arguments, "--http", http or broker.http])
-        except SystemExit as left:
-            status = left.code
-        return status, *capsys.readouterr()
-
-    return run
 
 
 def rows(table):
@@ -209,10 +192,6 @@ def test_an_empty_topic_is_explained(run, connection):
 # --- delete-records ------------------------------------------------------------------------------
 
 
-def delete(run, broker, topic, *arguments):
-    return run("delete-records", topic, *arguments, "--broker", broker.bootstrap)
-
-
 def test_a_record_from_the_future_keeps_what_lies_behind_it_and_is_named(run, broker, connection):
     topic = asking.new_name()
     asking.create(connection, topic, retention_ms="-1")
@@ -220,64 +199,57 @@ def test_a_record_from_the_future_keeps_what_lies_behind_it_and_is_named(run, br
     for time in (1000, far_ms, 2000, 3000, 4000):
         produce(connection, topic, time)
         broker.clock.step("1h")
-    status, out, _ = delete(run, broker, topic, "--before", "2026-01-01T04:00Z", "--dry-run")
+    status, out, _ = run("delete-records", topic, "--before", "2026-01-01T04:00Z", "--dry-run")
     assert (status, rows(out)[0][:3]) == (0, ["0", "0 to 0", "1"])
     assert "offset 1 has the time +12026-01-01T00:00:00Z, and was appended at 2026-01-01T01" in out
     assert "from there on 4 records stay; --largest-before deletes them too" in out
-    told = delete(run, broker, topic, "--before", "2026-01-01T04:00Z", "--dry-run", "--json")[1]
+    told = run("delete-records", topic, "--before", "2026-01-01T04:00Z", "--dry-run", "--json")[1]
     assert "--largest-before" in json.loads(told)["partitions"][0]["kept"]
     further = ("--before", "2026-01-01T02:30Z", "--largest-before")
-    status, out, _ = delete(run, broker, topic, *further, "--dry-run")
+    status, out, _ = run("delete-records", topic, *further, "--dry-run")
     assert rows(out)[0][:3] == ["0", "0 to 4", "5"], "no record was both from then and written then"
     produce(connection, topic, NEW_YEAR_MS + 5 * HOUR_MS)
-    status, out, _ = delete(run, broker, topic, *further, "--yes")
+    status, out, _ = run("delete-records", topic, *further, "--yes")
     assert (status, start_of(connection, topic)) == (0, 5)
     assert "Deleted: 5 records" in out
-    status, out, _ = delete(run, broker, topic, "--before", "2026-01-01T04:00Z", "--dry-run")
+    status, out, _ = run("delete-records", topic, "--before", "2026-01-01T04:00Z", "--dry-run")
     assert "--largest-before" not in out
-    assert delete(run, broker, topic, "--before", "now", "--appended", "--largest-before")[0] == 2
+    assert run("delete-records", topic, "--before", "now", "--appended", "--largest-before")[0] == 2
 
 
-def test_delete_records_says_first_what_goes_and_then_deletes_it(run, broker, connection, topic):
+def test_delete_records_says_first_what_goes_and_then_deletes_it(run, connection, topic):
     plan = ["0", "0 to 1", "2", "138 B"]
-    status, out, _ = delete(run, broker, topic, "--before", "1001", "--dry-run")
+    status, out, _ = run("delete-records", topic, "--before", "1001", "--dry-run")
     assert (status, rows(out)[0]) == (0, plan)
     assert start_of(connection, topic) == 0
-    status, out, err = delete(run, broker, topic, "--before", "1001")
+    status, out, err = run("delete-records", topic, "--before", "1001")
     assert (status, rows(out)[0]) == (2, plan)
     assert "2 records, 138 B of" in err
     assert "--yes" in err
     assert start_of(connection, topic) == 0
-    status, out, _ = delete(run, broker, topic, "--before", "1001", "--yes")
+    status, out, _ = run("delete-records", topic, "--before", "1001", "--yes")
     assert (status, rows(out)[0]) == (0, plan)
     assert out.endswith("Deleted: 2 records, 138 B.\n")
     assert start_of(connection, topic) == 2
-    status, out, _ = delete(run, broker, topic, "--before", "1001", "--yes")
+    status, out, _ = run("delete-records", topic, "--before", "1001", "--yes")
     assert status == 0
     assert "Nothing to delete." in out
 
 
-def test_delete_records_by_append_time_and_all_that_is_older(run, broker, connection, topic):
-    told = delete(run, broker, topic, "--before", "-2h", "--appended", "--yes", "--json")
+def test_delete_records_by_append_time_and_all_that_is_older(run, connection, topic):
+    told = run("delete-records", topic, "--before", "-2h", "--appended", "--yes", "--json")
     assert told[0] == 0
     first, second = json.loads(told[1])["partitions"]
     assert (first["records"], first["log_start_offset"], first["kept"]) == (2, 2, None)
     assert second["records"] == 0
     assert start_of(connection, topic) == 2
-    assert delete(run, broker, topic, "--before", "2020-01-01T00:00Z", "--yes")[0] == 0
+    assert run("delete-records", topic, "--before", "2020-01-01T00:00Z", "--yes")[0] == 0
     assert start_of(connection, topic) == 4  # nothing has a later time
 
 
 @pytest.mark.parametrize(("answer", "start"), [("y", 2), ("YES", 2), ("", 0), ("n", 0)])
-def test_delete_records_asks_at_a_terminal(
-    run, broker, connection, topic, monkeypatch, answer, start
-):
-    class Terminal(io.StringIO):
-        def isatty(self):
-            return True
-
-    monkeypatch.setattr(sys, "stdin", Terminal(f"{answer}\n"))
-    status, _, err = delete(run, broker, topic, "--before", "1001")
+def test_delete_records_asks_at_a_terminal(run, connection, topic, answer, start):
+    status, _, err = run("delete-records", topic, "--before", "1001", answer=f"{answer}\n")
     assert "Delete 2 records, 138 B of" in err
     assert start_of(connection, topic) == start
     assert status == (0 if start else 1)
@@ -287,14 +259,14 @@ def test_delete_records_keeps_what_it_cannot_judge(run, broker, connection):
     topic = asking.new_name()
     asking.create(connection, topic, **{"message.format.version": "0.9.0"})
     produce(connection, topic, 5)
-    status, out, _ = delete(run, broker, topic, "--before", "now", "--yes")
+    status, out, _ = run("delete-records", topic, "--before", "now", "--yes")
     assert status == 0
     assert "no record has a time: use --appended" in out
     assert start_of(connection, topic) == 0
     broker.kill()
     (broker.log_dir / f"{topic}-0" / "partition.times").unlink()
     broker.restart()
-    status, out, _ = delete(run, broker, topic, "--before", "now", "--appended", "--yes")
+    status, out, _ = run("delete-records", topic, "--before", "now", "--appended", "--yes")
     assert status == 0
     assert "the append times of 0 to 0 are unknown: they stay" in out
     with broker.connect() as again:
@@ -307,7 +279,9 @@ def test_delete_records_leaves_the_topic_of_another_broker_alone(
     with healthy(tmp_path) as other, other.connect() as there:
         asking.create(there, topic, partitions=2)
         produce(there, topic, 1, 2, 3, 4)
-        status, _, err = delete(run, other, topic, "--before", "1001", "--yes")
+        status, _, err = run(
+            "delete-records", topic, "--before", "1001", "--yes", kafka=other.bootstrap
+        )
         assert status == 1
         assert "not the one that --http looked at" in err
         assert start_of(there, topic) == 0
@@ -319,7 +293,7 @@ def test_delete_records_tells_what_the_broker_refuses(run, broker, connection):
     asking.create(connection, topic, **{"cleanup.policy": "compact"})
     records = recordset.batch([Rec(5, b"v", b"k")])
     assert asking.produce(connection, topic, records)["error_code"] == 0
-    status, _, err = delete(run, broker, topic, "--before", "now", "--yes")
+    status, _, err = run("delete-records", topic, "--before", "now", "--yes")
     assert status == 1
     assert "PolicyViolation" in err
 
@@ -370,11 +344,10 @@ def test_a_mistake_is_one_sentence(run, topic, arguments, status, words):
         ["delete-records", "t", "--before", "now", "--yes"],
     ],
 )
-def test_no_command_needs_kafka_python(monkeypatch, run, broker, topic, command):
+def test_no_command_needs_kafka_python(monkeypatch, run, topic, command):
     monkeypatch.setitem(sys.modules, "kafka", None)
-    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"line\n")))
     command = [topic if each == "t" else each for each in command]
-    status, out, err = run(*command, "--broker", broker.bootstrap)
+    status, out, err = run(*command, stdin=b"line\n")
     assert (status, err) == (0, "")
     assert out
 

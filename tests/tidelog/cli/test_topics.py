@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import io
 import json
-import sys
 
 import pytest
 
@@ -16,28 +14,6 @@ from tidelog.cli.parser import main
 from tidelog.client.calls import topics as topic_calls
 
 DAY_MS = 86_400_000
-
-
-@pytest.fixture(scope="module")
-def broker(tmp_path_factory):
-    with healthy(tmp_path_factory.mktemp("broker"), {"clock": "manual"}) as subject:
-        yield subject
-
-
-@pytest.fixture
-def run(broker, capsys):
-    """Run a command against the broker: exit status, what it printed, what it complained of."""
-
-    def run(*arguments, http=None, kafka=None):
-        capsys.readouterr()
-        where = ["--http", http or broker.http, "--broker", kafka or broker.bootstrap]
-        try:
-            status = main([*arguments, *where])
-        except SystemExit as left:
-            status = left.code
-        return status, *capsys.readouterr()
-
-    return run
 
 
 @pytest.fixture
@@ -190,13 +166,8 @@ def test_a_setting_of_the_broker_is_judged_by_every_topic_without_its_own(run, b
 
 
 @pytest.mark.parametrize(("answer", "value"), [("y", "3600000"), ("", "-1")])
-def test_at_a_terminal_it_asks(run, old, monkeypatch, answer, value):
-    class Terminal(io.StringIO):
-        def isatty(self):
-            return True
-
-    monkeypatch.setattr(sys, "stdin", Terminal(f"{answer}\n"))
-    status, _, err = run("configs", "set", old, "retention.ms=1h")
+def test_at_a_terminal_it_asks(run, old, answer, value):
+    status, _, err = run("configs", "set", old, "retention.ms=1h", answer=f"{answer}\n")
     assert "Change it? [y/N]" in err
     assert status == (0 if answer else 1)
     assert settings(run, old)["retention.ms"]["value"] == value
@@ -264,10 +235,3 @@ def test_a_mistake_is_one_sentence(run, old, arguments, status, words):
     got, _, err = run(*arguments)
     assert (got, err.count("\n")) == (status, 1), err
     assert words in err
-
-
-def test_nothing_answers(run):
-    status, _, err = run("topics", kafka="127.0.0.1:1")
-    assert status == 1
-    assert "no broker answers at 127.0.0.1:1" in err
-    assert run("topics", kafka="nowhere")[0] == 2

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import io
+import functools
 import json
 import shutil
-import sys
 
 import pytest
 
@@ -13,52 +12,26 @@ from tests.broker import asking
 from tests.broker.conftest import healthy
 from tests.broker.subject import eventually
 from tests.broker.transactions.requests import NONE, Transactional, committed
-from tidelog.cli.parser import main
+from tests.tidelog.cli.conftest import SETTINGS
 from tidelog.cli.transactions import hanging
 from tidelog.cli.transactions.asking import Transaction
 from tidelog.cli.transactions.diagnosis import HANGS, LATE, findings
 from tidelog.client.calls.transactions import OpenTransaction
 
 NEW_YEAR_MS = 1_767_225_600_000
-SETTINGS = {"clock": "manual", "transaction.state.log.num.partitions": 2}
-
-
-@pytest.fixture(scope="module")
-def one(tmp_path_factory):
-    with healthy(tmp_path_factory.mktemp("broker"), SETTINGS) as subject:
-        subject.clock.freeze("2026-01-01T00:00Z")
-        yield subject
 
 
 @pytest.fixture
-def connection(one):
-    with one.connect() as connection:
-        yield connection
-
-
-@pytest.fixture
-def run(capsys, monkeypatch):
-    """Run `tidelog transactions`: exit status, what it printed, what it complained of."""
-
-    def run(broker, *arguments):
-        capsys.readouterr()
-        monkeypatch.setattr(sys, "stdin", io.StringIO(""))
-        where = ["--http", broker.http, "--broker", broker.bootstrap]
-        try:
-            status = main(["transactions", *arguments, *where])
-        except SystemExit as left:
-            status = left.code
-        return status, *capsys.readouterr()
-
-    return run
+def run(run):
+    return functools.partial(run, "transactions")
 
 
 @pytest.fixture
 def told(run):
     """The JSON of an action that must succeed."""
 
-    def told(broker, *arguments):
-        status, out, err = run(broker, *arguments, "--json")
+    def told(*arguments, **where):
+        status, out, err = run(*arguments, "--json", **where)
         assert (status, err) == (0, "")
         return json.loads(out)
 
@@ -73,20 +46,19 @@ def topic(connection):
 
 
 @pytest.fixture
-def producer(one, connection, topic):
+def producer(broker, connection, topic):
     """One that has a record in partition 0, and partition 1 in its transaction."""
-    one.clock.set(NEW_YEAR_MS)
     made = Transactional(connection, asking.new_name("id"))
     assert made.init() == NONE
     assert made.add(topic, 0, 1) == [NONE, NONE]
     assert made.send(topic, "first") == NONE
-    one.clock.step("30s")
+    broker.clock.step("30s")
     yield made
     eventually(lambda: made.state != "PrepareAbort")
 
 
-def test_an_open_transaction_is_listed_and_described(one, run, told, topic, producer):
-    (found,) = [each for each in told(one) if each["transactional_id"] == producer.id]
+def test_an_open_transaction_is_listed_and_described(run, told, topic, producer):
+    (found,) = [each for each in told() if each["transactional_id"] == producer.id]
     partitions = [{"topic": topic, "partition": number} for number in (0, 1)]
     assert found == {
         "transactional_id": producer.id,
@@ -101,14 +73,14 @@ def test_an_open_transaction_is_listed_and_described(one, run, told, topic, prod
         "partitions": partitions,
     }
     starts = [one | {"start_offset": at} for one, at in zip(partitions, (0, None), strict=True)]
-    assert told(one, "describe", producer.id) == [found | {"partitions": starts}]
-    status, table, _ = run(one, "list", "--matching", producer.id)
+    assert told("describe", producer.id) == [found | {"partitions": starts}]
+    status, table, _ = run("list", "--matching", producer.id)
     assert status == 0
     assert table.splitlines()[-1].split() == [
         *(producer.id, "Ongoing", str(producer.given.producer_id), "0", "1", "30", "s"),
         "2026-01-01T00:00:00Z",
     ]
-    _, text, _ = run(one, "describe", producer.id)
+    _, text, _ = run("describe", producer.id)
     assert text.splitlines()[0] == (
         f"{producer.id}: Ongoing, producer id {producer.given.producer_id}, epoch 0, coordinator 1"
     )
@@ -119,9 +91,9 @@ def test_an_open_transaction_is_listed_and_described(one, run, told, topic, prod
     ]
 
 
-def test_filters_leave_out_what_does_not_match(one, run, told, producer):
+def test_filters_leave_out_what_does_not_match(run, told, producer):
     def names(*filters):
-        return [each["transactional_id"] for each in told(one, "list", *filters)]
+        return [each["transactional_id"] for each in told("list", *filters)]
 
     here = ("--matching", producer.id)
     assert names(*here) == [producer.id]
@@ -138,13 +110,13 @@ def test_filters_leave_out_what_does_not_match(one, run, told, producer):
         (("--open-for", "soon"), "--open-for"),
         (("--producer-id", "x"), "expected a number"),
     ):
-        status, _, err = run(one, "list", *wrong)
+        status, _, err = run("list", *wrong)
         assert status in (1, 2), wrong
         assert sentence in err
 
 
-def test_an_id_that_nobody_knows_is_an_error(one, run):
-    status, out, err = run(one, "describe", "nobody")
+def test_an_id_that_nobody_knows_is_an_error(run):
+    status, out, err = run("describe", "nobody")
     assert (status, out, err) == (
         *(1, ""),
         "tidelog transactions describe: there is no transactional id nobody\n",
@@ -152,34 +124,34 @@ def test_an_id_that_nobody_knows_is_an_error(one, run):
 
 
 def test_what_an_id_has_open_is_aborted_and_its_producer_fenced(
-    one, run, told, connection, topic, producer
+    run, told, connection, topic, producer
 ):
-    status, _, err = run(one, "abort", "--id", producer.id)
+    status, _, err = run("abort", "--id", producer.id)
     assert status == 2
     assert "add --yes" in err
     assert producer.state == "Ongoing"
-    assert told(one, "abort", "--id", producer.id, "--yes") == {
+    assert told("abort", "--id", producer.id, "--yes") == {
         "transactional_id": producer.id,
         "aborted": True,
     }
     assert producer.send(topic, "late") == 47
     assert producer.end(commit=True) == 90
     assert committed(connection, topic) == []
-    status, _, err = run(one, "abort", "--id", producer.id, "--yes")
+    status, _, err = run("abort", "--id", producer.id, "--yes")
     assert status == 1
     assert "has nothing open" in err
 
 
-def test_what_a_coordinator_will_end_does_not_hang(one, run, told, topic, producer):
-    assert told(one, "find-hanging", topic, "--older-than", "0s") == []
-    assert "2 partitions examined: nothing hangs." in run(one, "find-hanging", topic)[1]
-    status, _, err = run(one, "abort", topic, "--partition", "0", "--start-offset", "0", "--yes")
+def test_what_a_coordinator_will_end_does_not_hang(run, told, topic, producer):
+    assert told("find-hanging", topic, "--older-than", "0s") == []
+    assert "2 partitions examined: nothing hangs." in run("find-hanging", topic)[1]
+    status, _, err = run("abort", topic, "--partition", "0", "--start-offset", "0", "--yes")
     assert status == 1
     assert "no transaction hangs" in err
     assert producer.state == "Ongoing"
 
 
-def test_mistakes_are_sentences(one, run, topic):
+def test_mistakes_are_sentences(run, topic):
     for arguments, sentence in (
         (("abort",), "expected TOPIC or --id ID"),
         (("abort", topic, "--id", "x"), "expected TOPIC or --id ID"),
@@ -190,19 +162,19 @@ def test_mistakes_are_sentences(one, run, topic):
         (("find-hanging", "nowhere"), "there is no topic nowhere"),
         (("find-hanging", topic, "--older-than", "x"), "--older-than"),
     ):
-        status, _, err = run(one, *arguments)
+        status, _, err = run(*arguments)
         assert status in (1, 2), arguments
         assert sentence in err, arguments
 
 
 @pytest.fixture
-def orphan(one, connection, topic, producer, tmp_path):
+def orphan(broker, connection, topic, producer, tmp_path):
     """A broker with a copy of the topic alone: nobody there knows its open transaction."""
     assert producer.send(topic, "second", partition=1) == NONE
     assert asking.produce(connection, topic, asking.batch_of("after"))["error_code"] == NONE
     data = tmp_path / "data"
     for number in (0, 1):
-        shutil.copytree(one.log_dir / f"{topic}-{number}", data / f"{topic}-{number}")
+        shutil.copytree(broker.log_dir / f"{topic}-{number}", data / f"{topic}-{number}")
     with healthy(tmp_path, SETTINGS) as subject:
         subject.clock.freeze("2026-01-01T00:01Z")
         yield subject
@@ -213,31 +185,31 @@ def test_a_transaction_of_a_copied_directory_hangs_until_it_is_aborted(
 ):
     with orphan.connect() as connection:
         assert committed(connection, topic) == []
-        first, second = told(orphan, "find-hanging")
+        first, second = told("find-hanging", at=orphan)
         assert (first["topic"], first["partition"], first["start_offset"]) == (topic, 0, 0)
         assert (second["topic"], second["partition"], second["start_offset"]) == (topic, 1, 0)
         assert first["producer_id"] == producer.given.producer_id
         assert first["transactional_id"] is None
         assert first["age_ms"] == 60_000
-        status, text, _ = run(orphan, "find-hanging")
+        status, text, _ = run("find-hanging", at=orphan)
         assert status == 0
         assert f"tidelog transactions abort {topic} --partition 0 --start-offset 0" in text
         assert "2 partitions examined: 2 transactions hang." in text
-        status, _, err = run(orphan, "abort", topic, "--partition", "0")
+        status, _, err = run("abort", topic, "--partition", "0", at=orphan)
         assert (status, "add --yes" in err) == (2, True)
         narrow = ("abort", topic, "--partition", "0", "--start-offset", "0", "--yes")
-        assert [each["aborted"] for each in told(orphan, *narrow)] == [True]
+        assert [each["aborted"] for each in told(*narrow, at=orphan)] == [True]
         assert committed(connection, topic) == ["after"]
-        (left,) = told(orphan, "find-hanging")
+        (left,) = told("find-hanging", at=orphan)
         assert left["partition"] == 1
-        assert run(orphan, "abort", topic, "--yes")[:2] == (
+        assert run("abort", topic, "--yes", at=orphan)[:2] == (
             0,
             f"Aborted: {topic}-1 from offset 0 on (producer id {producer.given.producer_id}).\n",
         )
-        assert told(orphan, "find-hanging") == []
+        assert told("find-hanging", at=orphan) == []
 
 
-def test_what_hangs_is_late_once_no_transaction_may_be_open_so_long(orphan, run, topic, capsys):
+def test_what_hangs_is_late_once_no_transaction_may_be_open_so_long(orphan, run, topic):
     late = "kafka_server_replicamanager_partitionswithlatetransactionscount"
     with orphan.connect() as connection:
         assert [committed(connection, topic, number) for number in (0, 1)] == [[], []]
@@ -245,28 +217,29 @@ def test_what_hangs_is_late_once_no_transaction_may_be_open_so_long(orphan, run,
     assert orphan.metric(late) == 0
     orphan.clock.step("2m")
     assert orphan.metric(late) == 2
-    assert main(["cluster", "doctor", "--json", "--http", orphan.http]) == 1
-    ((found,),) = (json.loads(capsys.readouterr().out)["findings"],)
+    status, out, _ = run.func("cluster", "doctor", "--json", at=orphan)
+    (found,) = json.loads(out)["findings"]
+    assert status == 1
     assert (found["finding"], found["brokers"]) == ("transactions hang", [1])
     assert found["partitions"] == [f"{topic}-0", f"{topic}-1"]
     assert "2 transactions are open" in found["sentence"]
     assert "`tidelog transactions find-hanging`" in found["help"]
-    assert run(orphan, "abort", topic, "--yes")[0] == 0
+    assert run("abort", topic, "--yes", at=orphan)[0] == 0
     assert orphan.metric(late) == 0
-    assert main(["cluster", "doctor", "--http", orphan.http]) == 0
+    assert run.func("cluster", "doctor", at=orphan)[0] == 0
 
 
-def test_what_clients_choose_is_escaped(one, run, connection, topic):
+def test_what_clients_choose_is_escaped(run, connection, topic):
     wild = Transactional(connection, "\x1b[31mred\x9b2J\nmore")
     assert wild.init() == NONE
     assert wild.add(topic, 0) == [NONE]
     shown = r"\x1b[31mred\x9b2J\nmore"
     for arguments in (("list",), ("describe", wild.id), ("abort", "--id", wild.id, "--yes")):
-        status, out, _ = run(one, *arguments)
+        status, out, _ = run(*arguments)
         assert status == 0
         assert shown in out
         assert all(line.isprintable() for line in out.splitlines())
-    _, _, err = run(one, "abort", "--id", wild.id, "--yes")
+    _, _, err = run("abort", "--id", wild.id, "--yes")
     assert shown in err
 
 

@@ -11,7 +11,6 @@ import pytest
 from tests.tidelog.dump.dumping import (
     BASE,
     KINDS,
-    VECTORS,
     dump,
     findings,
     judge,
@@ -72,13 +71,6 @@ class TestDirectories:
         assert listed.pop(f"t-0/{BASE}.index") == ("offset index", "1 finding")
         assert {verdict for _, verdict in listed.values()} == {"ok"}
         assert (of(rows, "verdict")[-1]["is_ok"], of(rows, "verdict")[-1]["findings"]) == (False, 1)
-
-    @pytest.mark.parametrize("directory", sorted(VECTORS.glob("f-*")), ids=lambda d: d.name)
-    def test_what_a_kafka_0_10_wrote(self, capsys, directory):
-        status, rows = dump(capsys, directory)
-        assert (status, findings(rows)) == (0, [])
-        assert set(names_of(rows)) == {path.name for path in directory.iterdir()}
-        assert sum(row.get("records", 0) for row in of(rows, "verdict")) == 200
 
     def test_a_deleted_topic_and_what_is_not_ours(self, capsys, copy):
         (copy / "t-0").rename(copy / f"t-0.{'ab' * 16}-delete")

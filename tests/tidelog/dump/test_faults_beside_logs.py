@@ -12,7 +12,6 @@ from tests.tidelog.dump.dumping import (
     of,
     patch,
     text,
-    whole,
 )
 from tidelog.storage.log.times.partition_times import ClockMark, PartitionTimes, pack, parse
 from tidelog.storage.segment.appended.layout import Layout
@@ -103,13 +102,6 @@ class TestAppendTimes:
         times.write_bytes(data[:-16] + end)
         assert judge(capsys, times) == [
             ("end", f"it is at {following + 3}, and the next segment begins at {following}")
-        ]
-
-    def test_a_torn_entry(self, capsys, times):
-        size = times.stat().st_size
-        times.write_bytes(times.read_bytes() + b"torn!")
-        assert judge(capsys, times) == [
-            (f"byte {size}", "cut: 5 bytes behind the last whole entry")
         ]
 
     def test_a_foreign_file(self, capsys, times):
@@ -215,10 +207,3 @@ class TestSmallFiles:
         path = copy / "t-0" / "partition.metadata"
         path.write_text("version: 0\n")
         assert judge(capsys, path) == [("", "is not a partition.metadata of version 0")]
-
-    def test_one_bad_file_among_many(self, capsys, copy):
-        files = whole(copy)
-        bad = copy / "t-0" / f"{BASE}.index"
-        bad.write_bytes(bad.read_bytes() + b"x")
-        _, rows = dump(capsys, *files)
-        assert [row["file"] for row in of(rows, "verdict") if not row["is_ok"]] == [str(bad)]

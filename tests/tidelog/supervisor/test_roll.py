@@ -149,12 +149,6 @@ def test_settings_are_read_anew_and_those_of_one_broker_are_its_own(tmp_path, ca
             found.append(answer.result(WITHIN_S)["log.message.format.version"].value)
         assert found == ["0.9.0", "0.10.2", "0.9.0"]
 
-
-@pytest.mark.slow
-def test_wrong_settings_are_refused_before_a_broker_stops(tmp_path, capsys):
-    config = tmp_path / "cluster.properties"
-    config.write_text("")
-    with three(tmp_path, "--config", str(config)):
         (tmp_path / "cluster.3.properties").write_text("log.retention.hors=3\n")
         assert roll(tmp_path, "--brokers", "3") == 1
         said = capsys.readouterr().err

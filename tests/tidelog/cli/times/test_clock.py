@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 
 import pytest
@@ -10,7 +11,6 @@ from tests.broker import asking
 from tests.broker.conftest import healthy
 from tests.oracle import recordset
 from tests.oracle.recordset import Rec
-from tidelog.cli.parser import main
 
 NEW_YEAR_MS = 1_767_225_600_000
 
@@ -22,18 +22,8 @@ def broker(tmp_path):
 
 
 @pytest.fixture
-def run(broker, capsys):
-    """Runs a command against the broker: exit status, what it printed, what it complained of."""
-
-    def run(*arguments):
-        capsys.readouterr()
-        try:
-            status = main(["clock", *arguments, "--http", broker.http])
-        except SystemExit as left:
-            status = left.code
-        return status, *capsys.readouterr()
-
-    return run
+def run(run):
+    return functools.partial(run, "clock")
 
 
 def test_a_clock_that_is_trusted(run):
@@ -98,16 +88,13 @@ def test_json_of_an_accepted_leap(broker, run):
     assert (status, json.loads(out)["accepted"], json.loads(out)["state"]) == (0, True, "trusted")
 
 
-def test_explain_says_that_the_clock_has_leapt(broker, run, capsys):
-    with broker.connect() as connection:
-        asking.create(connection, "t")
+def test_explain_says_that_the_clock_has_leapt(broker, connection, run):
+    asking.create(connection, "t")
     broker.clock.leap("10d")
-    capsys.readouterr()
-    assert main(["explain", "t", "--http", broker.http]) == 0
-    assert (
+    leapt = (
         "The clock has leapt: the deletion time is 2026-01-01T00:00:00Z. See: tidelog clock status"
-        in capsys.readouterr().out.splitlines()
     )
+    assert leapt in run.func("explain", "t")[1].splitlines()
 
 
 # --- reset ---------------------------------------------------------------------------------------

@@ -5,6 +5,7 @@ TIDELOG_REWRITE=1 writes what came out into the page: then review.
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import re
@@ -30,18 +31,13 @@ def broker(tmp_path_factory):
         yield subject
 
 
-def run(broker, capsys, *arguments):
-    """Exit status, what it printed, what it complained of."""
-    capsys.readouterr()
-    try:
-        status = main(["doctor", *arguments, "--http", broker.http])
-    except SystemExit as left:
-        status = left.code
-    return status, *capsys.readouterr()
+@pytest.fixture
+def run(run):
+    return functools.partial(run, "doctor")
 
 
-def test_the_page_shows_every_illness_at_once(broker, capsys):
-    status, out, err = run(broker, capsys)
+def test_the_page_shows_every_illness_at_once(run):
+    status, out, err = run()
     assert (status, err) == (1, "")
     text = "".join(f"{line.rstrip()}\n" for line in out.splitlines())
     shown = f"$ tidelog doctor\n{text}"
@@ -55,8 +51,8 @@ def test_the_page_shows_every_illness_at_once(broker, capsys):
         assert f"| {finding} |" in page, "the page says when"
 
 
-def test_json_is_the_answer_of_the_broker(broker, capsys):
-    status, out, _ = run(broker, capsys, "seconds", "--json")
+def test_json_is_the_answer_of_the_broker(run):
+    status, out, _ = run("seconds", "--json")
     assert status == 1
     answer = json.loads(out)
     assert [(each["topic"], each["finding"]) for each in answer["findings"]] == findings_of(
@@ -64,11 +60,11 @@ def test_json_is_the_answer_of_the_broker(broker, capsys):
     )
 
 
-def test_a_healthy_topic_has_exit_status_0(broker, capsys):
-    status, out, err = run(broker, capsys, "healthy")
+def test_a_healthy_topic_has_exit_status_0(run):
+    status, out, err = run("healthy")
     assert (status, err) == (0, "")
     assert out == "1 partition of healthy examined at 2026-01-01T00:00:00Z: nothing found.\n"
-    status, out, _ = run(broker, capsys, "healthy", "--partition", "0", "--json")
+    status, out, _ = run("healthy", "--partition", "0", "--json")
     assert (status, json.loads(out)["findings"]) == (0, [])
 
 
@@ -82,8 +78,8 @@ def test_a_healthy_topic_has_exit_status_0(broker, capsys):
         (["--broker", "localhost:9092"], "unrecognized arguments"),
     ],
 )
-def test_what_cannot_be_answered_has_exit_status_2(broker, capsys, arguments, sentence):
-    status, out, err = run(broker, capsys, *arguments)
+def test_what_cannot_be_answered_has_exit_status_2(run, arguments, sentence):
+    status, out, err = run(*arguments)
     assert (status, out) == (2, "")
     assert err.startswith("tidelog doctor: ")
     assert sentence in err
@@ -98,21 +94,21 @@ def test_a_broker_that_cannot_be_reached_has_exit_status_2(capsys):
 
 
 @pytest.mark.slow
-def test_a_log_that_cannot_be_read_is_said_and_has_exit_status_2(tmp_path, capsys):
+def test_a_log_that_cannot_be_read_is_said_and_has_exit_status_2(tmp_path, run):
     plant(tmp_path / "data", [])
     log = tmp_path / "data" / "healthy-0"
-    with examined(tmp_path / "data") as broker:
+    with examined(tmp_path / "data") as ill:
         (log / "partition.times").unlink()
         (log / "partition.times").mkdir()  # it can be neither read nor replaced
-        status, out, err = run(broker, capsys)
+        status, out, err = run(at=ill)
         assert (status, err) == (2, "")
         assert out.startswith("healthy-0 could not be examined: ")
         assert out.endswith("0 partitions examined at 2026-01-01T00:00:00Z: nothing found.\n")
 
 
-def test_every_command_that_helps_is_one(broker, capsys):
+def test_every_command_that_helps_is_one(run):
     """The parser accepts each of them."""
-    _, out, _ = run(broker, capsys, "--json")
+    _, out, _ = run("--json")
     commands = {each["command"] for each in json.loads(out)["findings"]}
     assert len(commands) >= 5
     for command in commands:
