@@ -75,7 +75,7 @@ class _Parser(argparse.ArgumentParser):
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs a job; returns the exit status. `argv` does not include the name of the program."""
     arguments = with_signed_values(list(sys.argv[1:] if argv is None else argv))
-    parser = _parser(arguments[0] if arguments else None)
+    parser = parser_of(arguments[0] if arguments else None)
     options, unknown = parser.parse_known_args(arguments)
     if unknown:
         _refuse_unknown(parser, options.job, unknown)
@@ -195,7 +195,7 @@ def _said_in_worker(error: BaseException) -> str | None:
     return None
 
 
-def _parser(job: str | None) -> argparse.ArgumentParser:
+def parser_of(job: str | None) -> argparse.ArgumentParser:
     """Returns the parser of the whole command line; only the options of `job` are added."""
     parser = _Parser(
         prog="tidelog pipeline",

@@ -107,7 +107,7 @@ def work(
     except Exception as error:
         if may_pass(error) and _attempt() < attempts:
             raise
-        errors.add((pack((_portable(error), traceback.format_exc())),))
+        errors.add((pack((portable(error), traceback.format_exc())),))
 
 
 def may_pass(error: BaseException) -> bool:
@@ -128,7 +128,7 @@ def _attempt() -> int:
     return 1 if context is None else 1 + context.attemptNumber()
 
 
-def _portable(error: Exception) -> Exception:
+def portable(error: Exception) -> Exception:
     """Returns the error if it survives pickling, else one of the same kind and message."""
     with contextlib.suppress(Exception):  # its class may want any arguments
         if str(unpack(pack(error))) == str(error):

@@ -68,9 +68,9 @@ def prepare(
     Raises Refused if some rows are refused; a dry run returns FINDINGS instead.
     """
     with Client(options.to_brokers) as client:
-        target = _target(client, options)
+        target = target_of(client, options)
         targets.refuse_records(client, _places(target), options)
-        limits = _limits(target, now_ms)
+        limits = limits_of(target, now_ms)
         rows, counts = _counted(session, options, target, limits)
         refused = _report_prediction(options, target, counts)
         if options.dry_run:
@@ -144,7 +144,7 @@ def _plan(
         job=JOB,
         run=name,
         arguments={
-            **_table_arguments(options),
+            **table_arguments(options),
             "time_column": options.time_column,
             "time_unit": options.time_unit,
             "time_zone": options.time_zone,
@@ -166,7 +166,7 @@ def _plan(
     )
 
 
-def _table_arguments(options: argparse.Namespace) -> dict[str, Any]:
+def table_arguments(options: argparse.Namespace) -> dict[str, Any]:
     """Returns what plan.json says about the table, without passwords."""
     return {
         "table": tables.named(options),
@@ -217,7 +217,7 @@ def write(options: argparse.Namespace, session: Session, directory: Path, name: 
     )
 
 
-def _target(client: Client, options: argparse.Namespace) -> Target:
+def target_of(client: Client, options: argparse.Namespace) -> Target:
     """Returns the topic as it is or would be; nothing is created before all rows are counted."""
     if client.has_topic(options.topic):
         return targets.look_at(client, options.topic)
@@ -234,7 +234,7 @@ def _settings(options: argparse.Namespace) -> dict[str, str]:
     return dict(options.set)
 
 
-def _limits(target: Target, now_ms: int) -> Limits:
+def limits_of(target: Target, now_ms: int) -> Limits:
     """Returns the times by which rows are counted."""
     retention_ms = int(target.settings.get("retention.ms") or _KAFKAS_RETENTION_MS)
     deletes = "delete" in (target.settings.get("cleanup.policy") or "delete")

@@ -310,6 +310,7 @@ def as_grafana_asks(expr):
     return expr.replace("$__rate_interval", SHOWN)
 
 
+@pytest.mark.slow
 @needs_prometheus
 @pytest.mark.parametrize("expr", QUERIES)
 def test_the_query_answers(prometheus, expr):
@@ -318,6 +319,7 @@ def test_the_query_answers(prometheus, expr):
     assert prometheus.until(asked)
 
 
+@pytest.mark.slow
 @needs_prometheus
 def test_the_variables_have_values(prometheus):
     names = [variable["name"] for variable in BOARD["templating"]["list"]]
@@ -330,44 +332,3 @@ def test_the_variables_have_values(prometheus):
         labels["topic"] for labels, _ in prometheus.until('kafka_log_log_size{job="tidelog"}')
     }
     assert topics == {*TOPICS, "__consumer_offsets"}
-
-
-@needs_prometheus
-def test_the_numbers_are_those_of_the_load(prometheus):
-    def value(title, **labels):
-        (panel,) = (panel for panel in PANELS if panel["title"] == title)
-        samples = prometheus.until(as_grafana_asks(panel["targets"][0]["expr"]))
-        (found,) = (value for told, value in samples if told == labels)
-        return found
-
-    # A machine that stands still may make a scrape longer than Prometheus waits for it.
-    eventually(lambda: value("Answering") == 1, PATIENCE_S, "a scrape that went well")
-    assert value("Offline logs") == value("Unexpected errors") == 0
-    expired = value("Expired on arrival, by policy", topic="expired", policy="retention.ms")
-    assert expired == 2
-    assert value("Odd times", topic="window") == 2
-    behind = {"group": "readers", "topic": "steady"}
-    assert value("Group lag, in records", **behind) == 2
-    behind_s = value("Group lag, in seconds", **behind)
-    by_event_s = value("Group lag, by event time", **behind)
-    took_s = time.monotonic() - prometheus.began_s
-    assert 0 <= behind_s <= took_s
-    assert HOUR_MS / 1000 <= by_event_s <= HOUR_MS / 1000 + took_s
-    instance = {"instance": prometheus.until('up{job="tidelog"}')[0][0]["instance"]}
-    assert value("Leap of the clock", **instance) == 0
-    prometheus.clock.leap("1h")
-    try:
-        eventually(
-            lambda: abs(value("Leap of the clock", **instance) - HOUR_MS) < 1000,
-            PATIENCE_S,
-            "a leap",
-        )
-    finally:
-        prometheus.clock.leap("-1h")
-    eventually(lambda: value("Leap of the clock", **instance) == 0, PATIENCE_S, "its end")
-
-
-@needs_prometheus
-def test_a_query_without_an_answer_is_noticed(prometheus):
-    with pytest.raises(AssertionError, match="an answer to"):
-        prometheus.until('tidelog_no_such_metric{job="tidelog"}', within_s=0.3)

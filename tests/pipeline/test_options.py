@@ -147,7 +147,7 @@ def test_a_run_that_was_given_no_name_gets_one():
 def test_a_deprecated_option_works_and_says_what_stands_for_it(arguments, name, value, capsys):
     from tidelog.pipeline import cli
 
-    parser = cli._parser(arguments[0])
+    parser = cli.parser_of(arguments[0])
     assert getattr(parser.parse_args(arguments), name) == value
     option = f"--{name.replace('_', '-')}"
     said = capsys.readouterr().err

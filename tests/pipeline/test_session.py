@@ -8,8 +8,8 @@ import threading
 import pytest
 
 from tidelog.client import ClusterUnreachable, RequestError
-from tidelog.pipeline import cli, tasks
 from tidelog.pipeline import session as session_module
+from tidelog.pipeline import tasks
 from tidelog.pipeline.errors import PipelineError, SetupError, UsageError
 from tidelog.pipeline.runs.task_progress import watching
 from tidelog.pipeline.session import SMALL_BYTES, SPARK_START_S, TRIED_S, Session, is_small
@@ -114,14 +114,6 @@ def test_progress_does_not_exceed_its_total(capsys):
     assert '"done": 10, "total": 10' in capsys.readouterr().err
 
 
-def test_every_job_is_for_this_process_where_it_is_small():
-    for job in cli.JOBS:
-        parser = cli._parser(job)
-        (commands,) = (a for a in parser._actions if a.dest == "job")
-        known = {a.dest: a.default for a in commands.choices[job]._actions}
-        assert known.get("master") is None
-
-
 # --- tasks ---------------------------------------------------------------------------------------
 
 
@@ -174,6 +166,6 @@ class Odd(Exception):
     ],
 )
 def test_an_error_keeps_its_kind_and_its_sentence_on_its_way(error, kind, said):
-    found = tasks.unpack(tasks.pack(tasks._portable(error)))
+    found = tasks.unpack(tasks.pack(tasks.portable(error)))
     assert type(found).__name__ == (kind if isinstance(kind, str) else kind.__name__)
     assert str(found).startswith(said)

@@ -10,20 +10,12 @@ import time
 
 import pytest
 
+from tests.tidelog.processes import connects
 from tidelog.cluster import BrokerCluster
 from tidelog.control import ControlError
 from tidelog.process import BrokerFailed, BrokerProcess
 
 NEW_YEAR_MS = 1_767_225_600_000
-
-
-def connects(address):
-    host, _, port = address.rpartition(":")
-    try:
-        socket.create_connection((host, int(port)), timeout=60).close()
-    except ConnectionRefusedError:
-        return False
-    return True
 
 
 def wait_for_log(broker, pattern, count=1):

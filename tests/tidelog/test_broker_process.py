@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import select
 import signal
 import socket
 import stat
@@ -15,19 +14,11 @@ from pathlib import Path
 
 import pytest
 
+from tests.tidelog.processes import connects, ended
 from tidelog.control import Clock
 from tidelog.process import BrokerFailed, BrokerProcess
 
 ROOT = Path(__file__).parents[2]
-
-
-def connects(address):
-    host, _, port = address.rpartition(":")
-    try:
-        socket.create_connection((host, int(port)), timeout=60).close()
-    except ConnectionRefusedError:
-        return False
-    return True
 
 
 def bound_here():
@@ -40,18 +31,6 @@ def bound_here():
                     if one.family == socket.AF_INET:
                         found.add("{}:{}".format(*one.getsockname()))
     return found
-
-
-def wait_for_end(pid):
-    """Wait until a process that is no child of ours has ended."""
-    try:
-        handle = os.pidfd_open(pid)
-    except ProcessLookupError:
-        return
-    try:
-        assert select.select([handle], [], [], 60)[0], "it is still there"
-    finally:
-        os.close(handle)
 
 
 def test_a_life(tmp_path):
@@ -171,7 +150,7 @@ def test_it_ends_when_its_parent_is_killed(tmp_path):
         pid = int(parent.stdout.readline())
         os.kill(pid, 0)
         parent.send_signal(signal.SIGKILL)
-    wait_for_end(pid)
+    assert ended(pid)
     assert "stopped" in (tmp_path / "data.log").read_text(encoding="utf-8")
 
 

@@ -190,6 +190,7 @@ def test_it_serves_beside_a_users_own_packages(with_dependencies, project):
     python, site_packages = with_dependencies
     code = "from tidelog import broker; print(broker.__file__)"
     assert run([python, "-c", code], project) == f"{site_packages}/tidelog/broker/__init__.py\n"
+    assert "--to-brokers" in run([python, "-m", "tidelog", "pipeline", "mirror", "--help"], project)
     built = any(site_packages.rglob("_kernels*.so"))  # not without a C compiler
     assert run([python, "-c", SERVE], project).split() == [
         *(("kernels", "compiled") if built else ("twin", "python")),

@@ -9,8 +9,18 @@ from pathlib import Path
 
 import pytest
 
-from tests.pipeline.archive.archives import DATES, TIMES, contents, in_force, leftovers, tree
-from tests.pipeline.archive.test_archive import expected, some, with_logs
+from tests.pipeline.archive.archives import (
+    DATES,
+    TIMES,
+    action,
+    archive,
+    contents,
+    in_force,
+    leftovers,
+    restore,
+    tree,
+)
+from tests.pipeline.archive.test_archive import SMALL, expected, some, with_logs
 from tests.pipeline.archive.test_restore import FOREVER, rows, stored
 from tidelog.pipeline import cli
 from tidelog.pipeline.archive import writing
@@ -19,7 +29,6 @@ from tidelog.pipeline.errors import OK
 from tidelog.pipeline.session import Session
 
 pytestmark = pytest.mark.spark
-SMALL = ("--task-offsets", "70", "--file-bytes", "8000")
 LOCAL = ("--master", "local[2]")
 
 
@@ -36,29 +45,12 @@ def root(tmp_path):
     return tmp_path
 
 
-def archive(root, *more, to="archive", run="one"):
-    return cli.main(
-        [
-            *("archive", "--logs", str(root / "logs"), "--upto", "log-end"),
-            *("--to", str(root / to), "--out", str(root / "runs"), "--run", run),
-            *(LOCAL if "--master" not in more else ()),
-            *SMALL,
-            *more,
-        ]
-    )
-
-
-def action(name, root, *more):
-    where = (str(root / "archive"), "--out", str(root / "runs"), *LOCAL)
-    return cli.main(["archive", name, *where, *more])
-
-
 def test_by_tasks_of_spark_there_and_back(on_spark, broker, topic, root):
-    assert archive(root) == OK
-    assert archive(root, "--master", "inline", to="inline", run="two") == OK
+    assert archive(root, *SMALL, *LOCAL) == OK
+    assert archive(root, *SMALL, to="inline", run="two") == OK
     assert tree(root) == tree(root, "inline")
-    assert action("verify", root) == OK
-    assert action("compact", root, "--run", "c") == OK
+    assert action("verify", root, *LOCAL) == OK
+    assert action("compact", root, *LOCAL, run="c") == OK
     assert len(in_force(root)) == 16
     assert contents(root) == expected(root)
     found = on_spark.read.parquet(str(root / "archive"))
@@ -66,13 +58,8 @@ def test_by_tasks_of_spark_there_and_back(on_spark, broker, topic, root):
     assert {tuple(row) for row in seen} == {
         ("t", None if time_ms == -1 else DATES[time_ms], time_ms) for time_ms in TIMES
     }
-    how = ("--rename", f"t={topic}", "--create", *FOREVER, "--out", str(root / "runs"), *LOCAL)
-    assert (
-        cli.main(
-            ["restore", str(root / "archive"), "--to-brokers", broker.bootstrap, *how, "--run", "b"]
-        )
-        == OK
-    )
+    how = ("--rename", f"t={topic}", "--create", *FOREVER, *LOCAL)
+    assert restore(root, broker.bootstrap, *how) == OK
     assert stored(broker.bootstrap, topic, 2) == [rows(some(200, 1)), rows(some(90, 2))]
 
 
@@ -99,9 +86,9 @@ def dying(chunk, *, after):
 
 
 def test_workers_that_are_killed_write_the_same(on_spark, root, monkeypatch):
-    assert archive(root, "--master", "inline", to="inline", run="whole") == OK
+    assert archive(root, *SMALL, to="inline", run="whole") == OK
     monkeypatch.setattr(writing, "write", functools.partial(dying, after=2))
-    assert archive(root) == OK
+    assert archive(root, *SMALL, *LOCAL) == OK
     assert len(list(root.glob("died-*"))) == 5
     assert tree(root) == tree(root, "inline")
     assert contents(root) == expected(root)

@@ -39,21 +39,9 @@ def fill(root, *more, run="one"):
     where = [
         item for key, value in catalog(root).items() for item in ("--catalog", f"{key}={value}")
     ]
-    return cli.main(
-        [
-            *(
-                "archive",
-                "--logs",
-                str(root / "logs"),
-                "--upto",
-                "log-end",
-                "--table",
-                NAME,
-                *where,
-            ),
-            *("--out", str(root / "runs"), "--run", run, "--master", "inline", *more),
-        ]
-    )
+    logs = ("--logs", str(root / "logs"), "--upto", "log-end", "--table", NAME, *where)
+    how = ("--out", str(root / "runs"), "--run", run, "--master", "inline")
+    return cli.main(["archive", *logs, *how, *more])
 
 
 def table(root):
@@ -210,22 +198,6 @@ def test_a_run_that_ends_before_the_table_is_prepared_is_noticed(root, monkeypat
     assert fill(root, run="second") == FAILED
     assert "another run came first" in capsys.readouterr().err
     assert table(root).scan().count() == 300
-
-
-def test_the_check_of_two_runs_notices_retries(root, monkeypatch):
-    """Planted: a table whose commits are tried again, on top of what another run has added."""
-    monkeypatch.setattr(iceberg, "_RETRIES", "tidelog.test")
-    with_logs(root, [(0, some(10, 3))])
-    commit = iceberg.Table.commit
-
-    def slowly(self, *given):
-        monkeypatch.setattr(iceberg.Table, "commit", commit)
-        assert fill(root, run="first") == OK
-        commit(self, *given)
-
-    monkeypatch.setattr(iceberg.Table, "commit", slowly)
-    assert fill(root, run="second") == OK
-    assert table(root).scan().count() == 600
 
 
 def test_what_cannot_be_meant(root, capsys):

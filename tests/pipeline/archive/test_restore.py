@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
-import math
-import signal
 import threading
-import time
 
 import numpy as np
 import pytest
@@ -15,7 +11,6 @@ import pytest
 from tests.pipeline.archive.archives import DAY_MS, action, archive, contents, manifests, restore
 from tests.pipeline.archive.test_archive import some
 from tests.pipeline.archive.test_archive import with_logs as log_of
-from tests.pipeline.drivers import standing_still
 from tests.pipeline.jobs.test_mirror import everything, fill
 from tidelog.client import Client
 from tidelog.pipeline import cli
@@ -23,10 +18,9 @@ from tidelog.pipeline.archive import selecting
 from tidelog.pipeline.archive.manifests import Archive
 from tidelog.pipeline.archive.reading import ArchiveSource, Bounds, merged
 from tidelog.pipeline.archive.store import Store
-from tidelog.pipeline.engine import planned, prediction
+from tidelog.pipeline.engine import prediction
 from tidelog.pipeline.errors import FAILED, FINDINGS, OK, USAGE, PipelineError
-from tidelog.pipeline.replay import offset_map, replay
-from tidelog.pipeline.replay.delivery import POSITION, Delivery
+from tidelog.pipeline.replay import offset_map
 from tidelog.pipeline.replay.offset_map import target_offset_of
 from tidelog.process import BrokerProcess
 from tidelog.protocol.records.batch import build
@@ -317,27 +311,10 @@ def test_what_avoids_a_deletion(rules):
     assert "retention.ms=-1" in many.remedies[0]
 
 
-def test_the_forecast_is_that_of_the_log(monkeypatch):
-    """Planted: a log that is predicted without its times."""
-    own = prediction.policies_of({"retention.ms": str(30 * DAY_MS)}, "tidelog")
-    how = {"window": (0, NOW), "record_bytes": 10, "batch_bytes": 100, "now_ms": NOW}
-    times = [np.array([5, 6, 7], np.int64)]
-    assert prediction.predict(times, own, **how).deleted[prediction.AS_IS] == 3
-    real = planned.log_of
-    monkeypatch.setattr(
-        planned,
-        "log_of",
-        lambda *given: real(
-            *given[:2], [one._replace(largest=NOW) for one in given[2]], *given[3:]
-        ),
-    )
-    assert prediction.predict(times, own, **how).deleted[prediction.AS_IS] == 0
-
-
 # --- merging --------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("group", [1, 7, 10_000])
+@pytest.mark.parametrize("group", [7, 10_000])
 def test_dates_are_merged_in_the_order_of_offsets(tmp_path, monkeypatch, group):
     from tidelog.pipeline.archive import writing
 
@@ -365,73 +342,6 @@ def test_many_dates_are_merged_in_few_steps(tmp_path):
 
 
 # --- kill -9 --------------------------------------------------------------------------------------
-
-
-def many(tmp_path, count=12_000):
-    (tmp_path / "logs").mkdir()
-    records = some(count, 9)
-    log_of(tmp_path, [(0, records)])
-    assert archive(tmp_path) == OK
-    return records
-
-
-def wait_for(bootstrap, topic, count, alive):
-    deadline = time.monotonic() + DEADLINE_S
-    with Client(bootstrap, timeout_s=DEADLINE_S) as client:
-        is_alive = True
-        while client.end_offset(topic, 0) < count:
-            assert is_alive
-            assert time.monotonic() < deadline
-            is_alive = alive()  # before the next look: it may have written the rest and be done
-
-
-@pytest.mark.slow
-def test_a_driver_killed_in_the_middle(broker, topic, tmp_path):
-    records = many(tmp_path)
-    how = ("--rename", f"t={topic}", "--create", *FOREVER, "--batch-bytes", "2000")
-    command = ["restore", str(tmp_path / "archive"), "--to-brokers", broker.bootstrap, *how]
-    command += ["--master", "inline", "--out", str(tmp_path / "runs"), "--run", "back"]
-    for share in (0.1, 0.5, math.inf):
-        with standing_still(command, after=share * len(records)) as driver:
-            driver.kill()
-        assert driver.returncode == -signal.SIGKILL
-        assert not (tmp_path / "runs" / "back" / "report.json").exists()
-    assert restore(tmp_path, broker.bootstrap, *how) == OK
-    assert stored(broker.bootstrap, topic) == [rows(records)]
-
-
-@pytest.mark.slow
-def test_a_broker_killed_in_the_middle(topic, tmp_path):
-    records = many(tmp_path)
-    store = Store(str(tmp_path / "archive"))
-    with BrokerProcess(tmp_path / "data") as one:
-        with Client(one.bootstrap) as client:
-            client.create_topic(topic, 1, {"retention.ms": "-1"})
-            producer_id, _ = client.init_producer_id()
-        task = replay.Task(
-            brokers=one.bootstrap,
-            topic=topic,
-            partition=0,
-            delivery=Delivery(POSITION, "restore/back", 0, producer_id),
-            source=ArchiveSource(store, tuple(Archive.read(store).files)),
-            source_topic="t",
-            source_partition=0,
-            compression=0,
-            batch_limit=2000,
-            timeout_s=DEADLINE_S,
-        )
-        outcomes = []
-        writing = threading.Thread(target=lambda: outcomes.append(replay.replay_partition(task)))
-        writing.start()
-        for share in (0.2, 0.6):
-            wait_for(one.bootstrap, topic, int(share * len(records)), writing.is_alive)
-            one.kill()
-            one.restart()
-        writing.join(DEADLINE_S)
-        assert [each.error for each in outcomes] == [None]
-        assert stored(one.bootstrap, topic) == [rows(records)]
-        again = replay.replay_partition(dataclasses.replace(task))
-        assert (again.found, again.error) == (len(records), None)
 
 
 @pytest.mark.slow

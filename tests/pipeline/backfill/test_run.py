@@ -31,7 +31,7 @@ NOW = 1_800_000_000_000
 def test_passwords_are_hidden(url, shown):
     option = [("password", "pw"), ("fetchsize", "10")]
     given = SimpleNamespace(table="t", input=None, jdbc=url, option=option)
-    said = run._table_arguments(given)
+    said = run.table_arguments(given)
     assert said["jdbc"].endswith(shown)
     assert "pw" not in said["jdbc"].replace("pwd", "")
     assert said["option"] == [("fetchsize", "10"), ("password", "***")]
@@ -52,14 +52,14 @@ def test_a_topic_that_is_created_has_the_defaults_of_its_cluster(tmp_path, reten
         BrokerProcess(tmp_path / "data", defaults) as broker,
         Client(broker.bootstrap) as client,
     ):
-        target = run._target(client, options)
-        assert run._limits(target, NOW)[1:] == (NOW + 5, oldest_kept(retention_ms, NOW))
+        target = run.target_of(client, options)
+        assert run.limits_of(target, NOW)[1:] == (NOW + 5, oldest_kept(retention_ms, NOW))
         options.set = [("retention.ms", "7")]
-        assert run._limits(run._target(client, options), NOW)[2] == oldest_kept(7, NOW)
+        assert run.limits_of(run.target_of(client, options), NOW)[2] == oldest_kept(7, NOW)
         options.set = [("retention.ms", "soon")]
         with pytest.raises(UsageError, match=r"retention\.ms"):
-            run._target(client, options)
+            run.target_of(client, options)
         assert not client.has_topic("t")
         # A cluster that does not tell: Apache Kafka keeps records for seven days.
         untold = run.targets.as_made("t", 2, {})
-        assert run._limits(untold, NOW)[2] == oldest_kept(7 * 24 * HOUR_MS, NOW)
+        assert run.limits_of(untold, NOW)[2] == oldest_kept(7 * 24 * HOUR_MS, NOW)

@@ -18,6 +18,7 @@ from tests.pipeline.backfill import registry
 from tests.pipeline.jobs.test_mirror import everything
 from tidelog.client import Client
 from tidelog.pipeline import cli
+from tidelog.pipeline.backfill import staging
 from tidelog.pipeline.errors import FAILED, OK, USAGE, Refused
 from tidelog.pipeline.jobs import backfill
 from tidelog.pipeline.secured import use_command_configs
@@ -131,6 +132,36 @@ def test_a_time_without_a_zone_needs_one(on_spark, into, arrived, tmp_path, caps
     assert cli.main(["backfill", *into(*given, "--time-zone", "Europe/Brussels", run="z")]) == OK
     expected = SUMMER_MS if kind != "date" else SUMMER_MS - 123 - 12 * 3_600_000
     assert times_of(arrived()) == [expected]
+
+
+def test_a_table_that_changes_after_it_was_counted(
+    on_spark, into, arrived, broker, topic, tmp_path, monkeypatch, capsys
+):
+    """What was counted is what is written, or nothing is."""
+    table = tmp_path / "t.csv"
+
+    def write(count):
+        lines = [f"{n * 86_400_000},id-{n % 3},{n}\n" for n in range(count)]
+        table.write_text("when,id,amount\n" + "".join(lines))
+
+    how = ("--option", "header=true", "--time-column", "when", "--time-unit", "ms")
+    given = ["backfill", *into("--table", table, *how)]
+    write(30)
+    count = staging.count
+
+    def counted(*arguments):
+        found = count(*arguments)
+        write(20)
+        return found
+
+    with monkeypatch.context() as planted:
+        planted.setattr(staging, "count", counted)
+        assert cli.main(given) == FAILED
+    assert "20 rows of the 30 that were counted are there" in capsys.readouterr().err
+    with Client(broker.bootstrap) as client:
+        assert not client.has_topic(topic)
+    assert cli.main(given) == OK
+    assert len(times_of(arrived())) == 20
 
 
 # --- headers, partitions --------------------------------------------------------------------------
@@ -279,14 +310,8 @@ def test_avro_values_by_a_registry(on_spark, into, arrived, schemas, topic, caps
         " many array<int>, by map<string,double>, price decimal(9,2), day date",
     ).selectExpr("*", "timestamp_micros(1719828000123456) as at")
     given = (
-        "--time-column",
-        "when",
-        "--time-unit",
-        "ms",
-        "--format",
-        "avro",
-        "--registry",
-        schemas.url,
+        *("--time-column", "when", "--time-unit", "ms"),
+        *("--format", "avro", "--registry", schemas.url),
     )
     assert from_frame(frame, into(*given)) == OK
     (record,) = [one for part in arrived() for one in part]
@@ -320,16 +345,8 @@ def test_times_before_year_1_in_avro(on_spark, into, arrived, schemas):
     import fastavro
 
     frame = on_spark.sql("select timestamp_micros(-63549316800000001) as at, 5 as n")
-    given = (
-        "--time-column",
-        "at",
-        "--format",
-        "avro",
-        "--registry",
-        schemas.url,
-        "--subject",
-        "mine",
-    )
+    given = ("--time-column", "at", "--format", "avro", "--registry", schemas.url)
+    given += ("--subject", "mine")
     assert from_frame(frame, into(*given)) == OK
     (record,) = [one for part in arrived() for one in part]
     assert record.timestamp == -63549316800001

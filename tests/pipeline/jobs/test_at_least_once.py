@@ -50,16 +50,6 @@ def test_a_source_that_lost_records_meanwhile_stops_the_run(broker, topic, gone)
     assert ours(broker.bootstrap, topic) == plain(wanted[:150])
 
 
-def test_it_is_the_comparison_that_notices(broker, topic, monkeypatch):
-    """Planted: none is made. Then a record is lost."""
-    monkeypatch.setattr(replay.Tail, "compare", lambda *_: True)
-    wanted = some(300, 32, odd=False)
-    task = begun(broker.bootstrap, topic, wanted, 150)
-    outcome = replay_partition(dataclasses.replace(task, source=Compacted(tuple(wanted), gone=1)))
-    assert outcome.error is None
-    assert ours(broker.bootstrap, topic) == plain(wanted[:150] + wanted[151:])
-
-
 @pytest.fixture
 def forgetful(tmp_path):
     """A broker that forgets a producer after a day, with a manual clock."""

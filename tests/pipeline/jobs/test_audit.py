@@ -4,6 +4,7 @@ import json
 import re
 import subprocess
 import sys
+import time
 import xml.etree.ElementTree as ET
 from html.parser import HTMLParser
 
@@ -89,8 +90,8 @@ def fill(client, name, part, records, append, number):
     made = [Record(i, time, b"k", b"v" * 50, ()) for i, time in enumerate(times)]
     client.produce(name, part, build(made, **more))
     stamped = "message.timestamp.type" in own
-    for time in times:
-        seen = append if stamped else -1 if name == "format0" else time
+    for event in times:
+        seen = append if stamped else -1 if name == "format0" else event
         producer = how.get("producer_id", -1)
         records.append((len(records), seen, append, stamped, producer, 0))
 
@@ -100,20 +101,8 @@ AT = NOW + 6 * HOUR
 
 def audit(out, *arguments, run="r"):
     """Run it in this process; the exit status, and report.json."""
-    status = cli.main(
-        [
-            "audit",
-            "--master",
-            "inline",
-            "--out",
-            str(out),
-            "--run",
-            run,
-            "--at",
-            str(AT),
-            *arguments,
-        ]
-    )
+    how = ("--master", "inline", "--out", str(out), "--run", run, "--at", str(AT))
+    status = cli.main(["audit", *how, *arguments])
     path = out / run / "report.json"
     return status, json.loads(path.read_text()) if path.exists() else None
 
@@ -150,7 +139,7 @@ def check(report, rows, *, known):
     return len(report["topics"])
 
 
-@pytest.mark.parametrize("split", ["1g", "500"])
+@pytest.mark.parametrize("split", ["1g", "500", "1"])
 def test_a_directory_tells_what_a_recount_counts(house, tmp_path, split):
     broker, rows = house
     status, report = audit(
@@ -171,16 +160,6 @@ def test_a_broker_tells_what_its_directory_has(house, tmp_path):
     for one, same in zip(report["topics"], other["topics"], strict=True):
         assert one["summary"] == same["summary"]
         assert one["safe_windows"] == same["safe_windows"]
-
-
-def test_any_split_gives_the_same_report(house, tmp_path):
-    broker, _ = house
-    logs = ["--logs", str(broker.log_dir), "--upto", "log-end"]
-    reports = []
-    for number, split in enumerate(("1g", "3k", "1")):
-        _, report = audit(tmp_path, *logs, "--split-bytes", split, run=f"r{number}")
-        reports.append({key: value for key, value in report.items() if key != "run"})
-    assert reports[0] == reports[1] == reports[2]
 
 
 def test_retention_may_be_left_out(house, tmp_path):
@@ -306,7 +285,7 @@ def test_retention_is_that_of_the_topic_where_the_cluster_tells_it(tmp_path):
         with Client(broker.bootstrap) as client:
             client.create_topic("short", 1, {"retention.ms": str(2 * DAY)})
             for ago in (5, 3, 1):
-                record = Record(0, client_now() - ago * DAY, None, b"v", ())
+                record = Record(0, time.time_ns() // 1_000_000 - ago * DAY, None, b"v", ())
                 client.produce("short", 0, build([record]))
         logs = ["--logs", str(broker.log_dir), "--upto", "log-end", "--cluster", broker.bootstrap]
         status = cli.main(
@@ -319,12 +298,6 @@ def test_retention_is_that_of_the_topic_where_the_cluster_tells_it(tmp_path):
     assert "2 records older than retention.ms=2d on arrival." in titles
     assert topic["retention"][0]["policy"] == "as it is set"
     assert status == 1
-
-
-def client_now():
-    import time
-
-    return time.time_ns() // 1_000_000
 
 
 @pytest.mark.parametrize(

@@ -39,12 +39,7 @@ def test_a_job_says_who_does_not_answer_and_gives_up_soon(job, nowhere, tmp_path
         "backfill": [
             "--to-brokers",
             nowhere,
-            "--topic",
-            "t",
-            "--table",
-            "t.csv",
-            "--time-column",
-            "c",
+            *["--topic", "t", "--table", "t.csv", "--time-column", "c"],
         ],
     }[job]
     assert cli.main([job, *given, "--out", str(tmp_path), "--master", "inline"]) == FAILED

@@ -217,9 +217,9 @@ def test_a_topic_of_directories_keeps_its_empty_partitions(broker, other, topic,
     with Client(broker.bootstrap) as client:
         client.create_topic(topic, 4, KEEP)
         fill(client, topic, 1, [Record(0, 5, b"k", b"v")])
-    given = ["mirror", "--logs", str(broker.log_dir), "--to-brokers", other.bootstrap, "--create"]
-    given += ["--topics", topic, "--master", "inline", "--out", str(tmp_path), "--run", "r"]
-    assert cli.main([*given, "--upto", "log-end"]) == OK
+    how = ("--create", "--upto", "log-end")
+    logs = [str(broker.log_dir)]
+    assert mirror(None, other.bootstrap, topic, tmp_path, *how, logs=logs) == OK
     with Client(other.bootstrap) as client:
         assert client.partition_count(topic) == 4
 
@@ -253,6 +253,7 @@ def test_a_round_of_nothing_makes_no_partition_ours(
     assert delivery_of(tmp_path, 0) == AT_LEAST_ONCE
 
 
+@pytest.mark.slow
 def test_a_partition_stays_ours_over_rounds_without_it(
     broker, other, topic, tmp_path, without_transactions
 ):

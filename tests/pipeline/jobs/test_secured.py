@@ -143,18 +143,8 @@ class TestAgainstKafka:
         assert contents(secured, "copied", scram) == expected
         archive = str(tmp_path / "archive")
         where = ["--brokers", secured.address("SASLTLS"), "--command-config", ways["source"]]
-        run = [
-            "--topics",
-            orders,
-            "--to",
-            archive,
-            "--run",
-            "a",
-            "--out",
-            str(out),
-            "--master",
-            "inline",
-        ]
+        run = ["--topics", orders, "--to", archive, "--run", "a", "--out", str(out)]
+        run += ["--master", "inline"]
         assert cli.main(["archive", *where, *run]) in (OK, FINDINGS), capsys.readouterr()
         where = ["--to-brokers", secured.address("MUTUAL"), "--to-command-config", ways["target"]]
         run = ["--rename", "orders=again", "--create", "--run", "b", "--out", str(out)]

@@ -13,6 +13,8 @@ from tidelog.client import Client
 from tidelog.pipeline.errors import OK
 from tidelog.protocol.records.batch import build
 
+pytestmark = pytest.mark.slow
+
 SLOWLY = ("--batch-bytes", "1000")
 
 

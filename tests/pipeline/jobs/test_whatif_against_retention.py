@@ -95,6 +95,7 @@ def lived(row, directory, *, stopped, change=None):
     return said, gone
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stopped", [False, True], ids=["running", "stopped"])
 def test_every_combination_is_foretold(stopped, fast_directory):
     deleted, wrong = 0, []
@@ -121,6 +122,7 @@ def a_little_later(log):
     return log._replace(segments=tuple(map(moved, log.segments)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("change", [without_event_times, a_little_later])
 def test_a_planted_mistake_shows(change, fast_directory):
     wrong = 0
@@ -150,6 +152,7 @@ def on_the_wire(times):
     return build([Record(i, time, None, b"v" * 40, ()) for i, time in enumerate(times)])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "load",
     [

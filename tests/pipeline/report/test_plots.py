@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import xml.etree.ElementTree as ET
 from itertools import combinations
+from pathlib import Path
 
 import pytest
 from hypothesis import example as tried
@@ -103,13 +104,18 @@ def test_one_value_is_a_sentence_and_no_plot():
     assert len({line.style for line in several.plot.lines}) == 3
 
 
+def drawn(x, **shapes):
+    """The drawing of a plot over an axis."""
+    return drawing.svg(Plot("n", "s", x, Axis(0, 1, [(0, "0")], "y"), **shapes))
+
+
 # --- drawings ------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("marks", [[], [1.0, 7e3, 1e12]])
 @pytest.mark.parametrize("points", [[], [(5.0, 1e9)], [(1.0, 1.0), (1e12, 3e12), (1e11, 7.0)]])
 def test_a_drawing_is_well_formed_and_has_its_names(points, marks):
-    drawn = drawing.svg(
+    both = drawing.svg(
         Plot(
             "A <name>",
             'a "sentence" & more',
@@ -120,9 +126,9 @@ def test_a_drawing_is_well_formed_and_has_its_names(points, marks):
             marks=[Mark(value, "m>") for value in marks],
         )
     )
-    both = re.findall(r"<svg.*?</svg>", drawn, re.DOTALL)
-    assert "".join(both) == drawn
-    for text in both:
+    found = re.findall(r"<svg.*?</svg>", both, re.DOTALL)
+    assert "".join(found) == both
+    for text in found:
         picture = ET.fromstring(text)
         assert picture.get("aria-label") == 'A <name>. a "sentence" & more'
         titles = [title.text for title in picture.iter("title")]
@@ -133,65 +139,35 @@ def test_a_drawing_is_well_formed_and_has_its_names(points, marks):
 
 
 def test_a_drawing_has_the_colours_of_the_page_alone():
-    drawn = drawing.svg(
-        Plot(
-            "n",
-            "s",
-            Axis(0, 1, [(0, "a"), (1, "b")], "x"),
-            Axis(0, 1, [(0, "c")], "y"),
-            lines=[
-                Line(str(n), style, [(0, 0), (1, 1)]) for n, style in enumerate(plots.styles(9))
-            ],
-        )
-    )
-    assert not re.findall(r"#[0-9a-f]{6}", drawn)
-    assert set(re.findall(r"var\(--(c\d)\)", drawn)) == {f"c{n}" for n in range(1, 9)}
-    style = plots.__file__.replace("plots.py", "templates/style.css")
-    with open(style, encoding="utf-8") as file:
-        sheet = file.read()
-    for name in {*re.findall(r"var\((--\w+)\)", drawn)}:
-        assert sheet.count(f"{name}:") == 2  # light and dark
-    assert drawn == drawing.svg(
-        Plot(
-            "n",
-            "s",
-            Axis(0, 1, [(0, "a"), (1, "b")], "x"),
-            Axis(0, 1, [(0, "c")], "y"),
-            lines=[
-                Line(str(n), style, [(0, 0), (1, 1)]) for n, style in enumerate(plots.styles(9))
-            ],
-        )
-    )
+    def nine_lines():
+        lines = [Line(str(n), style, [(0, 0), (1, 1)]) for n, style in enumerate(plots.styles(9))]
+        return drawn(Axis(0, 1, [(0, "a"), (1, "b")], "x"), lines=lines)
+
+    text = nine_lines()
+    assert not re.findall(r"#[0-9a-f]{6}", text)
+    assert set(re.findall(r"var\(--(c\d)\)", text)) == {f"c{n}" for n in range(1, 9)}
+    sheet = Path(plots.__file__).with_name("templates") / "style.css"
+    for name in {*re.findall(r"var\((--\w+)\)", text)}:
+        assert sheet.read_text(encoding="utf-8").count(f"{name}:") == 2  # light and dark
+    assert text == nine_lines()
 
 
 def test_times_beyond_the_calendar_of_libraries_are_drawn():
     low, high = -62_135_596_800_000 - 10**12, 2 * 10**15
-    drawn = drawing.svg(
-        Plot(
-            "n",
-            "s",
-            Axis(low, high, plots.date_ticks(low, high), "x"),
-            Axis(0, 1, [(0, "0")], "y"),
-            bars=[Bar(0, 1e14, (0.5,), "bar")],
-        )
-    )
+    axis = Axis(low, high, plots.date_ticks(low, high), "x")
+    text = drawn(axis, bars=[Bar(0, 1e14, (0.5,), "bar")])
     names = [name for _, name in plots.date_ticks(low, high)]
     assert len(names) > 3
-    assert all(f">{name}<" in drawn for name in names)
+    assert all(f">{name}<" in text for name in names)
 
 
 def test_what_is_beyond_an_axis_is_cut_off():
-    drawn = drawing.svg(
-        Plot(
-            "n",
-            "s",
-            Axis(10, 20, [(10, "0")], "x"),
-            Axis(0, 1, [(0, "0")], "y"),
-            bars=[Bar(-1e6, 12, (0.5, 7e6), "bar"), Bar(19, 1e9, (1,), "bar")],
-            lines=[Line("line", Style(1), [(-1e9, -1e9), (15, 0.5), (1e9, 1e9)])],
-        )
+    both = drawn(
+        Axis(10, 20, [(10, "0")], "x"),
+        bars=[Bar(-1e6, 12, (0.5, 7e6), "bar"), Bar(19, 1e9, (1,), "bar")],
+        lines=[Line("line", Style(1), [(-1e9, -1e9), (15, 0.5), (1e9, 1e9)])],
     )
-    for text in re.findall(r"<svg.*?</svg>", drawn):
+    for text in re.findall(r"<svg.*?</svg>", both):
         picture = ET.fromstring(text)
         *_, width, height = map(float, picture.get("viewBox").split())
         shapes = [group for group in picture.iter("g") if group.find("title") is not None]
@@ -206,11 +182,10 @@ def test_what_is_beyond_an_axis_is_cut_off():
 
 
 def test_rows_have_their_words():
-    drawn = drawing.svg(
-        Rows("n", "s", [("partition 0", 0.2, "20 %"), ("partition 1", 0, "0 %")], 0.2)
-    )
-    assert drawn.count("20 %") == 4  # text and title, wide and narrow
-    assert drawn.count("partition 1<") == 2
+    rows = Rows("n", "s", [("partition 0", 0.2, "20 %"), ("partition 1", 0, "0 %")], 0.2)
+    text = drawing.svg(rows)
+    assert text.count("20 %") == 4  # text and title, wide and narrow
+    assert text.count("partition 1<") == 2
 
 
 # --- axes ----------------------------------------------------------------------------------------

@@ -94,16 +94,21 @@ def test_rows_go_to_the_partition_of_their_key_in_order(either, topic, tmp_path)
 
 
 @pytest.mark.parametrize("written", ["nothing", "one partition"])
-def test_an_interrupted_commit_is_continued(either, topic, tmp_path, written):
+def test_an_interrupted_commit_is_continued(either, topic, tmp_path, monkeypatch, written):
     """With what was staged first: a second attempt may have other rows in another order."""
     made(either, topic)
     options = options_of(either, topic=topic)
     first = staged(options, tmp_path, batch_of(range(40)))
-    plan = committing._planned(options, 5, first, {})
-    committing._write(tmp_path / "plan.json", plan)
-    if written != "nothing":
-        (task, _) = committing._tasks(options, tmp_path.name, plan)
-        assert replay_partition(task).error is None
+
+    def interrupted(task):
+        if written == "nothing" or task.partition:
+            raise ConnectionError
+        return replay_partition(task)
+
+    with monkeypatch.context() as planted:
+        planted.setattr(committing, "replay_partition", interrupted)
+        with pytest.raises(ConnectionError):
+            committing.commit(options, tmp_path, 5, first)
     second = staged(options, tmp_path, batch_of(reversed(range(40)), prefix="other"))
     committing.discard(tmp_path, first)  # as Spark asks after a failed commit
     assert committing.commit(options, tmp_path, 5, second) == {topic: 40}
@@ -125,22 +130,33 @@ def test_two_drivers_of_one_run(either, topic, tmp_path):
     assert committing.commit(options, tmp_path, 0, files) == {topic: 10}
 
 
-def test_the_delivery_of_a_stream(broker, topic, tmp_path, without_transactions):
+@pytest.fixture
+def modes(monkeypatch):
+    """How the partitions of each commit were written to."""
+    seen = []
+
+    def noted(task):
+        seen.append(task.delivery.mode)
+        return replay_partition(task)
+
+    monkeypatch.setattr(committing, "replay_partition", noted)
+    return seen
+
+
+def test_the_delivery_of_a_stream(broker, topic, tmp_path, without_transactions, modes):
     """By position as long as nobody else writes, in every micro-batch, also to other partitions."""
     made(broker.bootstrap, topic)
     options = options_of(broker.bootstrap, topic=topic)
     for number, partition in enumerate((0, 1, 0, 1)):
-        batch = batch_of([number], partition=[partition])
-        files = staged(options, tmp_path, batch)
-        plan = committing._planned(
-            options, number, files, (committing._read(tmp_path / "done.json") or {}).get("left", {})
-        )
-        assert plan["notes"]["delivery"] == POSITION
+        files = staged(options, tmp_path, batch_of([number], partition=[partition]))
         committing.commit(options, tmp_path, number, files)
+    assert modes == [POSITION] * 4
     assert len(stored(broker.bootstrap, topic)) == 4
 
 
-def test_the_delivery_of_a_stream_beside_others(broker, topic, tmp_path, without_transactions):
+def test_the_delivery_of_a_stream_beside_others(
+    broker, topic, tmp_path, without_transactions, modes
+):
     """At least once in every micro-batch, also where the others have been quiet since the last one."""
     made(broker.bootstrap, topic, 1)
     with Client(broker.bootstrap) as client:
@@ -149,24 +165,16 @@ def test_the_delivery_of_a_stream_beside_others(broker, topic, tmp_path, without
     for number in range(3):
         files = staged(options, tmp_path, batch_of([number]))
         committing.commit(options, tmp_path, number, files)
-        left = committing._read(tmp_path / "done.json")["left"]
-        plan = committing._planned(options, number + 1, files, left)
-        assert plan["notes"]["delivery"] == AT_LEAST_ONCE
-    assert [key for _, key, *_ in stored(broker.bootstrap, topic, 1)] == [
-        "theirs",
-        "k0",
-        "k1",
-        "k2",
-    ]
+    assert modes == [AT_LEAST_ONCE] * 3
+    keys = [key for _, key, *_ in stored(broker.bootstrap, topic, 1)]
+    assert keys == ["theirs", "k0", "k1", "k2"]
 
 
-@pytest.mark.parametrize("target", ["broker", pytest.param("kafka", marks=pytest.mark.oracle)])
-def test_transactions_where_the_target_has_them(request, topic, tmp_path, target):
-    bootstrap = request.getfixturevalue(target).bootstrap
-    made(bootstrap, topic)
-    options = options_of(bootstrap, topic=topic)
-    plan = committing._planned(options, 0, staged(options, tmp_path, batch_of(range(3))), {})
-    assert plan["notes"]["delivery"] == TRANSACTIONS
+def test_transactions_where_the_target_has_them(either, topic, tmp_path, modes):
+    made(either, topic)
+    options = options_of(either, topic=topic)
+    committing.commit(options, tmp_path, 0, staged(options, tmp_path, batch_of(range(3))))
+    assert set(modes) == {TRANSACTIONS}
 
 
 @pytest.mark.slow

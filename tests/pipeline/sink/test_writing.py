@@ -121,21 +121,6 @@ def test_a_partition_that_is_not_there(spark, broker, topic, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_named_run_is_written_once(spark, broker, topic, tmp_path):
-    """The second attempt of a program finds that the first has written everything."""
-    made(broker, topic)
-    for _ in range(2):
-        write(
-            frame_of(spark),
-            broker,
-            topic=topic,
-            run="monday",
-            staging=str(tmp_path),
-        )
-    assert len(stored(broker, topic)) == len(ROWS)
-    assert not list(tmp_path.rglob("*.arrow"))
-
-
 def test_a_copy_through_spark(spark, broker, topic):
     """What the source reads can be written as it is: keys, headers, partitions and times."""
     made(broker, topic)

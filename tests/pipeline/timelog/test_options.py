@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from tests.pipeline.logs import Writer, truth
+from tests.pipeline.logs import Writer
 from tidelog.pipeline.source.splits import Selection, SourceError
 from tidelog.pipeline.timelog import columns
 from tidelog.pipeline.timelog.names import NAMES, OptionError, named
@@ -238,8 +238,3 @@ def test_a_filter_on_timestamp_leaves_out_what_it_excludes_and_no_more(kind, hol
     end = 2**63 if found.high_time is None else found.high_time
     near = range(micros // 1000 - 3, micros // 1000 + 4)
     assert [ms for ms in near if low <= ms < end] == [ms for ms in near if holds(ms, micros)]
-
-
-def test_truth_of_the_log(log):
-    """The log has what the cases above assume."""
-    assert [one.timestamp for one in truth(log / "t-0")] == list(TIMES)

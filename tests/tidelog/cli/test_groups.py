@@ -361,6 +361,7 @@ def test_a_file_with_a_mistake_changes_nothing(broker, run, topic, group, text, 
     assert offsets(run, group) == {0: 2}
 
 
+@pytest.mark.slow
 def test_where_append_times_are_not_known_nothing_is_left_out(broker, run, topic, group):
     """As if another broker had written that log: the group continues before what is in doubt."""
     committed(broker, group, topic, 4)

@@ -16,9 +16,11 @@ FAILED, USAGE = 1, 2
 
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory):
+    """A broker with a topic of two partitions, and four records in the first."""
     with healthy(tmp_path_factory.mktemp("broker")) as subject:
         with subject.connect() as connection:
-            asking.create(connection, "orders")
+            asking.create(connection, "orders", partitions=2)
+            asking.produce(connection, "orders", asking.batch_of(*"abcd"))
         yield subject
 
 
@@ -27,29 +29,79 @@ def broker(tmp_path_factory):
     [
         ("offsets orders --partition x", USAGE, "--partition x: expected a number from 0 on"),
         ("explain orders --partition -1", USAGE, "--partition -1: expected a number from 0 on"),
-        ("offsets orders --partition 9", FAILED, "there is no partition orders-9: it has 1"),
-        ("times orders x 0", USAGE, "PARTITION x: expected a number from 0 on"),
+        ("offsets orders --partition 9", FAILED, "there is no partition orders-9: it has 2"),
         ("offsets orders --at noon", USAGE, "--at: 'noon' is no time"),
         ("offsets orders --appended-at noon", USAGE, "--appended-at: 'noon' is no time"),
-        ("delete-records orders --before noon --yes", USAGE, "--before: 'noon' is no time"),
-        ("delete-records orders --before noon --appended --yes", USAGE, "--before: 'noon' is no"),
-        ("delete-records orders --before now --partition x", USAGE, "--partition x: expected"),
+        ("offsets orders --at -1", USAGE, 'which means "no time"'),
+        ("offsets orders --at 1969-12-31T23:59:59.999Z", USAGE, "shift=true"),
+        ("offsets orders --at 1 --appended-at 1", USAGE, "not allowed with"),
+        ("offsets orders --frob", USAGE, "tidelog offsets: unrecognized arguments: --frob (see"),
+        ("offsets nobody", FAILED, "there is no topic nobody"),
+        ("offsets", USAGE, "TOPIC"),
+        ("offsets \udcff", USAGE, "\\udcff is not UTF-8"),
+        ("times orders x 0", USAGE, "PARTITION x: expected a number from 0 on"),
+        ("times orders 0 99", FAILED, "there is no offset 99: the log holds 0 to 3"),
+        ("times orders 0 -1", USAGE, "is no offset"),
         ("explain orders --set x", USAGE, "--set x: expected KEY=VALUE"),
         ("explain orders --set =1", USAGE, "--set =1: expected KEY=VALUE"),
         ("explain orders --set x=1", USAGE, "there is no setting x"),
-        ("consume bad/name", USAGE, "'bad/name' is no topic's name: one has up to 249 ASCII"),
+        ("explain orders --set retenion.ms=1", USAGE, "did you mean retention.ms"),
+        ("delete-records orders", USAGE, "--before"),
+        ("delete-records orders --before noon --yes", USAGE, "--before: 'noon' is no time"),
+        ("delete-records orders --before noon --appended --yes", USAGE, "--before: 'noon' is no"),
+        ("delete-records orders --before -1 --yes", USAGE, 'which means "no time"'),
+        ("delete-records orders --before now --partition x", USAGE, "--partition x: expected"),
         ("topics describe bad/name", USAGE, "'bad/name' is no topic's name"),
-        ("topics create t --partitions 99999999999", USAGE, "a number from 1 to 2147483647"),
-        ("configs unset orders retention.mss", USAGE, "there is no setting retention.mss"),
-        ("topics alter orders --unset retention.mss", USAGE, "there is no setting retention.mss"),
-        ("configs unset --of-broker nothing", USAGE, "there is no setting nothing"),
         ("topics describe \udcff", USAGE, "\\udcff is not UTF-8"),
-        ("configs set orders a=\udcff", USAGE, "a=\\udcff is not UTF-8"),
-        ("offsets \udcff", USAGE, "\\udcff is not UTF-8"),
         ("topics list more", USAGE, "tidelog topics list: unrecognized arguments: more"),
         ("topics list more", USAGE, "(see tidelog topics list --help)"),
-        ("offsets orders --frob", USAGE, "tidelog offsets: unrecognized arguments: --frob (see"),
+        ("topics create orders", FAILED, "exists"),
+        ("topics create t --partitions 99999999999", USAGE, "a number from 1 to 2147483647"),
+        ("topics create t --partitions 0", USAGE, "a number from 1 to 2147483647"),
+        ("topics create t --replication-factor 0", USAGE, "from 1 to 32767"),
+        ("topics create t --replication-factor 2", FAILED, "replication factor"),
+        ("topics create t --set retenion.ms=1", USAGE, "did you mean retention.ms"),
+        ("topics create t --set retention.ms", USAGE, "expected KEY=VALUE"),
+        ("topics create ../t", USAGE, "../t"),
+        ("topics alter orders", USAGE, "nothing to alter"),
+        ("topics alter orders --partitions 1", USAGE, "fewer"),
+        ("topics alter orders --unset retention.mss", USAGE, "there is no setting retention.mss"),
+        ("topics delete", USAGE, "TOPIC"),
+        ("topics delete nobody --yes", FAILED, "there is no topic nobody"),
+        ("topics nonsense", USAGE, "nonsense"),
+        ("configs show", USAGE, "TOPIC is missing"),
+        ("configs show nobody", FAILED, "there is no topic nobody"),
+        ("configs show orders retention.mz", USAGE, "there is no setting retention.mz"),
+        ("configs set orders", USAGE, "no setting is named"),
+        ("configs set orders a=\udcff", USAGE, "a=\\udcff is not UTF-8"),
+        ("configs set orders retention.ms=soon", USAGE, "expected an integer"),
+        ("configs set orders segment.ms=1 segment.ms=2", USAGE, "given twice"),
+        ("configs set --of-broker node.id=2", USAGE, "can only be set when"),
+        ("configs unset orders segment.ms=1", USAGE, "names alone"),
+        ("configs unset orders retention.mss", USAGE, "there is no setting retention.mss"),
+        ("configs unset --of-broker nothing", USAGE, "there is no setting nothing"),
         ("groups delete-offsets g orders --\udcff", USAGE, "unrecognized arguments: --\\udcff"),
+        ("produce", USAGE, "TOPIC"),
+        ("produce not/a/topic", USAGE, "is illegal"),
+        ("produce orders --time tomorrow", USAGE, "is no time"),
+        ("produce orders --time 2026-01-01", USAGE, "zone"),
+        ("produce orders --partition 9", USAGE, "there is no partition"),
+        ("produce orders --partition x", USAGE, "expected a number"),
+        ("produce orders --header x", USAGE, "NAME=VALUE"),
+        ("produce orders --file /nowhere", USAGE, "/nowhere: No such file"),
+        ("produce orders --json --key-separator :", USAGE, "plain lines"),
+        ("consume bad/name", USAGE, "'bad/name' is no topic's name: one has up to 249 ASCII"),
+        ("consume nobody", FAILED, "there is no topic nobody"),
+        ("consume orders --partition 9", FAILED, "there is no partition"),
+        ("consume orders --partition x", USAGE, "expected a number"),
+        ("consume orders --max x", USAGE, "expected a number"),
+        ("consume orders --from -5", USAGE, "are written @-5"),
+        ("consume orders --from @-1", USAGE, "no time"),
+        ("consume orders --from soon", USAGE, "is no time"),
+        ("consume orders --within", USAGE, "wants a time"),
+        ("consume orders --follow --to 3", USAGE, "has no end"),
+        ("consume orders --format %x", USAGE, "is nothing there is"),
+        ("consume orders --format %s --json", USAGE, "one of them"),
     ],
 )
 def test_a_mistake_is_told_in_the_words_of_the_command_line(run, line, status, said):
@@ -59,6 +111,26 @@ def test_a_mistake_is_told_in_the_words_of_the_command_line(run, line, status, s
     assert said in err
     assert err.startswith(f"tidelog {command}")
     assert err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        (b"x", "line 1: is no JSON"),
+        (b"[]", "is no record"),
+        (b'{"valeu": "x"}', "'valeu' is not a field of a record"),
+        (b'{"value": 1}', "expected a text, null or"),
+        (b'{"value": {"base64": "?"}}', "does not represent bytes"),
+        (b'{"value": "\\ud800"}', "does not represent bytes"),
+        (b'{"timestamp": 1.5}', "expected a time"),
+        (b'{"headers": ["a"]}', "pairs of name and value"),
+        (b'{"partition": -1}', "from 0 on"),
+    ],
+)
+def test_a_record_that_is_none_is_told(run, line, said):
+    got, _, err = run("produce", "orders", "--json", stdin=line)
+    assert (got, err.count("\n")) == (USAGE, 1)
+    assert said in err
 
 
 def test_settings_that_there_are_can_be_taken_back(run):

@@ -255,6 +255,7 @@ def test_delete_records_asks_at_a_terminal(run, connection, topic, answer, start
     assert status == (0 if start else 1)
 
 
+@pytest.mark.slow
 def test_delete_records_keeps_what_it_cannot_judge(run, broker, connection):
     topic = asking.new_name()
     asking.create(connection, topic, **{"message.format.version": "0.9.0"})
@@ -288,6 +289,17 @@ def test_delete_records_leaves_the_topic_of_another_broker_alone(
     assert start_of(connection, topic) == 0
 
 
+@pytest.mark.parametrize(
+    ("address", "status", "words"),
+    [("x", 2, "HOST:PORT"), ("127.0.0.1:1", 1, "no broker answers at 127.0.0.1:1")],
+)
+def test_delete_records_wants_a_broker(run, topic, address, status, words):
+    given = ("--before", "now", "--yes", "--broker", address)
+    got, _, err = run("delete-records", topic, *given)
+    assert (got, err.count("\n")) == (status, 1)
+    assert words in err
+
+
 def test_delete_records_tells_what_the_broker_refuses(run, broker, connection):
     topic = asking.new_name()
     asking.create(connection, topic, **{"cleanup.policy": "compact"})
@@ -296,41 +308,6 @@ def test_delete_records_tells_what_the_broker_refuses(run, broker, connection):
     status, _, err = run("delete-records", topic, "--before", "now", "--yes")
     assert status == 1
     assert "PolicyViolation" in err
-
-
-# --- mistakes ------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("arguments", "status", "words"),
-    [
-        (["offsets", "T", "--at", "-1"], 2, 'which means "no time"'),
-        (["offsets", "T", "--at", "1969-12-31T23:59:59.999Z"], 2, "shift=true"),
-        (["offsets", "T", "--at", "tomorrow"], 2, "is no time"),
-        (["offsets", "T", "--at", "1", "--appended-at", "1"], 2, "not allowed with"),
-        (["offsets", "nobody"], 1, "there is no topic nobody"),
-        (["offsets", "T", "--partition", "9"], 1, "there is no partition"),
-        (["offsets"], 2, "TOPIC"),
-        (["times", "T", "0", "99"], 1, "there is no offset 99: the log holds 0 to 3"),
-        (["times", "T", "0", "-1"], 2, "is no offset"),
-        (["times", "T", "x", "0"], 2, ": expected a number from 0 on"),
-        (["explain", "T", "--set", "retention.ms"], 2, "--set retention.ms: expected KEY=VALUE"),
-        (["explain", "T", "--set", "retenion.ms=1"], 2, "did you mean retention.ms"),
-        (["delete-records", "T"], 2, "--before"),
-        (["delete-records", "T", "--before", "-1", "--yes"], 2, 'which means "no time"'),
-        (["delete-records", "T", "--before", "now", "--yes", "--broker", "x"], 2, "HOST:PORT"),
-        (
-            ["delete-records", "T", "--before", "now", "--yes", "--broker", "127.0.0.1:1"],
-            1,
-            "no broker answers at 127.0.0.1:1",
-        ),
-    ],
-)
-def test_a_mistake_is_one_sentence(run, topic, arguments, status, words):
-    arguments = [topic if each == "T" else each for each in arguments]
-    got, _, err = run(*arguments)
-    assert (got, err.count("\n")) == (status, 1), err
-    assert words in err
 
 
 @pytest.mark.parametrize(

@@ -203,35 +203,3 @@ def test_the_brokers_own_topics_are_warned_of(run, connection):
         in err
     )
     assert run("topics", "delete", name, "--yes") == (0, f"Deleted {name}.\n", "")
-
-
-@pytest.mark.parametrize(
-    ("arguments", "status", "words"),
-    [
-        (["topics", "create", "T"], 1, "exists"),
-        (["topics", "create", "x", "--partitions", "0"], 2, "from 1 to 2147483647"),
-        (["topics", "create", "x", "--replication-factor", "0"], 2, "from 1 to 32767"),
-        (["topics", "create", "x", "--replication-factor", "2"], 1, "replication factor"),
-        (["topics", "create", "x", "--set", "retenion.ms=1"], 2, "did you mean retention.ms"),
-        (["topics", "create", "x", "--set", "retention.ms"], 2, "expected KEY=VALUE"),
-        (["topics", "create", "../x"], 2, "../x"),
-        (["topics", "alter", "T"], 2, "nothing to alter"),
-        (["topics", "alter", "T", "--partitions", "1"], 2, "fewer"),
-        (["topics", "delete"], 2, "TOPIC"),
-        (["topics", "delete", "nobody", "--yes"], 1, "there is no topic nobody"),
-        (["topics", "nonsense"], 2, "nonsense"),
-        (["configs", "show"], 2, "TOPIC is missing"),
-        (["configs", "show", "nobody"], 1, "there is no topic nobody"),
-        (["configs", "show", "T", "retention.mz"], 2, "there is no setting retention.mz"),
-        (["configs", "set", "T"], 2, "no setting is named"),
-        (["configs", "set", "T", "retention.ms=soon"], 2, "expected an integer"),
-        (["configs", "set", "T", "segment.ms=1", "segment.ms=2"], 2, "given twice"),
-        (["configs", "set", "--of-broker", "node.id=2"], 2, "can only be set when"),
-        (["configs", "unset", "T", "segment.ms=1"], 2, "names alone"),
-    ],
-)
-def test_a_mistake_is_one_sentence(run, old, arguments, status, words):
-    arguments = [old if each == "T" else each for each in arguments]
-    got, _, err = run(*arguments)
-    assert (got, err.count("\n")) == (status, 1), err
-    assert words in err

@@ -31,15 +31,14 @@ ROOT = Path(__file__).parents[3]
 
 PROGRAM = """
 import json, os, sys
-where, order, path = sys.argv[1:]
+where, path = sys.argv[1:]
 ROOMS = ("config", "storage", "protocol", "client", "broker", "pipeline")
 
 def theirs():
     import importlib
     return {room: importlib.import_module(room).THEIRS for room in ROOMS}
 
-if order == "theirs first":
-    theirs()
+theirs()
 if where:
     sys.path.insert(0, where)
 import tidelog.spark
@@ -66,7 +65,7 @@ def run_udf(frame):
     return [json.loads(row[0]) for row in frame.select(seen_by_worker(frame.columns[0])).collect()]
 
 plain = spark.range(2)
-workers = run_udf(plain) if order == "theirs first" else []
+workers = run_udf(plain)
 rows = read()
 workers += run_udf(table) + run_udf(plain)
 again = read()
@@ -103,11 +102,11 @@ def log(tmp_path):
     return tmp_path / "log"
 
 
-def found(python, project, log, where, order):
+def found(python, project, log, where):
     """What the program reports; workers find the user's modules in the working directory."""
     environ = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
     done = subprocess.run(
-        [python, "program.py", where, order, str(log)],
+        [python, "program.py", where, str(log)],
         cwd=project,
         env={**environ, "PYSPARK_PYTHON": str(python)},
         capture_output=True,
@@ -138,17 +137,15 @@ def bare(tmp_path):
         yield tmp_path / "bare" / "bin" / "python"
 
 
-@pytest.mark.parametrize("order", ["theirs first", "ours first"])
-def test_from_a_checkout(bare, project, log, order):
+def test_from_a_checkout(bare, project, log):
     pytest.importorskip("pyspark", reason="PySpark is not installed: make test-spark installs it")
-    judge(found(bare, project, log, str(ROOT), order))
+    judge(found(bare, project, log, str(ROOT)))
 
 
-@pytest.mark.parametrize("order", ["theirs first", "ours first"])
-def test_from_a_wheel(with_dependencies, project, log, order):  # noqa: F811
+def test_from_a_wheel(with_dependencies, project, log):  # noqa: F811
     pytest.importorskip("pyspark", reason="PySpark is not installed: make test-spark installs it")
     python, _ = with_dependencies
-    judge(found(python, project, log, "", order))
+    judge(found(python, project, log, ""))
 
 
 LACKING = """

@@ -16,7 +16,8 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, ResourceType
 
-from tests.tidelog.supervisor.test_supervisor import WITHIN_S, serving
+from tests.tidelog.processes import WITHIN_S
+from tests.tidelog.supervisor.test_supervisor import serving
 from tidelog.cli.brokers import roll as rolling
 from tidelog.cli.parser import main
 from tidelog.supervisor.control import NAME, NoSupervisor, ask

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-import select
 import signal
 import socket
 import subprocess
@@ -18,12 +17,12 @@ from kafka import KafkaAdminClient, KafkaProducer
 
 from tests.broker.asking import create, fetch_fields, produce, records_for
 from tests.oracle import wire
+from tests.tidelog.processes import WITHIN_S, connects, ended
 from tidelog.broker.metadata.liveness.lock_holders import holders, is_stopped
 from tidelog.cli.parser import main
 from tidelog.kept_ports import KeptPorts
 
 ROOT = Path(__file__).parents[3]
-WITHIN_S = 60
 ENDED = '"a broker has ended" broker=2 signal=SIGKILL'
 
 
@@ -77,27 +76,6 @@ def serving(directory, *options, brokers="3", stderr=None):
         subject.process.kill()
         subject.process.wait()
         subject.process.stdout.close()
-
-
-def connects(address):
-    host, _, port = address.rpartition(":")
-    try:
-        socket.create_connection((host, int(port)), timeout=WITHIN_S).close()
-    except ConnectionRefusedError:
-        return False
-    return True
-
-
-def ended(pid):
-    """Returns whether a process that is no child of ours ends in time."""
-    try:
-        handle = os.pidfd_open(pid)
-    except ProcessLookupError:
-        return True
-    try:
-        return bool(select.select([handle], [], [], WITHIN_S)[0])
-    finally:
-        os.close(handle)
 
 
 def test_a_life(tmp_path):
