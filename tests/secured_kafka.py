@@ -18,7 +18,7 @@ from tests.oracle.apache_kafka import QUICK, ApacheKafka
 from tests.oracle.brokers import wait_for_changes
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
     from pathlib import Path
 
 USER, PASSWORD = "alice", 'alice-sécrèt,=;"\\'
@@ -71,6 +71,13 @@ def token_login(text: str) -> dict[str, str]:
         "sasl.mechanism": "OAUTHBEARER",
         "sasl.jaas.config": f"{_MODULES}oauthbearer.OAuthBearerLoginModule required token={jaas_text(text)};",
     }
+
+
+def properties(path: Path, settings: Mapping[str, str]) -> str:
+    """Writes settings as a client properties file; returns its path."""
+    lines = (f"{name}={value.replace(chr(92), 2 * chr(92))}" for name, value in settings.items())
+    path.write_text("# a comment\n" + "\n".join(lines) + "\n", encoding="utf-8")
+    return str(path)
 
 
 class Secured(NamedTuple):

@@ -33,6 +33,15 @@ def spark():
 
 
 @pytest.fixture
+def root(tmp_path):
+    """A directory whose `logs` have two partitions of topic t, in all formats and codecs."""
+    from tests.pipeline.archive.archives import some, with_logs
+
+    with_logs(tmp_path, [(0, some(200, 1)), (1, some(90, 2))])
+    return tmp_path
+
+
+@pytest.fixture
 def without_transactions(monkeypatch):
     """Lets jobs of this process find targets without transactions, as brokers before 0.11 are."""
     monkeypatch.setattr(delivery, "END_TXN", -1)

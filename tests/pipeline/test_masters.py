@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.pipeline import spark_cluster
-from tests.pipeline.archive.archives import contents
-from tests.pipeline.archive.test_archive import expected, some, with_logs
+from tests.pipeline.archive.archives import contents, expected
 from tests.pipeline.jobs.test_mirror import everything, plain
 from tests.pipeline.spark_cluster import ROOT
 from tidelog.client import Client
@@ -24,13 +23,6 @@ HERE = (sys.executable, "-m", "tidelog", "pipeline")
 @pytest.fixture(autouse=True)
 def _pyspark():
     pytest.importorskip("pyspark", reason="PySpark is not installed: make test-spark installs it")
-
-
-@pytest.fixture
-def root(tmp_path):
-    (tmp_path / "logs").mkdir()
-    with_logs(tmp_path, [(0, some(200, 1)), (1, some(90, 2))])
-    return tmp_path
 
 
 def archive(root, *more, through=HERE):

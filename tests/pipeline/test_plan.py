@@ -45,22 +45,6 @@ def test_a_dry_run_leaves_nothing(tmp_path):
     assert described(from_brokers).splitlines()[-1] == "2 partitions, 101 offsets, 3 splits"
 
 
-def test_one_of_a_thing_is_not_said_as_several(tmp_path):
-    plan = Plan.open(
-        tmp_path,
-        job="mirror",
-        run="r",
-        arguments={"logs": ["d"]},
-        now_ms=9,
-        make=lambda: ([Split("t", 0, 4, 5, 1)], {}),
-        save=False,
-    )
-    assert described(plan).splitlines() == [
-        "t-0: offsets 4 to 5 (1), 1 split, 1 byte",
-        "1 partition, 1 offset, 1 split, 1 byte",
-    ]
-
-
 def test_a_plan_of_other_arguments_is_refused(tmp_path):
     opened(tmp_path)
     with pytest.raises(UsageError, match='was started with topics = "t", and is now asked for "u"'):

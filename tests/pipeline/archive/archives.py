@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import signal
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyarrow.parquet as pq
 
-from tests.pipeline.logs import Seen
+from tests.pipeline.logs import Seen, Writer, truth
 from tidelog.pipeline import cli
-from tidelog.protocol.records.layout import INT64_MAX
+from tidelog.protocol.records.batch import Record
+from tidelog.protocol.records.layout import INT64_MAX, Compression
 
 if TYPE_CHECKING:
     from tidelog.protocol.topic_partition import TopicPartition
 
 DAY_MS = 86_400_000
+SMALL = ("--task-offsets", "70", "--file-bytes", "8000")
 TIMES = (-62135596800000, -(2**63), -DAY_MS - 1, -2, -1, 0, 1, 1_700_000_000_000, INT64_MAX)
 DATES = {
     -62135596800000: "0001-01-01",
@@ -30,6 +33,43 @@ DATES = {
     1_700_000_000_000: "2023-11-14",
     INT64_MAX: "+292278994-08-17",
 }
+
+
+def some(count, seed, dates=TIMES):
+    """Random records with every kind of time, nulls, empty fields and odd headers."""
+    choose = random.Random(seed)
+    return [
+        Record(
+            n,
+            choose.choice(dates),
+            choose.choice([None, b"", b"key-%d" % choose.randrange(50)]),
+            choose.choice([None, b"", choose.randbytes(choose.randrange(200))]),
+            choose.choice([(), ((b"h", b"x"), (b"h", None), (b"", b"")), ((b"\xff\xfe", b"1"),)]),
+        )
+        for n in range(count)
+    ]
+
+
+def with_logs(root, parts, now=1_000, segment_bytes=6000):
+    """Appends records to partitions of topic t in the log directory below `root`, by all codecs in turn."""
+    (root / "logs").mkdir(parents=True, exist_ok=True)
+    writer = Writer(root / "logs", segment_bytes=segment_bytes)
+    writer.partitions = {key: writer.store.partition(*key) for key in writer.store.names()}
+    for number, records in parts:
+        for place, start in enumerate(range(0, len(records), 10)):
+            codec = list(Compression)[(start // 10) % 5]
+            writer.append(
+                records[start : start + 10], number=number, now=now + place, compression=codec
+            )
+    writer.close()
+
+
+def expected(root, topic="t"):
+    """Every record of a topic's logs below `root`, by an independent parser."""
+    found = {}
+    for directory in sorted((root / "logs").glob(f"{topic}-*")):
+        found[topic, int(directory.name.rpartition("-")[2])] = truth(directory)
+    return found
 
 
 def archive(root, *more, to="archive", run="one"):

@@ -11,16 +11,18 @@ import pytest
 
 from tests.pipeline.archive.archives import (
     DATES,
+    SMALL,
     TIMES,
     action,
     archive,
     contents,
+    expected,
     in_force,
     leftovers,
     restore,
+    some,
     tree,
 )
-from tests.pipeline.archive.test_archive import SMALL, expected, some, with_logs
 from tests.pipeline.archive.test_restore import FOREVER, rows, stored
 from tidelog.pipeline import cli
 from tidelog.pipeline.archive import writing
@@ -36,13 +38,6 @@ LOCAL = ("--master", "local[2]")
 def on_spark(spark, monkeypatch):
     monkeypatch.setattr(cli, "Session", functools.partial(Session, spark=spark))
     return spark
-
-
-@pytest.fixture
-def root(tmp_path):
-    (tmp_path / "logs").mkdir()
-    with_logs(tmp_path, [(0, some(200, 1)), (1, some(90, 2))])
-    return tmp_path
 
 
 def test_by_tasks_of_spark_there_and_back(on_spark, broker, topic, root):

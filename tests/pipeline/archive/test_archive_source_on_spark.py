@@ -7,8 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from tests.pipeline.archive.archives import DAY_MS, action, archive, in_force, tree
-from tests.pipeline.archive.test_archive import expected, some, with_logs
+from tests.pipeline.archive.archives import (
+    DAY_MS,
+    action,
+    archive,
+    expected,
+    in_force,
+    some,
+    tree,
+    with_logs,
+)
 from tidelog.pipeline.archive import manifests
 from tidelog.pipeline.archive.store import Store
 from tidelog.pipeline.errors import OK
@@ -19,7 +27,6 @@ pytestmark = pytest.mark.spark
 @pytest.fixture
 def root(tmp_path):
     """An archive of three runs, each of two partitions."""
-    (tmp_path / "logs").mkdir()
     for run in range(3):
         with_logs(tmp_path, [(0, some(40, run)), (1, some(30, 10 + run))])
         assert archive(tmp_path, run=f"r{run}") == OK

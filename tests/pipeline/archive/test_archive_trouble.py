@@ -7,7 +7,7 @@ import os
 
 import pytest
 
-from tests.pipeline.jobs.test_mirror import KEEP, fill
+from tests.pipeline.jobs.test_mirror import fill, filled_topic
 from tidelog.client import Client
 from tidelog.pipeline import cli
 from tidelog.pipeline.archive import store
@@ -21,9 +21,9 @@ DAY_MS = 86_400_000
 @pytest.fixture
 def filled(broker, topic):
     """A topic with records of many days."""
-    with Client(broker.bootstrap) as client:
-        client.create_topic(topic, 1, KEEP)
-        fill(client, topic, 0, [Record(n, n * DAY_MS // 10, b"k", b"v") for n in range(60)])
+    filled_topic(
+        broker.bootstrap, topic, [Record(n, n * DAY_MS // 10, b"k", b"v") for n in range(60)]
+    )
     return topic
 
 

@@ -9,8 +9,7 @@ import signal
 import pyarrow.parquet as pq
 import pytest
 
-from tests.pipeline.archive.archives import TIMES, archive, seen_of
-from tests.pipeline.archive.test_archive import expected, some, with_logs
+from tests.pipeline.archive.archives import TIMES, archive, expected, seen_of, some, with_logs
 from tidelog.pipeline import cli
 from tidelog.pipeline.archive import iceberg
 from tidelog.pipeline.errors import FAILED, OK, USAGE
@@ -21,13 +20,6 @@ from pyiceberg.expressions import EqualTo  # noqa: E402
 
 NAME = "logs.events"
 _DAY_US = 86_400_000_000
-
-
-@pytest.fixture
-def root(tmp_path):
-    (tmp_path / "logs").mkdir()
-    with_logs(tmp_path, [(0, some(200, 1)), (1, some(90, 2))])
-    return tmp_path
 
 
 def catalog(root):
@@ -75,7 +67,6 @@ def test_every_record_is_in_the_partition_of_its_day(root):
 def test_pyiceberg_reads_what_was_archived_and_late_data(root):
     small = [time_ms for time_ms in TIMES if time_ms >= 0 and time_ms < 2**50]
     logs = root / "late"
-    (logs / "logs").mkdir(parents=True)
     with_logs(logs, [(0, some(50, 1, dates=[*small, -1]))])
     assert fill(logs) == OK
     with_logs(logs, [(0, some(20, 2, dates=[-2, 0]))])

@@ -9,7 +9,7 @@ import subprocess
 import pytest
 
 from tests.pipeline import iceberg_spark
-from tests.pipeline.archive.test_archive import expected, some, with_logs
+from tests.pipeline.archive.archives import expected, some, with_logs
 from tidelog.pipeline.errors import OK
 
 pytest.importorskip("pyiceberg", reason="the extra `iceberg` is not installed")
@@ -40,7 +40,6 @@ def iceberg():
 
 
 def test_spark_reads_what_was_archived(iceberg, tmp_path):
-    (tmp_path / "logs").mkdir()
     with_logs(tmp_path, [(0, some(60, 1)), (1, some(40, 2))])
     assert test_iceberg.fill(tmp_path) == OK
     with_logs(tmp_path, [(0, some(20, 3))])

@@ -6,7 +6,7 @@ import pytest
 from pyarrow import fs
 
 from tests.pipeline.archive import archives, test_iceberg
-from tests.pipeline.archive.test_archive import expected, some, with_logs
+from tests.pipeline.archive.archives import expected, some, with_logs
 from tidelog.pipeline import cli
 from tidelog.pipeline.errors import OK
 
@@ -41,13 +41,6 @@ def store(server, tmp_path, monkeypatch):
     system.create_dir(BUCKET)
     options = f"region=us-east-1&scheme=http&endpoint_override=127.0.0.1%3A{server}"
     return system, lambda name: f"s3://{BUCKET}/{tmp_path.name}/{name}?{options}"
-
-
-@pytest.fixture
-def root(tmp_path):
-    (tmp_path / "logs").mkdir()
-    with_logs(tmp_path, [(0, some(200, 1)), (1, some(90, 2))])
-    return tmp_path
 
 
 def copied(system, root, name, local):
@@ -115,7 +108,6 @@ def test_an_iceberg_table_there(root, store, server, monkeypatch):
     monkeypatch.setattr(test_iceberg, "catalog", lambda _: there)
     small = [time_ms for time_ms in archives.TIMES if 0 <= time_ms < 2**50]
     logs = root / "plain"
-    (logs / "logs").mkdir(parents=True)
     with_logs(logs, [(0, some(50, 1, dates=[*small, -1]))])
     assert test_iceberg.fill(logs) == OK
     with_logs(logs, [(0, some(10, 2, dates=[0, -2]))])

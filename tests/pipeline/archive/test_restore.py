@@ -8,9 +8,16 @@ import threading
 import numpy as np
 import pytest
 
-from tests.pipeline.archive.archives import DAY_MS, action, archive, contents, manifests, restore
-from tests.pipeline.archive.test_archive import some
-from tests.pipeline.archive.test_archive import with_logs as log_of
+from tests.pipeline.archive.archives import (
+    DAY_MS,
+    action,
+    archive,
+    contents,
+    manifests,
+    restore,
+    some,
+    with_logs,
+)
 from tests.pipeline.jobs.test_mirror import everything, fill
 from tidelog.client import Client
 from tidelog.pipeline import cli
@@ -111,9 +118,8 @@ def test_what_is_restored_is_what_was_archived(broker, target, filled, wanted, t
 
 def test_a_new_run_doubles_nothing_unasked(broker, topic, tmp_path, capsys, without_transactions):
     """Not under another name, nor from another directory: that has no plan of the run."""
-    (tmp_path / "logs").mkdir()
     records = some(30, 4)
-    log_of(tmp_path, [(0, records)])
+    with_logs(tmp_path, [(0, records)])
     assert archive(tmp_path) == OK
     how = ("--rename", f"t={topic}", "--create", *FOREVER)
     assert restore(tmp_path, broker.bootstrap, *how) == OK
@@ -150,9 +156,8 @@ def test_after_more_data_and_compaction(broker, filled, wanted, tmp_path):
 
 
 def test_a_part_by_time_and_by_offset(broker, topic, tmp_path):
-    (tmp_path / "logs").mkdir()
     records = some(300, 4)
-    log_of(tmp_path, [(0, records), (1, some(20, 5))])
+    with_logs(tmp_path, [(0, records), (1, some(20, 5))])
     assert archive(tmp_path, "--task-offsets", "64") == OK
 
     def back(name, *more):
@@ -178,8 +183,7 @@ def test_a_part_by_time_and_by_offset(broker, topic, tmp_path):
     ],
 )
 def test_what_cannot_be_meant(broker, topic, tmp_path, capsys, more, sentence):
-    (tmp_path / "logs").mkdir()
-    log_of(tmp_path, [(0, some(40, 4))])
+    with_logs(tmp_path, [(0, some(40, 4))])
     assert archive(tmp_path) == OK
     create = ("--create",) if more else ()
     how = ("--rename", f"t={topic}", *create, *more)
@@ -190,8 +194,7 @@ def test_what_cannot_be_meant(broker, topic, tmp_path, capsys, more, sentence):
 
 
 def test_an_archive_that_is_not_sound_is_not_restored(broker, topic, tmp_path, capsys):
-    (tmp_path / "logs").mkdir()
-    log_of(tmp_path, [(0, some(40, 4))])
+    with_logs(tmp_path, [(0, some(40, 4))])
     assert archive(tmp_path) == OK
     path = tmp_path / "archive" / "_manifest" / "one.json"
     predicted = json.loads(path.read_text())
@@ -239,9 +242,8 @@ def test_what_retention_would_delete_is_told_and_then_deleted(
     topic, tmp_path, capsys, without_transactions
 ):
     """A marker of a transaction is younger, and its segment would stay."""
-    (tmp_path / "logs").mkdir()
     old = some(40, 4, dates=(-DAY_MS, 5, -1_000_000))
-    log_of(tmp_path, [(0, old)])
+    with_logs(tmp_path, [(0, old)])
     assert archive(tmp_path) == OK
     with BrokerProcess(tmp_path / "data", clock="manual") as one:
         how = ("--rename", f"t={topic}", "--create")
@@ -264,9 +266,8 @@ def test_what_retention_would_delete_is_told_and_then_deleted(
 
 
 def test_what_the_window_would_refuse_is_told(broker, topic, tmp_path, capsys):
-    (tmp_path / "logs").mkdir()
     old = some(40, 4, dates=(-DAY_MS, -1, 2**62))
-    log_of(tmp_path, [(0, old)])
+    with_logs(tmp_path, [(0, old)])
     assert archive(tmp_path) == OK
     window = ("--set", "message.timestamp.before.max.ms=1000", *FOREVER)
     how = ("--rename", f"t={topic}", "--create")
@@ -319,8 +320,7 @@ def test_dates_are_merged_in_the_order_of_offsets(tmp_path, monkeypatch, group):
     from tidelog.pipeline.archive import writing
 
     monkeypatch.setattr(writing, "_GROUP_ROWS", group)
-    (tmp_path / "logs").mkdir()
-    log_of(tmp_path, [(0, some(250, 4))])
+    with_logs(tmp_path, [(0, some(250, 4))])
     assert archive(tmp_path, "--task-offsets", "100") == OK
     assert action("compact", tmp_path, run="c") == OK
     store = Store(str(tmp_path / "archive"))
@@ -331,8 +331,7 @@ def test_dates_are_merged_in_the_order_of_offsets(tmp_path, monkeypatch, group):
 
 
 def test_many_dates_are_merged_in_few_steps(tmp_path):
-    (tmp_path / "logs").mkdir()
-    log_of(tmp_path, [(0, some(900, 4, dates=range(0, 150 * DAY_MS, DAY_MS)))])
+    with_logs(tmp_path, [(0, some(900, 4, dates=range(0, 150 * DAY_MS, DAY_MS)))])
     assert archive(tmp_path) == OK
     store = Store(str(tmp_path / "archive"))
     files = Archive.read(store).files

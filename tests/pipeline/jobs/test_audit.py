@@ -11,7 +11,7 @@ from html.parser import HTMLParser
 import pytest
 
 import tidelog.jobs
-from tests.pipeline.archive.test_archive import some, with_logs
+from tests.pipeline.archive.archives import some, with_logs
 from tests.pipeline.engine.test_audit import recount
 from tests.pipeline.logs import Writer
 from tidelog.client import Client, GroupOffset
@@ -348,16 +348,6 @@ def test_a_directory_without_logs_is_a_mistake(line, tmp_path, capsys, monkeypat
         tidelog.jobs.audit(logs="empty")
 
 
-def test_a_dry_run_leaves_nothing(house, tmp_path, capsys):
-    broker, rows = house
-    out = tmp_path / "out"
-    logs = ["--logs", str(broker.log_dir), "--upto", "log-end", "--topics", "plain"]
-    assert cli.main(["audit", "--dry-run", "--out", str(out), *logs]) == 0
-    count = len(rows["plain", 0])
-    assert f"plain-0: offsets 0 to {count} ({count})" in capsys.readouterr().out
-    assert not out.exists()
-
-
 class Page(HTMLParser):
     """Every tag closed in order, and what a browser would go and get."""
 
@@ -515,7 +505,6 @@ def test_times_at_both_ends_of_their_range(tmp_path):
 
 
 def test_a_page_of_times_that_int64_cannot_tell_apart(tmp_path):
-    (tmp_path / "logs").mkdir()
     with_logs(tmp_path, [(0, some(200, 1)), (1, some(90, 2))])
     how = ("--upto", "log-end", "--at", "0", "--out", str(tmp_path), "--run", "r")
     assert cli.main(["audit", "--logs", str(tmp_path / "logs"), *how]) == FINDINGS

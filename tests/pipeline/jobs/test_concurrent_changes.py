@@ -16,6 +16,7 @@ from tests.pipeline.jobs.test_mirror import (
     delete,
     everything,
     fill,
+    filled_topic,
     mirror,
     plain,
     some,
@@ -55,9 +56,7 @@ def after_fetches(monkeypatch, number, do):
 def make_anew(bootstrap, topic, records):
     """Delete a topic of one partition, and make another of its name."""
     delete(bootstrap, topic)
-    with Client(bootstrap) as client:
-        client.create_topic(topic, 1, KEEP)
-        fill(client, topic, 0, records)
+    filled_topic(bootstrap, topic, records)
 
 
 def archive(source, topic, to, out, run="r"):
@@ -69,9 +68,7 @@ def archive(source, topic, to, out, run="r"):
 
 
 def test_a_source_made_anew_while_it_is_read(broker, other, topic, tmp_path, monkeypatch, capsys):
-    with Client(broker.bootstrap) as client:
-        client.create_topic(topic, 1, KEEP)
-        fill(client, topic, 0, some(400, 1))
+    filled_topic(broker.bootstrap, topic, some(400, 1))
     after_fetches(monkeypatch, 3, lambda: make_anew(broker.bootstrap, topic, some(500, 2)))
     assert mirror(broker.bootstrap, other.bootstrap, topic, tmp_path, "--create") == FAILED
     assert f"topic {topic} of the source is not the one that was planned" in capsys.readouterr().err
@@ -79,9 +76,7 @@ def test_a_source_made_anew_while_it_is_read(broker, other, topic, tmp_path, mon
 
 
 def test_a_topic_made_anew_while_it_is_archived(broker, topic, tmp_path, monkeypatch, capsys):
-    with Client(broker.bootstrap) as client:
-        client.create_topic(topic, 1, KEEP)
-        fill(client, topic, 0, some(400, 1))
+    filled_topic(broker.bootstrap, topic, some(400, 1))
     after_fetches(monkeypatch, 3, lambda: make_anew(broker.bootstrap, topic, some(500, 2)))
     for _ in range(2):  # the plan is that of the topic before
         assert archive(broker.bootstrap, topic, tmp_path / "to", tmp_path / "out") == FAILED
@@ -137,29 +132,13 @@ def test_a_target_made_anew_while_it_is_written(request, topic, mode):
     assert "deleted" in outcome.error
 
 
-@pytest.mark.oracle
-def test_a_target_made_anew_between_two_tries_by_transactions(
-    broker, kafka, topic, tmp_path, capsys
-):
-    """However much it has by then."""
-    with Client(broker.bootstrap) as client:
-        client.create_topic(topic, 1, KEEP)
-        fill(client, topic, 0, some(200, 1))
-    assert mirror(broker.bootstrap, kafka.bootstrap, topic, tmp_path, "--create") == OK
-    make_anew(kafka.bootstrap, topic, some(500, 2))
-    assert mirror(broker.bootstrap, kafka.bootstrap, topic, tmp_path, "--create") == FAILED
-    assert f"topic {topic} of the target is not the one" in capsys.readouterr().err
-
-
 @pytest.mark.parametrize("how", [(), ("--delivery", AT_LEAST_ONCE)])
 def test_a_repetition_keeps_the_map_of_what_is_gone_from_the_source(
     broker, other, topic, tmp_path, monkeypatch, how
 ):
     """Retention takes what a run that is over has read; failover still goes by the map."""
     wanted = some(300, 7)
-    with Client(broker.bootstrap) as client:
-        client.create_topic(topic, 1, KEEP)
-        fill(client, topic, 0, wanted)
+    filled_topic(broker.bootstrap, topic, wanted)
     assert mirror(broker.bootstrap, other.bootstrap, topic, tmp_path, "--create", *how) == OK
 
     def retention():
@@ -180,9 +159,7 @@ def test_a_repetition_keeps_the_map_of_what_is_gone_from_the_source(
 def test_a_run_is_at_work_once(broker, other, topic, tmp_path, monkeypatch, capsys):
     """Two that both found no plan would each make one, and write each record twice."""
     wanted = some(300, 5)
-    with Client(broker.bootstrap) as client:
-        client.create_topic(topic, 1, KEEP)
-        fill(client, topic, 0, wanted)
+    filled_topic(broker.bootstrap, topic, wanted)
     statuses, begun, go_on = [], threading.Event(), threading.Event()
 
     def wait():
@@ -287,9 +264,7 @@ def test_what_stops_tells_what_is_there(request, broker, topic, tmp_path, target
     if not has_transactions:
         request.getfixturevalue("without_transactions")
     wanted = [*some(900, 8, odd=False), Record(0, 5, None, bytes(5000))]
-    with Client(broker.bootstrap) as client:
-        client.create_topic(topic, 1, KEEP)
-        fill(client, topic, 0, wanted)
+    filled_topic(broker.bootstrap, topic, wanted)
     small = ("--create", "--set", "max.message.bytes=4000", "--compression", "none")
     assert mirror(broker.bootstrap, to, topic, tmp_path, *small) == FAILED
     (told,) = json.loads((tmp_path / "r" / "report.json").read_text())["partitions"]

@@ -16,7 +16,7 @@ from confluent_kafka.admin import AdminClient
 
 from tests.broker.subject import eventually
 from tests.oracle.brokers import wait_for_markers
-from tests.pipeline.jobs.test_mirror import KEEP, everything, fill, mirror
+from tests.pipeline.jobs.test_mirror import KEEP, everything, fill, filled_topic, mirror
 from tests.pipeline.source.test_brokers import transact
 from tidelog.client import Client, GroupOffset
 from tidelog.pipeline import cli
@@ -185,9 +185,7 @@ def test_rounds_of_a_mirror_that_went_on(broker, other, topic, run, tmp_path):
 
 def test_before_the_map_in_its_gaps_and_beyond(broker, other, topic, run, tmp_path):
     records = [Record(n, NOON + (n % 100), b"k", b"%d" % n, ()) for n in range(300)]
-    with Client(broker.bootstrap) as client:
-        client.create_topic(topic, 1, KEEP)
-        fill(client, topic, 0, records)
+    filled_topic(broker.bootstrap, topic, records)
     bounds = ("--create", "--from", str(NOON + 20), "--to", str(NOON + 80))
     assert mirror(broker.bootstrap, other.bootstrap, topic, tmp_path, *bounds) == OK
     for at, offset, missing, said in (
@@ -206,9 +204,7 @@ def test_before_the_map_in_its_gaps_and_beyond(broker, other, topic, run, tmp_pa
 
 
 def test_retention_on_both_sides(broker, other, topic, run, tmp_path):
-    with Client(broker.bootstrap) as client:
-        client.create_topic(topic, 1, KEEP)
-        fill(client, topic, 0, disordered(300, 7))
+    filled_topic(broker.bootstrap, topic, disordered(300, 7))
     assert mirror(broker.bootstrap, other.bootstrap, topic, tmp_path, "--create") == OK
     known = ("--map", str(tmp_path / "r"))
     commit(broker.bootstrap, topic, {(topic, 0): 100})
@@ -257,9 +253,7 @@ def test_a_compacted_source(broker, other, topic, run, tmp_path):
 
 def test_a_map_that_is_not_whole_is_not_believed(broker, other, topic, run, tmp_path):
     """It lacks the first records, as after a repeated at-least-once run: they are lost, not missing."""
-    with Client(broker.bootstrap) as client:
-        client.create_topic(topic, 1, KEEP)
-        fill(client, topic, 0, disordered(100, 1))
+    filled_topic(broker.bootstrap, topic, disordered(100, 1))
     assert mirror(broker.bootstrap, other.bootstrap, topic, tmp_path, "--create") == OK
     path = tmp_path / "r" / offset_map.NAME
     offset_map.write(path, [PartitionMap(topic, 0, topic, 0, (Run(60, 60, 40),))])

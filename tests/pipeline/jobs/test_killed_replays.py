@@ -17,7 +17,7 @@ from tidelog.client import READ_COMMITTED, Client, Fenced
 from tidelog.client.appender import Appender
 from tidelog.client.calls import producers
 from tidelog.pipeline.errors import OK
-from tidelog.pipeline.replay import delivery, replay
+from tidelog.pipeline.replay import delivery
 from tidelog.pipeline.replay.delivery import AT_LEAST_ONCE, POSITION, TRANSACTIONS, Delivery
 from tidelog.pipeline.replay.offset_map import target_offset_of
 from tidelog.pipeline.replay.replay import Task, replay_partition
@@ -339,14 +339,6 @@ def test_a_topic_that_was_made_anew_is_noticed(broker, topic):
     made(broker.bootstrap, topic)
     task = task_of(broker.bootstrap, topic, some(5, 22), POSITION, start=10)
     assert "ended at 10 before" in replay_partition(task).error
-
-
-def test_a_record_that_is_too_large_is_said(broker, topic):
-    with Client(broker.bootstrap) as client:
-        client.create_topic(topic, 1, {"max.message.bytes": "500", **KEEP})
-    task = task_of(broker.bootstrap, topic, [Record(0, 5, b"k", bytes(1000))], POSITION)
-    assert "MESSAGE_TOO_LARGE" in replay_partition(task).error
-    assert replay.AS_SOURCE == -1
 
 
 # --- what a task is told and what it reads do not fit -----------------------------------------------

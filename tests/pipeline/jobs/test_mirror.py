@@ -10,7 +10,7 @@ import random
 import time
 
 import pytest
-from kafka import KafkaAdminClient, TopicPartition
+from kafka import KafkaAdminClient
 
 from tidelog.client import Client
 from tidelog.pipeline import cli
@@ -58,6 +58,14 @@ def fill(client, topic, partition, wanted, batch=40):
     for number, start in enumerate(range(0, len(wanted), batch)):
         part = [one._replace(offset=n) for n, one in enumerate(wanted[start : start + batch])]
         client.produce(topic, partition, build(part, compression=list(Compression)[number % 5]))
+
+
+def filled_topic(bootstrap, topic, *partitions, **settings):
+    """A topic that keeps everything, with these records in its partitions."""
+    with Client(bootstrap) as client:
+        client.create_topic(topic, len(partitions), KEEP | settings)
+        for number, records in enumerate(partitions):
+            fill(client, topic, number, records)
 
 
 def everything(client, topic, partition):
@@ -222,9 +230,7 @@ def test_event_times_select(broker, other, filled, tmp_path):
 def test_a_time_from_now_on_may_be_repeated(broker, other, topic, tmp_path, capsys, follow):
     now_ms = time.time_ns() // 1_000_000
     wanted = [Record(n, now_ms - hours * 3_600_000, None, b"v") for n, hours in enumerate([3, 1])]
-    with Client(broker.bootstrap) as client:
-        client.create_topic(topic, 1, KEEP)
-        fill(client, topic, 0, wanted)
+    filled_topic(broker.bootstrap, topic, wanted)
     given = ("--create", "--from", "-2h", "--to", "now", *follow)
     for _ in range(2):
         assert mirror(broker.bootstrap, other.bootstrap, topic, tmp_path, *given) == OK
@@ -354,29 +360,6 @@ def test_two_topics_are_not_written_to_one(broker, other, topic, tmp_path, capsy
     assert f"{topic}-1 and {topic}-2 would both be written to" in capsys.readouterr().err
 
 
-def test_retention_between_two_attempts_is_said(
-    broker, other, topic, tmp_path, capsys, without_transactions
-):
-    """The records that are there are counted, and these are all alike but for their time."""
-    alike = [Record(0, 5, None, b"alike")] * 300
-    with Client(broker.bootstrap) as source, Client(other.bootstrap) as target:
-        source.create_topic(topic, 1, KEEP)
-        fill(source, topic, 0, alike)
-        given = ("--create", "--allow-gone")
-        assert mirror(broker.bootstrap, other.bootstrap, topic, tmp_path, *given) == OK
-        delete(other.bootstrap, topic)  # as if it had been stopped after half of them
-        target.create_topic(topic, 1, KEEP)
-        fill(target, topic, 0, alike[:150])
-        admin = KafkaAdminClient(bootstrap_servers=broker.bootstrap)
-        try:
-            admin.delete_records({TopicPartition(topic, 0): 60})
-        finally:
-            admin.close()
-        assert mirror(broker.bootstrap, other.bootstrap, topic, tmp_path, *given) == FAILED
-        assert "0 to 59 are gone" in capsys.readouterr().err
-        assert target.end_offset(topic, 0) == 150
-
-
 def test_following_goes_on_behind_a_round_that_is_vague(broker, other, topic, tmp_path):
     """At least once: after a repetition it is unknown where the first records are, but they are there."""
     first, second = some(300, 4), some(200, 5)
@@ -396,9 +379,7 @@ def test_following_goes_on_behind_a_round_that_is_vague(broker, other, topic, tm
 @pytest.mark.parametrize("limit", ["max.message.bytes=400", "segment.bytes=400"])
 def test_batches_fit_into_a_target_that_takes_small_ones(broker, other, topic, tmp_path, limit):
     wanted = [Record(n, n, None, b"v" * 40) for n in range(100)]
-    with Client(broker.bootstrap) as client:
-        client.create_topic(topic, 1, KEEP)
-        fill(client, topic, 0, wanted)
+    filled_topic(broker.bootstrap, topic, wanted)
     small = ("--create", "--set", limit)
     assert mirror(broker.bootstrap, other.bootstrap, topic, tmp_path, *small) == OK
     check(other.bootstrap, topic, {0: wanted}, tmp_path)

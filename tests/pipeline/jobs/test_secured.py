@@ -8,8 +8,7 @@ import sys
 
 import pytest
 
-import tidelog.jobs
-from tests.secured_kafka import PASSWORD, login, token, token_login
+from tests.secured_kafka import PASSWORD, login, properties, token, token_login
 from tidelog.client import Client, GroupOffset
 from tidelog.client.security import Security
 from tidelog.pipeline import cli
@@ -20,13 +19,6 @@ COUNT = 500
 GROUP = "moving"  # a failover takes all topics of a group: no other test may use this one
 SECRET = "hunter2"
 SECRETS = (PASSWORD, "alice-s", "PRIVATE KEY", "LoginModule", SECRET)
-
-
-def properties(path, settings):
-    """Write settings as a client properties file."""
-    lines = (f"{name}={value.replace(chr(92), 2 * chr(92))}" for name, value in settings.items())
-    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
-    return str(path)
 
 
 def shows_no_secret(directory, *texts):
@@ -119,18 +111,6 @@ class TestAgainstKafka:
             assert status in (OK, FINDINGS), printed
             assert f'"done": {COUNT}, "total": {COUNT}' in printed.err
             assert shows_no_secret(out, printed.out, printed.err) >= 2
-
-    def test_a_program_names_the_file_too(self, secured, orders, ways, tmp_path):
-        out = tmp_path / "out"
-        done = tidelog.jobs.audit(
-            brokers=secured.address("SASLTLS"),
-            command_config=ways["source"],
-            topics=orders,
-            master="inline",
-            out=out,
-        )
-        assert done.job == "audit"
-        assert shows_no_secret(out, repr(done), str(done)) >= 2
 
     def test_a_mirror_an_archive_and_a_restore(
         self, secured, orders, scram, ways, tmp_path, capsys

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import random
-import urllib.request
 
 import pytest
 from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
@@ -12,7 +10,7 @@ from kafka import KafkaAdminClient
 from kafka import TopicPartition as Partition
 
 from tests.oracle.brokers import wait_for_markers
-from tests.pipeline.logs import append_times, seen_in, segments, truth
+from tests.pipeline.logs import seen_in, segments, truth
 from tests.protocol.records.samples import random_records
 from tidelog.client import Client
 from tidelog.pipeline.source.access import plan, ranges, read
@@ -78,31 +76,6 @@ def test_a_cluster_gives_what_its_directory_has(cluster, topic, kind):
         for (_, partition), rows in found.items():
             assert rows == told_by(cluster, topic, partition)
             assert {one.time_type for one in rows} == {int(kind == "LogAppendTime")}
-
-
-def test_the_directory_of_a_running_broker(cluster, topic):
-    fill(cluster, topic)
-    selection = Selection(topics=(topic,), upto=LOG_END, split_bytes=1500)
-    found = read_from(plan(selection, logs=[str(cluster.log_dir)]))
-    for (_, partition), rows in found.items():
-        assert rows == truth(cluster.log_dir / f"{topic}-{partition}")
-    ours = any(cluster.log_dir.glob(f"{topic}-0/*.appendtimes"))
-    assert {one.append_time is not None for one in found[topic, 0]} == {ours}
-
-
-def test_the_high_watermark_of_a_running_broker_is_in_its_checkpoint(broker, topic):
-    fill(broker, topic, partitions=1, batches=3)
-    with Client(broker.bootstrap) as client:
-        end = client.end_offset(topic, 0)
-    selection = Selection(topics=(topic,), upto=HIGH_WATERMARK)
-    try:
-        found = read_from(plan(selection, logs=[str(broker.log_dir)]))
-    except SourceError as error:  # the checkpoint is written now and then
-        assert "no replication-offset-checkpoint contains" in str(error)  # noqa: PT017
-    else:
-        rows = found.get((topic, 0), [])
-        assert rows == truth(broker.log_dir / f"{topic}-0")[: len(rows)]
-        assert len(rows) <= end
 
 
 @pytest.mark.parametrize("batch_bytes", [1, 1000, 1 << 24])
@@ -185,21 +158,6 @@ def test_mistakes_are_said(broker):
         plan(Selection(topics=("nowhere",)), brokers=broker.bootstrap)
     with pytest.raises(SourceError, match="upto=log-end needs log directories"):
         plan(Selection(upto=LOG_END), brokers=broker.bootstrap)
-
-
-def test_append_times_of_a_running_broker_are_what_http_says(broker, topic):
-    fill(broker, topic, partitions=1, batches=5)
-    selection = Selection(topics=(topic,), upto=LOG_END)
-    (rows,) = read_from(plan(selection, logs=[str(broker.log_dir)])).values()
-    for one in rows[:: max(len(rows) // 5, 1)]:
-        place = f"topics/{topic}/partitions/0/records/{one.offset}/times"
-        with urllib.request.urlopen(f"http://{broker.http}/v1/{place}", timeout=60) as answer:
-            told = json.load(answer)
-        assert told["append_time_ms"] == one.append_time
-        log = [
-            path for path in segments(broker.log_dir / f"{topic}-0") if int(path.stem) <= one.offset
-        ]
-        assert one.append_time == append_times(log[-1], one.offset)
 
 
 # --- transactions: Apache Kafka has them -------------------------------------------------------

@@ -85,11 +85,6 @@ def test_the_size_of_splits_changes_nothing(written, split_bytes):
         )
 
 
-@pytest.mark.parametrize("batch_bytes", [1, 1000, 1 << 20])
-def test_the_size_of_arrow_batches_changes_nothing(written, batch_bytes):
-    assert read_all(written, batch_bytes=batch_bytes) == {("t", 0): truth(written / "t-0")}
-
-
 @pytest.mark.parametrize("split_bytes", [300, 1 << 30])
 def test_batches_know_where_they_lie(written, split_bytes, monkeypatch):
     monkeypatch.setattr(reading, "_CHUNK", 700)
@@ -286,16 +281,6 @@ def test_what_is_behind_the_last_whole_batch_is_no_log(written, tail):
     for split_bytes in (500, 1 << 30):
         found = read_all(written, Selection(upto=LOG_END, split_bytes=split_bytes))
         assert found == {("t", 0): before}
-
-
-def test_preallocated_indexes_are_read_to_their_end(written):
-    expected = truth(written / "t-0")
-    for path in (written / "t-0").glob("*index"):
-        with path.open("r+b") as file:
-            file.truncate(1 << 20)
-    selection = Selection(upto=LOG_END, split_bytes=300)
-    assert len(plan(selection, logs=[str(written)])) > 10
-    assert read_all(written, selection) == {("t", 0): expected}
 
 
 @pytest.mark.parametrize("count", [0, 1, 32_767, 32_768, 32_769, 100_000])

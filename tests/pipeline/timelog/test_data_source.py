@@ -86,16 +86,6 @@ def test_records(spark, edges):
     assert rows[4].text == "1970-01-01 00:00:00"
 
 
-def test_the_logs_of_a_real_kafka(spark):
-    frame = table(spark, VECTORS, upto="log-end")
-    rows = frame.groupBy("topic").agg({"offset": "count", "timestamp_ms": "sum"}).collect()
-    assert len(rows) == 16
-    for topic, *found in rows:
-        expected = truth(VECTORS / f"{topic}-0")
-        named = dict(zip(("offset", "time"), sorted(found), strict=True))
-        assert sorted(named.values()) == sorted([200, sum(one.timestamp for one in expected)])
-
-
 @pytest.mark.parametrize("level", ["time", "batch", "segment"])
 def test_levels(spark, edges, level):
     rows = table(spark, edges, level=level).collect()
@@ -117,24 +107,6 @@ def test_levels(spark, edges, level):
     else:
         column = {"time": "size_bytes", "batch": "size_bytes"}[level]
         assert sum(row[column] for row in rows) == sum(path.stat().st_size for path in files)
-
-
-def test_the_size_of_partitions_changes_nothing(spark, tmp_path):
-    writer = Writer(tmp_path)
-    for number in range(300):
-        writer.append([number, -number, 5], now=number, compression=number % 5)
-    writer.close()
-    counts = set()
-    for size in ("600", "1g"):
-        frame = table(spark, tmp_path, maxPartitionBytes=size, level="time", maxBatchBytes="2k")
-        counts.add(frame.rdd.getNumPartitions())
-        found = sorted(
-            (row.offset, row.timestamp_ms, row.append_time_ms) for row in frame.collect()
-        )
-        assert found == [
-            (one.offset, one.timestamp, one.append_time) for one in truth(tmp_path / "t-0")
-        ]
-    assert len(counts) > 1
 
 
 def test_event_times_and_filters(spark, edges):

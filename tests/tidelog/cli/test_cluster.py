@@ -50,14 +50,6 @@ def test_every_broker_is_told_with_its_address_and_its_clock(cluster, capsys):
     assert answer["controller"]["broker"] in (1, 2)
 
 
-def test_one_broker_is_the_controller_by_the_metrics_of_both(cluster):
-    found = [metrics(broker.http) for broker in cluster]
-    name = "kafka_controller_kafkacontroller_"
-    assert sorted(each[name + "activecontrollercount"] for each in found) == ["0.0", "1.0"]
-    assert [each[name + "activebrokercount"] for each in found] == ["2.0", "2.0"]
-    assert [each[name + "offlinepartitionscount"] for each in found] == ["0.0", "0.0"]
-
-
 def test_the_table_names_a_broker_that_is_away(cluster, capsys):
     cluster.kill(2)
     deadline = time.monotonic() + 60

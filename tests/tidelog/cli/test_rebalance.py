@@ -69,13 +69,6 @@ def test_what_is_moved(before, racks, sizes, moves):
     assert balanced(before, racks, sizes) == moves
 
 
-def test_leaders_are_evened_out_without_a_copy():
-    before = topic((1, 2), (1, 2))
-    moves = balanced(before, {1: None, 2: None}, {})
-    assert moves == {("t", 0): (2, 1)}
-    assert added(before, moves) == {}
-
-
 def test_the_bytes_of_each_new_replica_are_counted():
     before = topic((1, 2), (1,))
     moves = {("t", 0): (3, 4), ("t", 1): (1, 2)}

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from tests.secured_kafka import PASSWORD, login
+from tests.secured_kafka import PASSWORD, login, properties
 from tidelog.cli.parser import main
 
 SECRET = "hunter2"
@@ -32,13 +32,6 @@ def run(capfd, monkeypatch):
         return status, out, "".join(own)
 
     return run
-
-
-def properties(path, settings):
-    """Write settings as a client properties file."""
-    lines = (f"{name}={value.replace(chr(92), 2 * chr(92))}" for name, value in settings.items())
-    path.write_text("# a comment\n" + "\n".join(lines) + "\n", encoding="utf-8")
-    return str(path)
 
 
 @pytest.mark.parametrize(

@@ -132,12 +132,6 @@ class TestWaiting:
         _, rows = dump(capsys, swapped)
         assert len(findings(rows)) == len(of(rows, "entry")) > 1
 
-    @pytest.mark.parametrize("name", ["checkpoint.deleted", f"{BASE}.deleted", f"{BASE}.log.tmp"])
-    def test_names_that_are_none(self, capsys, tmp_path, name):
-        (tmp_path / name).touch()
-        assert main(["dump", str(tmp_path / name)]) == 2
-        assert "no file tidelog knows" in capsys.readouterr().err
-
 
 class TestTransactionIndexes:
     @pytest.fixture

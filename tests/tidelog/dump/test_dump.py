@@ -233,7 +233,13 @@ class TestUsage:
         missing = written / f"{BASE}.log"
         assert f"cannot read {missing}: No such file" in self.mistake(capsys, good, missing)
 
-    @pytest.mark.parametrize("name", ["notes.txt", "1.log", f"{BASE}.tar", ".lock"])
+    @pytest.mark.parametrize(
+        "name",
+        [
+            *("notes.txt", "1.log", ".lock", "checkpoint.deleted"),
+            *(f"{BASE}{end}" for end in (".tar", ".deleted", ".log.tmp")),
+        ],
+    )
     def test_a_file_of_another_kind(self, capsys, tmp_path, name):
         (tmp_path / name).touch()
         assert "no file tidelog knows" in self.mistake(capsys, tmp_path / name)

@@ -12,7 +12,7 @@ import pytest
 
 import tidelog.jobs
 from tests.client.conftest import broker, either, kafka, topic  # noqa: F401 - fixtures
-from tests.pipeline.archive.test_archive import with_logs
+from tests.pipeline.archive.archives import with_logs
 from tests.pipeline.jobs.test_mirror import KEEP, fill, some
 from tidelog.client import Client, GroupOffset
 from tidelog.pipeline import cli
@@ -24,7 +24,6 @@ ORDINARY = {"upto": "log-end", "at": NOW, "run": "r"}
 
 @pytest.fixture
 def root(tmp_path):
-    (tmp_path / "logs").mkdir()
     with_logs(tmp_path, [(0, some(200, 1, odd=False)), (1, some(90, 2, odd=False))])
     return tmp_path
 
