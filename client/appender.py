@@ -75,8 +75,8 @@ class Appender:
         in_flight: int = IN_FLIGHT,
     ) -> None:
         self._client = client
-        self._topic = topic
-        self._partition = partition
+        self.topic = topic
+        self.partition = partition
         self._transactional_id = transactional_id
         self._most = in_flight
         self._connection: Connection | None = None
@@ -106,7 +106,7 @@ class Appender:
         """Returns the answer to the oldest batch, which may be sent several times."""
         deadline: float | None = None  # counts from the first failure
         pause_s = _PAUSE_S
-        where = f"{self._topic}-{self._partition}"
+        where = f"{self.topic}-{self.partition}"
         while True:
             try:
                 connection = self._connection or self._send_again()
@@ -140,7 +140,7 @@ class Appender:
 
     def _send(self, connection: Connection, batch: EncodedBatch) -> None:
         request = produce_request(
-            self._topic, self._partition, batch.data, transactional_id=self._transactional_id
+            self.topic, self.partition, batch.data, transactional_id=self._transactional_id
         )
         try:
             connection.send(request, apis.PRODUCE)
@@ -154,7 +154,7 @@ class Appender:
         outstanding.
         """
         client = self._client
-        connection = client.leader(self._topic, self._partition)
+        connection = client.leader(self.topic, self.partition)
         self._connection = connection
         for batch in self._waiting:
             self._send(connection, batch)

@@ -55,7 +55,7 @@ def call(one: Call, spark: Any, given: Mapping[str, Any]) -> Outcome:
         spark = spark or frame.sparkSession
     else:
         frame = None
-    options = _options(one, given)
+    options = options_of(one, given)
     options.frame = frame
     if spark is not None:
         _refuse_contradictions(options)
@@ -100,7 +100,7 @@ def _refuse_contradictions(options: argparse.Namespace) -> None:
         raise UsageError("conf and spark are both given: set it where the session is built")
 
 
-def _options(one: Call, given: Mapping[str, Any]) -> argparse.Namespace:
+def options_of(one: Call, given: Mapping[str, Any]) -> argparse.Namespace:
     """Returns the parsed options. Raises UsageError."""
     known = arguments_of(one)
     line = [] if one.action is None else [one.action]

@@ -6,10 +6,9 @@ leader. In both cases the other brokers must be asked who leads now.
 
 from __future__ import annotations
 
-import time
-
 import pytest
 
+from tests.broker.subject import eventually
 from tests.client.shells import Asyncio
 from tidelog.client import Client, sync_client
 from tidelog.client.appender import Appender
@@ -54,10 +53,7 @@ def leaders(bootstrap, topic):
 
 def until_moved(cluster, partition):
     """Waits until broker 2 knows another leader of a partition than broker 1."""
-    end = time.monotonic() + WITHIN_S
-    while leaders(cluster[2].bootstrap, "t")[partition] in (1, -1):
-        assert time.monotonic() < end
-        time.sleep(0.1)
+    eventually(lambda: leaders(cluster[2].bootstrap, "t")[partition] not in (1, -1))
 
 
 @pytest.mark.parametrize("how", ["kill", "pause", "cut"])

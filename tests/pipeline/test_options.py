@@ -118,12 +118,8 @@ def test_what_cannot_be_meant_is_refused(arguments):
 
 
 def test_sizes():
-    assert [options.size(text) for text in ("1", "64k", "128M", "1g")] == [
-        1,
-        65536,
-        128 << 20,
-        1 << 30,
-    ]
+    sizes = {"1": 1, "64k": 65536, "128M": 128 << 20, "1g": 1 << 30}
+    assert {text: options.size(text) for text in sizes} == sizes
 
 
 def test_a_run_that_was_given_no_name_gets_one():
@@ -174,18 +170,17 @@ def test_a_setting_in_ms_may_be_a_span(text, expected):
     assert options.setting(text) == expected
 
 
+MASTERS = (
+    "auto inline local local[2] local[*] local[2,4] local-cluster[2,1,1024] yarn k8s://https://h"
+)
+NO_MASTERS = "locl local[ local[x] local2 spark yarn-client local-cluster[2,1]"
+
+
 @pytest.mark.parametrize(
     "text",
     [
-        *("auto", "inline", "local", "local[2]", "local[*]", "local[2,4]", "local[*, 4]"),
-        *(
-            "local-cluster[2,1,1024]",
-            "spark://h:7077",
-            "spark://a:1,b:2",
-            "spark://[::1]:7077",
-            "yarn",
-            "k8s://https://h",
-        ),
+        *(*MASTERS.split(), "local[*, 4]"),
+        *("spark://h:7077", "spark://a:1,b:2", "spark://[::1]:7077"),
     ],
 )
 def test_a_master_has_a_known_form(text):
@@ -195,15 +190,8 @@ def test_a_master_has_a_known_form(text):
 @pytest.mark.parametrize(
     "text",
     [
-        *("locl", "local[", "local[x]", "local2", "spark", "", "yarn-client", "local-cluster[2,1]"),
-        *(
-            "spark://nonsense",
-            "spark://",
-            "spark://h:",
-            "spark://h:port",
-            "spark://a:1,b",
-            "spark://a b:1",
-        ),
+        *(*NO_MASTERS.split(), "", "spark://nonsense", "spark://"),
+        *("spark://h:", "spark://h:port", "spark://a:1,b", "spark://a b:1"),
     ],
 )
 def test_another_master_is_refused_before_spark_starts(text):

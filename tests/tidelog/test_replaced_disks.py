@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import time
 
 import pytest
 
@@ -50,20 +49,13 @@ def is_whole(cluster, asked=1):
     return all(each["state"] == "ok" for each in gathered(cluster[asked].http)["partitions"])
 
 
-def until(condition):
-    deadline = time.monotonic() + WITHIN_S
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
-
-
 @pytest.mark.timeout(300)
 def test_a_dead_disk_is_replaced_by_an_empty_one_and_the_broker_catches_up(tmp_path, capsys):
     disks = [tmp_path / "disk-a", tmp_path / "disk-b"]
     own = {2: {"log.dirs": ",".join(map(str, disks))}}
     with BrokerCluster(tmp_path / "data", own_settings=own) as cluster:
         create(cluster, "t", partitions=PARTITIONS, configs={"min.insync.replicas": "2"})
-        until(lambda: is_whole(cluster))
+        eventually(lambda: is_whole(cluster), WITHIN_S)
         load = Load(cluster)
         send(load)
         dead = disks[1]
@@ -95,16 +87,13 @@ def test_a_dead_disk_is_replaced_by_an_empty_one_and_the_broker_catches_up(tmp_p
         ]
         assert "missing=1" in line
         send(load)
-        until(lambda: is_whole(cluster))
+        eventually(lambda: is_whole(cluster), WITHIN_S)
         assert not load.refused
         count = len(load.acknowledged)
 
         cluster.kill(1)  # what the others have is enough, the new disk among it
-        until(
-            lambda: all(
-                each["leader"] in (2, 3) for each in gathered(cluster[3].http)["partitions"]
-            )
-        )
+        led = lambda: {each["leader"] for each in gathered(cluster[3].http)["partitions"]}
+        eventually(lambda: led() <= {2, 3}, WITHIN_S)
         found = [
             value
             for index in range(PARTITIONS)
@@ -128,19 +117,11 @@ def test_a_broker_is_decommissioned_and_forgotten(tmp_path, capsys):
         assert main(["broker", "remove", "4", "--within", "90", "--broker", address]) == 0
         assert "Broker 4 has no partitions any more" in capsys.readouterr().out
         send(load)
-        until(lambda: is_whole(cluster))
+        eventually(lambda: is_whole(cluster), WITHIN_S)
         assert cluster.stop(4) == 0
         connection = wire.Connection(address)
-        until(
-            lambda: (
-                4
-                not in [
-                    each["broker"]
-                    for each in gathered(cluster[1].http)["brokers"]
-                    if each["state"] == "serving"
-                ]
-            )
-        )
+        brokers = lambda: gathered(cluster[1].http)["brokers"]
+        eventually(lambda: (4, "serving") not in {(e["broker"], e["state"]) for e in brokers()})
         answer = connection.ask("UnregisterBroker", 0, broker_id=4)
         assert answer["error_code"] == 0, answer
         assert (

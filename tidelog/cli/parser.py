@@ -89,7 +89,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = with_signed_values(sys.argv[1:] if argv is None else argv)
     if arguments[:1] == ["pipeline"]:  # it has its own sub-commands and options
         return _pipeline(arguments[1:])
-    parser = _parser(arguments[0] if arguments else None)
+    parser = parser_of(arguments[0] if arguments else None)
     options, unknown = parser.parse_known_args(arguments)
     names = (parser.prog, options.command, getattr(options, "action", None))
     parser.prog = " ".join(name for name in names if name)  # later errors are of this command
@@ -126,7 +126,7 @@ def _shown(text: str) -> str:
     return text.encode(errors="backslashreplace").decode()
 
 
-def _parser(command: str | None = None) -> argparse.ArgumentParser:
+def parser_of(command: str | None = None) -> argparse.ArgumentParser:
     """Returns the parser of the whole command line, with only this broker command's options."""
     parser = _Parser(prog="tidelog", description="A Kafka-protocol broker whose subject is time.")
     parser.add_argument("--version", action="version", version=f"tidelog {__version__}")

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tidelog.pipeline import cli
-from tidelog.pipeline.calls.call import _options
+from tidelog.pipeline.calls.call import options_of
 from tidelog.pipeline.calls.keywords import CALLS, arguments_of, described, keyword_of, signature_of
 from tidelog.pipeline.errors import UsageError
 
@@ -89,7 +89,7 @@ def test_what_is_needed_has_no_default():
     ],
 )
 def test_values(name, given, option, expected):
-    assert getattr(_options(BY_NAME[name], given), option) == expected
+    assert getattr(options_of(BY_NAME[name], given), option) == expected
 
 
 @pytest.mark.parametrize(
@@ -109,5 +109,5 @@ def test_values(name, given, option, expected):
 )
 def test_what_does_not_fit_is_one_sentence(name, given, sentence):
     with pytest.raises(UsageError) as caught:
-        _options(BY_NAME[name], given)
+        options_of(BY_NAME[name], given)
     assert str(caught.value).startswith(sentence)

@@ -228,7 +228,7 @@ def test_nothing_is_changed_by_reading(tmp_path, left):
 
 def test_a_segment_that_goes_while_it_is_read_is_not_missed(tmp_path, monkeypatch):
     path, _ = written(tmp_path, [(NOW + i, [NOW, NOW]) for i in range(4)])
-    retain, seen = retention_inputs._described, []
+    retain, seen = retention_inputs._described, []  # between two segments there is no other step
 
     def and_one_goes(segment, future_ms):
         seen.append(segment.base_offset)

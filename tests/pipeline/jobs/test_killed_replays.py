@@ -6,11 +6,11 @@ import dataclasses
 import math
 import signal
 import threading
-import time
 
 import numpy as np
 import pytest
 
+from tests.broker.subject import eventually
 from tests.pipeline.drivers import standing_still
 from tests.pipeline.jobs.test_mirror import KEEP, check, delete, everything, mirror, plain, some
 from tidelog.client import READ_COMMITTED, Client, Fenced
@@ -224,10 +224,8 @@ def test_a_broker_killed_in_the_middle(broker, topic, tmp_path):
 
 
 def wait_for(bootstrap, topic, count):
-    deadline = time.monotonic() + DEADLINE_S
     with Client(bootstrap, timeout_s=DEADLINE_S) as client:
-        while client.end_offset(topic, 0) < count:
-            assert time.monotonic() < deadline
+        eventually(lambda: client.end_offset(topic, 0) >= count, DEADLINE_S)
 
 
 @pytest.mark.slow

@@ -80,13 +80,6 @@ def leader(cluster, topic, partition):
         return client.topics([topic])[topic].partitions[partition].leader
 
 
-def place_of(one):
-    """The partition of a call's target, or of an appender."""
-    if hasattr(one, "topic"):
-        return one.topic, one.partition
-    return one._topic, one._partition
-
-
 def coordinator(cluster, group):
     with Client(cluster.bootstrap) as client:
         return broker_at(cluster, address_of(client.coordinator(GROUP, group).address))
@@ -149,8 +142,8 @@ def test_every_job_on_a_cluster_goes_on_without_a_broker(source, wanted, tmp_pat
         """Without the leader of what is read or written, from the nth call on."""
 
         def lose(caller, *given):
-            place = given[0].target if cls is Client else caller
-            source.kill(leader(source, *place_of(place)))
+            place = given[0].target if cls is Client else caller  # a call's, or an appender's
+            source.kill(leader(source, place.topic, place.partition))
 
         in_the_middle(cls, name, number, lose)
         yield

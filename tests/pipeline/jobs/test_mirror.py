@@ -12,6 +12,7 @@ import time
 import pytest
 from kafka import KafkaAdminClient
 
+from tests.broker.subject import eventually
 from tidelog.client import Client
 from tidelog.pipeline import cli
 from tidelog.pipeline.errors import FAILED, FINDINGS, OK, USAGE
@@ -323,10 +324,7 @@ def delete(bootstrap, topic):
     finally:
         admin.close()
     with Client(bootstrap) as client:
-        deadline = time.monotonic() + 60
-        while client.has_topic(topic):
-            assert time.monotonic() < deadline
-            time.sleep(0.05)
+        eventually(lambda: not client.has_topic(topic))
 
 
 @pytest.mark.parametrize("count", [100, 300, 400])

@@ -9,6 +9,7 @@ from dataclasses import replace
 
 import pytest
 
+from tests.broker.subject import eventually
 from tidelog.client import Client, RequestError, sync_client
 from tidelog.client.producer import Producer
 from tidelog.cluster import BrokerCluster
@@ -90,10 +91,7 @@ def test_a_split_is_read_on_at_the_next_leader(cluster, how):
 
     def lose():
         getattr(cluster, how)(1)
-        end = time.monotonic() + WITHIN_S
-        while leaders(cluster)[partition] in (1, -1):
-            assert time.monotonic() < end
-            time.sleep(0.1)
+        eventually(lambda: leaders(cluster)[partition] not in (1, -1), WITHIN_S)
 
     try:
         assert read_and(splits, partition, lose) == list(range(COUNT))

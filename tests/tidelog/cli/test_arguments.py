@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 import tidelog
-from tidelog.cli.brokers.serve import _overrides
-from tidelog.cli.parser import _parser, main
+from tidelog.cli.brokers.serve import overrides_of
+from tidelog.cli.parser import main, parser_of
 from tidelog.config.instants import parse_instant
 from tidelog.config.release import RELEASED_MS
 
@@ -19,7 +19,7 @@ ROOT = Path(__file__).parents[3]
 
 
 def overrides(*arguments):
-    return _overrides(_parser().parse_args(["serve", *arguments]))
+    return overrides_of(parser_of().parse_args(["serve", *arguments]))
 
 
 @pytest.fixture(autouse=True)

@@ -9,6 +9,7 @@ import time
 import pytest
 
 from tests.broker.replicas.load import create
+from tests.broker.subject import eventually
 from tidelog.broker.metadata.brokers.records import live_key, put_live
 from tidelog.broker.metadata.local import local_metadata
 from tidelog.cli.brokers.diagnosis import findings
@@ -58,9 +59,7 @@ def examined(cluster, capsys):
 def test_nothing_is_wrong_with_a_cluster_that_is_well(tmp_path, capsys):
     with BrokerCluster(tmp_path / "data") as fresh:
         create(fresh, "t")
-        deadline = time.monotonic() + WITHIN_S
-        while main(["cluster", "doctor", "--http", fresh[2].http]) != 0:
-            assert time.monotonic() < deadline, capsys.readouterr().out
+        eventually(lambda: main(["cluster", "doctor", "--http", fresh[2].http]) == 0)
         told = capsys.readouterr().out.splitlines()[-1]
         assert told == "3 brokers and 1 partition examined: nothing found."
 
@@ -164,11 +163,8 @@ def test_a_leader_that_is_not_the_preferred_one(cluster, examined, capsys):
     two = next(each for each in partitions if each["topic"] == "two")
     if two["leader"] == two["replicas"][0]:
         cluster.restart(two["leader"])  # it leads again only when it has been there for a while
-    deadline = time.monotonic() + WITHIN_S
-    found = {}
-    while NOT_PREFERRED not in found:
-        assert time.monotonic() < deadline, found
-        found = {each.finding: each for each in findings(gathered(cluster[1].http))}
+    told = lambda: {each.finding for each in findings(gathered(cluster[1].http))}
+    eventually(lambda: NOT_PREFERRED in told(), WITHIN_S)
     assert main(["cluster", "doctor", "--http", cluster[1].http]) == 1
     assert "kafka-leader-election.sh --election-type preferred" in capsys.readouterr().out
 

@@ -358,7 +358,7 @@ def test_serving_imports_nothing_of_it():
     program = """
 import sys
 from tidelog.cli import parser
-parser._parser("serve").parse_args(["serve"])
+parser.parser_of("serve").parse_args(["serve"])
 import tidelog.broker.server
 names = ("tidelog.cli.shared", "tidelog.control", "rich", "kafka", "aiohttp", "tidelog.broker.http.api")
 print([name for name in sys.modules if name.startswith(names)])

@@ -12,6 +12,7 @@ from tidelog.cli.parser import main
 
 VECTORS = Path(__file__).parents[2] / "vectors" / "kafka-0.10.2.2"
 BASE = "00000000000000000000"
+META = "#Sat Nov 21\n#\nversion={}\n{}={}\ncluster.id=dGlkZWxvZy1vcmFjbGU9PQ\n"
 KINDS = {
     "segment",
     "offset index",

@@ -167,11 +167,8 @@ class TestText:
         assert heading[:5] == ["position", "size", "base_offset", "last_offset", "count"]
         assert "is_bad" not in heading
         first = dict(zip(heading, lines[2].split(), strict=True))
-        assert (first["position"], first["compression"], first["append_time"]) == (
-            "0",
-            "none",
-            "1000",
-        )
+        found = [first[name] for name in ("position", "compression", "append_time")]
+        assert found == ["0", "none", "1000"]
         assert len({len(line) for line in lines[1:-2]}) == 1, "the columns are in line"
         count = len(batches_of(path))
         assert lines[-2].startswith(f"{path}: ok, {count} batches, ")

@@ -6,6 +6,7 @@ import pytest
 
 from tests.tidelog.dump.dumping import (
     BASE,
+    META,
     dump,
     findings,
     judge,
@@ -25,6 +26,12 @@ class TestAppendTimes:
     @pytest.fixture
     def times(self, copy):
         return copy / "t-0" / f"{BASE}.appendtimes"
+
+    @pytest.fixture
+    def following(self, times):
+        """Where the next segment begins."""
+        later = (int(log.stem) for log in times.parent.glob("*.log") if log.stem > times.stem)
+        return min(later)
 
     @pytest.fixture(params=[1, 2])
     def put(self, request, times):
@@ -55,10 +62,7 @@ class TestAppendTimes:
         status, rows = dump(capsys, times)
         assert (status, of(rows, "entry")[2]["append_time"]) == (0, None)
 
-    def test_the_end_is_told_and_no_fault(self, capsys, times, put):
-        following = min(
-            int(log.stem) for log in times.parent.glob("*.log") if log.stem > times.stem
-        )
+    def test_the_end_is_told_and_no_fault(self, capsys, times, put, following):
         end = (-(2**63) + 1, following)
         if self.entries[-1][0] != end[0]:  # as flush mode writes it
             put(len(self.entries), end)
@@ -93,10 +97,7 @@ class TestAppendTimes:
             ("end", "it has none: behind the last entry append times are unknown")
         ]
 
-    def test_an_end_at_another_offset_than_the_next_segment(self, capsys, times):
-        following = min(
-            int(log.stem) for log in times.parent.glob("*.log") if log.stem > times.stem
-        )
+    def test_an_end_at_another_offset_than_the_next_segment(self, capsys, times, following):
         data = times.read_bytes()
         end = Layout(int(times.stem)).pack(len(data) // 16 - 1, -(2**63) + 1, following + 3)
         times.write_bytes(data[:-16] + end)
@@ -183,27 +184,38 @@ class TestSmallFiles:
         ]
 
     @pytest.mark.parametrize(
-        "text", ["\n", "1\n0\n", "0\n2\nt 0 5\n", "0\n1\nt 0\n", "0\n1\nt x 5\n"]
+        ("name", "text", "where", "what"),
+        [
+            *(
+                ("recovery-point-offset-checkpoint", text, "", "")
+                for text in ("\n", "1\n0\n", "0\n2\nt 0 5\n", "0\n1\nt 0\n", "0\n1\nt x 5\n")
+            ),
+            ("cleaner-offset-checkpoint", "0\n2\nt 0 17\n", "", "announces 2 entries and has 1"),
+            ("log-start-offset-checkpoint", "0\n1\nt 0 -5\n", "t-0", ""),
+            ("t-0/leader-epoch-checkpoint", "0\n2\n5 10\n4 20\n", "", "goes back at epoch 4"),
+            (
+                "t-0/partition.metadata",
+                "version: 0\n",
+                "",
+                "is not a partition.metadata of version 0",
+            ),
+            ("meta.properties", "", "", "it names no version, or one that is neither 0 nor 1"),
+            ("meta.properties", META.format(2, "node.id", 1), "", "it names no version, or one"),
+            ("meta.properties", META.format(1, "broker.id", 1), "", "it names no node.id"),
+            ("meta.properties", META.format(0, "broker.id", "one"), "", "it names no broker.id"),
+            (
+                "meta.properties",
+                META.format(0, "broker.id", 1) + "torn",
+                "",
+                "'torn' is no propert",
+            ),
+        ],
     )
-    def test_checkpoints_that_cannot_be_read(self, capsys, copy, text):
-        path = copy / "recovery-point-offset-checkpoint"
+    def test_a_text_that_cannot_be(self, capsys, copy, name, text, where, what):
+        path = copy / name
         path.write_text(text)
-        ((where, what),) = judge(capsys, path)
-        assert where == ""
-        assert what
-        assert str(path) not in what
-
-    def test_a_negative_offset(self, capsys, copy):
-        path = copy / "log-start-offset-checkpoint"
-        path.write_text("0\n1\nt 0 -5\n")
-        assert judge(capsys, path)[0][0] == "t-0"
-
-    def test_epochs_that_go_back(self, capsys, copy):
-        path = copy / "t-0" / "leader-epoch-checkpoint"
-        path.write_text("0\n2\n5 10\n4 20\n")
-        assert judge(capsys, path) == [("", "goes back at epoch 4")]
-
-    def test_metadata_without_an_id(self, capsys, copy):
-        path = copy / "t-0" / "partition.metadata"
-        path.write_text("version: 0\n")
-        assert judge(capsys, path) == [("", "is not a partition.metadata of version 0")]
+        ((found, said),) = judge(capsys, path)
+        assert found == where
+        assert said.startswith(what)
+        assert said
+        assert str(path) not in said

@@ -20,6 +20,22 @@ from tests.tidelog.dump.dumping import (
 from tidelog.protocol.records.batch import Record, build
 
 
+@pytest.mark.parametrize(
+    ("suffix", "more", "what"),
+    [
+        (".log", b"\0\0\0\0\0\0\1", "cut: 7 bytes up to the end, too few for a batch"),
+        (".log", bytes(5000), "5,000 bytes of zeros up to the end"),
+        (".index", b"\0\0\1", "cut: 3 bytes behind the last whole entry"),
+        (".appendtimes", b"torn!", "cut: 5 bytes behind the last whole entry"),
+    ],
+)
+def test_what_is_behind_the_last_whole_entry(capsys, copy, suffix, more, what):
+    path = copy / "t-0" / f"{BASE}{suffix}"
+    size = path.stat().st_size
+    path.write_bytes(path.read_bytes() + more)
+    assert judge(capsys, path) == [(f"byte {size}", what)]
+
+
 class TestSegments:
     @pytest.fixture
     def log(self, copy):
@@ -43,53 +59,34 @@ class TestSegments:
             (f"byte {position}", f"cut: a batch of {size} bytes, and {size - 3} up to the end")
         ]
 
-    def test_a_few_bytes_more(self, capsys, log):
-        size = log.stat().st_size
-        log.write_bytes(log.read_bytes() + b"\0\0\0\0\0\0\1")
-        assert judge(capsys, log) == [
-            (f"byte {size}", "cut: 7 bytes up to the end, too few for a batch")
-        ]
+    @pytest.mark.parametrize(
+        ("number", "at", "data", "what"),
+        [
+            (2, 8, struct.pack(">i", 3), " bytes up to the end not read"),
+            (2, 16, b"\x09", "magic"),
+            (4, 0, struct.pack(">q", 1), "offset 1 where 7 or a later one belongs"),
+        ],
+        ids=["size", "magic", "offset"],
+    )
+    def test_an_impossible_header(self, capsys, log, number, at, data, what):
+        position = batches_of(log)[number][0]
+        patch(log, position + at, data)
+        ((where, said),) = judge(capsys, log)
+        assert (where, what in said) == (f"byte {position}", True)
 
-    def test_zeros_at_the_end(self, capsys, log):
-        size = log.stat().st_size
-        log.write_bytes(log.read_bytes() + bytes(5000))
-        assert judge(capsys, log) == [(f"byte {size}", "5,000 bytes of zeros up to the end")]
-
-    def test_an_impossible_size(self, capsys, log):
-        position = batches_of(log)[2][0]
-        rest = log.stat().st_size - position
-        patch(log, position + 8, struct.pack(">i", 3))
-        ((where, what),) = judge(capsys, log)
-        assert where == f"byte {position}"
-        assert what.endswith(f"; {rest:,} bytes up to the end not read")
-
-    def test_an_impossible_magic(self, capsys, log):
-        position = batches_of(log)[2][0]
-        patch(log, position + 16, b"\x09")
-        ((where, what),) = judge(capsys, log)
-        assert where == f"byte {position}"
-        assert "magic" in what
-
-    def test_a_header_that_lies_about_the_largest_time(self, capsys, log):
-        batch = batches_of(log)[1]
-        patch_sealed(log, batch, 35, struct.pack(">q", 9_999_999))
-        assert judge(capsys, log) == [
-            (f"byte {batch[0]}", "the header's largest time is 9999999, the records' 5001")
-        ]
-
-    def test_a_header_that_lies_about_the_count(self, capsys, log):
-        batch = batches_of(log)[2]
-        patch_sealed(log, batch, 57, struct.pack(">i", 2))
-        ((where, what),) = judge(capsys, log)
-        assert where == f"byte {batch[0]}"
-        assert "number of records" in what
-
-    def test_offsets_that_do_not_grow(self, capsys, log):
-        position = batches_of(log)[4][0]
-        patch(log, position, struct.pack(">q", 1))
-        assert judge(capsys, log) == [
-            (f"byte {position}", "offset 1 where 7 or a later one belongs")
-        ]
+    @pytest.mark.parametrize(
+        ("number", "at", "data", "what"),
+        [
+            (1, 35, struct.pack(">q", 9_999_999), "largest time is 9999999, the records' 5001"),
+            (2, 57, struct.pack(">i", 2), "number of records"),
+        ],
+        ids=["largest time", "count"],
+    )
+    def test_a_header_that_lies_under_its_own_checksum(self, capsys, log, number, at, data, what):
+        batch = batches_of(log)[number]
+        patch_sealed(log, batch, at, data)
+        ((where, said),) = judge(capsys, log)
+        assert (where, what in said) == (f"byte {batch[0]}", True)
 
     def test_a_segment_under_a_wrong_name(self, capsys, log):
         renamed = log.with_name(f"{500:020d}.log")
@@ -99,19 +96,16 @@ class TestSegments:
 
     def test_a_wrapper_that_lies_about_its_offset(self, capsys, tmp_path):
         log = tmp_path / f"{BASE}.log"
-        data = bytearray(
-            build([Record(i, 5, b"k", b"v") for i in range(3)], magic=1, compression=1)
-        )
-        data[0:8] = struct.pack(">q", 7)
-        # Inner offsets count from the wrapper's last: the batch moves, and its header stays true.
-        log.write_bytes(data)
+
+        def write(magic):
+            records = [Record(i, 5, b"k", b"v") for i in range(3)]
+            log.write_bytes(build(records, magic=magic, compression=1))
+            patch(log, 0, struct.pack(">q", 7))
+
+        write(1)  # inner offsets count from the wrapper's last: its header stays true
         status, rows = dump(capsys, log)
         assert (status, of(rows, "batch")[0]["base_offset"]) == (0, 5)
-        data = bytearray(
-            build([Record(i, 5, b"k", b"v") for i in range(3)], magic=0, compression=1)
-        )
-        data[0:8] = struct.pack(">q", 7)
-        log.write_bytes(data)
+        write(0)
         assert judge(capsys, log) == [("byte 0", "the header's offset is 7, the last record's 2")]
 
 
@@ -148,19 +142,9 @@ class TestIndexes:
         index.with_suffix(".log").unlink()
         patch(index, 12, struct.pack(">i", 10**6))
         status, rows = dump(capsys, index)
-        grows = len(self.entries(index)) <= 2
-        assert (status, findings(rows)) == (
-            (0, [])
-            if grows
-            else (1, [(index.name, "entry 2", "offset and position do not both grow")])
-        )
-
-    def test_a_torn_entry(self, capsys, index):
-        size = index.stat().st_size
-        index.write_bytes(index.read_bytes() + b"\0\0\1")
-        assert judge(capsys, index) == [
-            (f"byte {size}", "cut: 3 bytes behind the last whole entry")
-        ]
+        assert len(self.entries(index)) > 2
+        expected = [(index.name, "entry 2", "offset and position do not both grow")]
+        assert (status, findings(rows)) == (1, expected)
 
 
 class TestTimeIndexes:
@@ -229,13 +213,20 @@ class TestTimeIndexes:
             row for row in of(rows, "entry") if "CreateTime" in row["file"] and row not in timed
         ]
 
-    def test_a_time_its_batch_does_not_have(self, capsys, index):
-        self.write(index, (120, 5), (155, 11))
-        assert judge(capsys, index) == [("entry 1", "the largest time of its batch is 150")]
-
-    def test_an_offset_the_log_does_not_have(self, capsys, index):
-        self.write(index, (120, 5), (210, 23), (300, 24))
-        assert judge(capsys, index) == [("entry 2", "no batch of the log holds offset 24")]
+    @pytest.mark.parametrize(
+        ("entries", "where", "what"),
+        [
+            ([(120, 5), (155, 11)], "entry 1", "the largest time of its batch is 150"),
+            ([(120, 5), (210, 23), (300, 24)], "entry 2", "no batch of the log holds offset 24"),
+            *(
+                ([(120, 5), entry], "entry 1", "time and offset do not both grow; not read on")
+                for entry in ((120, 11), (119, 11), (150, 5), (150, 4))
+            ),
+        ],
+    )
+    def test_an_entry_that_cannot_be(self, capsys, index, entries, where, what):
+        self.write(index, *entries)
+        assert judge(capsys, index) == [(where, what)]
 
     def test_a_time_that_was_reached_before(self, capsys, index):
         log = index.with_suffix(".log")
@@ -243,13 +234,6 @@ class TestTimeIndexes:
         log.write_bytes(early + log.read_bytes()[batches_of(log)[1][0] :])
         assert judge(capsys, index) == [
             (f"entry {n}", "time 9000 comes before its batch") for n in range(3)
-        ]
-
-    @pytest.mark.parametrize("entry", [(120, 11), (119, 11), (150, 5), (150, 4)])
-    def test_entries_that_do_not_grow(self, capsys, index, entry):
-        self.write(index, (120, 5), entry)
-        assert judge(capsys, index) == [
-            ("entry 1", "time and offset do not both grow; not read on")
         ]
 
     def test_a_torn_entry(self, capsys, index):

@@ -101,7 +101,7 @@ def run_serve(options: argparse.Namespace) -> int:
     from tidelog.config import ConfigError, load
 
     try:
-        overrides = _overrides(options)
+        overrides = overrides_of(options)
         config = load(options.config, os.environ, overrides)
         if options.brokers is None and options.no_restart:
             raise ConfigError("--no-restart is about the brokers of --brokers N")
@@ -165,7 +165,7 @@ def _serve_many(
         return _FAILED
 
 
-def _overrides(options: argparse.Namespace) -> dict[str, str]:
+def overrides_of(options: argparse.Namespace) -> dict[str, str]:
     """Returns the settings given on the command line, or by a parent process. Raises ConfigError."""
     from tidelog.config import ConfigError
     from tidelog.config.ignored import HIDDEN, is_secret

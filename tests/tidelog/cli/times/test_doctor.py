@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from tests.broker.illnesses import ILLNESSES, examined, findings_of, plant
-from tidelog.cli.parser import _parser, main
+from tidelog.cli.parser import main, parser_of
 
 PAGE = Path(__file__).parents[4] / "docs" / "commandline.md"
 SHOWN = re.compile(r"(<!-- doctor: [^\n]*-->\n```\n)(.*?)(```\n<!-- /doctor -->)", re.DOTALL)
@@ -114,4 +114,4 @@ def test_every_command_that_helps_is_one(run):
     for command in commands:
         program, name, *arguments = shlex.split(command)
         assert program == "tidelog"
-        assert _parser(name).parse_args([name, *arguments]).command == name
+        assert parser_of(name).parse_args([name, *arguments]).command == name
