@@ -41,7 +41,7 @@ def put(connection, topic, times, version=9, codec=codecs.NONE):
 
 
 @pytest.mark.parametrize("codec", [codecs.NONE, codecs.GZIP, codecs.ZSTD])
-@pytest.mark.parametrize("version", range(8, 13))
+@pytest.mark.parametrize("version", [8, 12])
 def test_the_answer_names_index_value_and_window(connection, version, codec):
     topic = create(connection, **WINDOW)
     answer = put(connection, topic, TIMES, version, codec)
@@ -53,7 +53,7 @@ def test_the_answer_names_index_value_and_window(connection, version, codec):
     assert SHOWN in answer["error_message"]
 
 
-@pytest.mark.parametrize("version", range(3, 13))
+@pytest.mark.parametrize("version", [3, 7, 12])
 def test_the_whole_batch_is_refused_and_the_rest_of_it_can_be_sent(connection, version):
     topic = create(connection, **WINDOW)
     assert put(connection, topic, TIMES, version)["error_code"] == INVALID_TIMESTAMP

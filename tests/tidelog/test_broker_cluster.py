@@ -25,6 +25,7 @@ def wait_for_log(broker, pattern, count=1):
         time.sleep(0.01)
 
 
+@pytest.mark.slow
 def test_a_life(tmp_path):
     with BrokerCluster(tmp_path / "data") as cluster:
         assert len(cluster) == len(set(cluster.bootstrap.split(","))) == 3

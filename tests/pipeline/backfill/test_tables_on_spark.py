@@ -31,7 +31,9 @@ SUMMER_MS = 1_719_828_000_123  # 2024-07-01T10:00:00.123Z
 
 @pytest.fixture
 def on_spark(spark, monkeypatch):
-    monkeypatch.setattr(cli, "session_of", lambda options: Session(options.job, spark=spark))
+    monkeypatch.setattr(
+        cli, "session_of", lambda options, _=None: Session(options.job, spark=spark)
+    )
     return spark
 
 

@@ -69,6 +69,7 @@ def forget(broker, topic, task):
         assert client.last_sequence(topic, 0, task.delivery.producer_id) is None
 
 
+@pytest.mark.slow
 def test_what_the_log_has_of_a_forgotten_producer_is_not_written_again(forgetful, topic):
     wanted = some(300, 33)
     task = begun(forgetful.bootstrap, topic, wanted, 150)
@@ -78,6 +79,7 @@ def test_what_the_log_has_of_a_forgotten_producer_is_not_written_again(forgetful
     assert ours(forgetful.bootstrap, topic) == plain(wanted)
 
 
+@pytest.mark.slow
 def test_what_may_be_there_twice_is_said(forgetful, topic, tmp_path, monkeypatch, capsys):
     """The producer is forgotten, and others have written more than is searched for it."""
     monkeypatch.setattr(comparing, "MOST_BYTES", 1)

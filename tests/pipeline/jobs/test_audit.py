@@ -226,35 +226,31 @@ def test_a_small_audit_imports_neither_spark_nor_pandas(house, tmp_path):
     assert (tmp_path / "r" / "audit" / "partition_hour.parquet").exists()
 
 
-def test_the_same_run_again_reads_the_same(tmp_path):
-    directory = tmp_path / "data"
-    with BrokerProcess(directory, {"log.retention.ms": -1}) as broker:
-        with Client(broker.bootstrap) as client:
-            client.create_topic("t", 1)
-            client.produce("t", 0, build([Record(0, NOW, None, b"v", ())]))
-            arguments = ["--brokers", broker.bootstrap, "--topics", "t"]
-            _, first = audit(tmp_path, *arguments)
-            client.produce("t", 0, build([Record(0, NOW * 1000, None, b"v", ())]))
-            _, again = audit(tmp_path, *arguments)
-            status, other = audit(tmp_path, *arguments, run="other")
-        assert again == first
-        assert (status, other["topics"][0]["summary"]["records"]) == (1, 2)
-        assert cli.main(["audit", *arguments, "--out", str(tmp_path), "--run", "r"]) == 2
+def test_the_same_run_again_reads_the_same(broker, topic, tmp_path):
+    arguments = ["--brokers", broker.bootstrap, "--topics", topic]
+    with Client(broker.bootstrap) as client:
+        client.create_topic(topic, 1, {"retention.ms": "-1"})
+        client.produce(topic, 0, build([Record(0, NOW, None, b"v", ())]))
+        _, first = audit(tmp_path, *arguments)
+        client.produce(topic, 0, build([Record(0, NOW * 1000, None, b"v", ())]))
+        _, again = audit(tmp_path, *arguments)
+        status, other = audit(tmp_path, *arguments, run="other")
+    assert again == first
+    assert (status, other["topics"][0]["summary"]["records"]) == (1, 2)
+    assert cli.main(["audit", *arguments, "--out", str(tmp_path), "--run", "r"]) == 2
 
 
-def test_a_log_without_anything_odd_is_status_0(tmp_path, capsys):
-    with BrokerProcess(tmp_path / "data", {"log.retention.ms": -1}) as broker:
-        with Client(broker.bootstrap) as client:
-            client.create_topic("good", 1)
-            client.create_topic("empty", 1)
-            for number in range(3):
-                client.produce("good", 0, build([Record(0, NOW + number, None, b"v", ())]))
-        status, report = audit(tmp_path, "--brokers", broker.bootstrap, "--topics", "good,empty")
+def test_a_log_without_anything_odd_is_status_0(broker, topic, tmp_path, capsys):
+    good, empty = f"{topic}-good", f"{topic}-empty"
+    with Client(broker.bootstrap) as client:
+        for name in (good, empty):
+            client.create_topic(name, 1, {"retention.ms": "-1"})
+        for number in range(3):
+            client.produce(good, 0, build([Record(0, NOW + number, None, b"v", ())]))
+    status, report = audit(tmp_path, "--brokers", broker.bootstrap, "--topics", f"{good},{empty}")
     assert status == 0
-    assert {(f["topic"], f["level"]) for f in report["findings"]} >= {
-        ("good", "ok"),
-        ("empty", "info"),
-    }
+    levels = {(each["topic"], each["level"]) for each in report["findings"]}
+    assert levels >= {(good, "ok"), (empty, "info")}
     assert "Every partition is in order." in capsys.readouterr().out
 
 

@@ -292,8 +292,7 @@ def test_where_handing_down_is_switched_off(spark, edges):
         tidelog.spark.register(spark)
 
 
-@pytest.mark.parametrize("place", ["path", "brokers"])
-def test_a_stream(spark, broker, topic, tmp_path, place):
+def test_a_stream_of_log_directories(spark, broker, topic, tmp_path):
     """Micro-batches with a limit, a restart from the checkpoint, and what came meanwhile: each once."""
     with Client(broker.bootstrap) as client:
         client.create_topic(topic, 2, {"retention.ms": "-1"})
@@ -305,10 +304,7 @@ def test_a_stream(spark, broker, topic, tmp_path, place):
 
         def run():
             source = spark.readStream.format("timelog").option("topics", topic)
-            if place == "path":
-                source = source.option("path", str(broker.log_dir)).option("upto", "log-end")
-            else:
-                source = source.option("brokers", broker.bootstrap)
+            source = source.option("path", str(broker.log_dir)).option("upto", "log-end")
             frame = source.option("maxOffsetsPerTrigger", "7").option("level", "time").load()
             writer = frame.writeStream.format("parquet").option("path", str(tmp_path / "out"))
             return drained(writer.option("checkpointLocation", str(tmp_path / "checkpoint")))

@@ -26,7 +26,7 @@ def run(run):
     return functools.partial(run, "clock")
 
 
-def test_a_clock_that_is_trusted(run):
+def test_a_clock_that_is_trusted_and_goes_back(broker, run):
     trusted = "The clock shows 2026-01-01T00:00:00Z. It is a manual one.\nIt is trusted.\n"
     assert run() == run("status") == (0, trusted, "")
     nothing = "The clock is trusted: there is nothing to accept.\n"
@@ -35,9 +35,18 @@ def test_a_clock_that_is_trusted(run):
     assert (status, json.loads(out)["state"]) == (0, "trusted")
     status, out, _ = run("accept", "--json")
     assert (status, json.loads(out)["accepted"]) == (0, False)
+    broker.clock.step("-1d")
+    back = (
+        "The clock shows 2025-12-31T00:00:00Z. It is a manual one.\n"
+        "It is trusted.\n"
+        "Went back from 2026-01-01T00:00:00Z to 2025-12-31T00:00:00Z, by 1d 0h. What has a later "
+        "append time from before counts as written at 2025-12-31T00:00:00Z.\n"
+    )
+    assert run() == (0, back, "")
 
 
-def test_a_leap_is_shown_and_accepted(broker, run):
+def test_a_leap_is_shown_and_accepted(broker, connection, run):
+    asking.create(connection, "t")
     broker.clock.leap("10d")
     leapt = (
         "The clock shows 2026-01-11T00:00:00Z. It is a manual one.\n"
@@ -46,6 +55,10 @@ def test_a_leap_is_shown_and_accepted(broker, run):
         "If the clock is wrong, correct it. If it is right, run: tidelog clock accept\n"
     )
     assert run() == (0, leapt, "")
+    told = (
+        "The clock has leapt: the deletion time is 2026-01-01T00:00:00Z. See: tidelog clock status"
+    )
+    assert told in run.func("explain", "t")[1].splitlines()
     preview = (
         "The clock shows 2026-01-11T00:00:00Z, 10d 0h after the time that is trusted, "
         "2026-01-01T00:00:00Z.\n"
@@ -53,6 +66,8 @@ def test_a_leap_is_shown_and_accepted(broker, run):
         "written before counts as written that much later.\n"
     )
     assert run("accept", "--dry-run") == (0, preview, "")
+    status, out, _ = run("accept", "--dry-run", "--json")
+    assert (status, json.loads(out)["accepted"], json.loads(out)["state"]) == (0, False, "leapt")
     refusal = (
         "tidelog clock accept: retention would go by 2026-01-11T00:00:00Z: add --yes if the clock is "
         "right, --dry-run to look only\n"
@@ -67,34 +82,9 @@ def test_a_leap_is_shown_and_accepted(broker, run):
         "then count as later.\n"
     )
     assert run() == (0, corrected, "")
-
-
-def test_a_step_back_is_shown(broker, run):
-    broker.clock.step("-1d")
-    back = (
-        "The clock shows 2025-12-31T00:00:00Z. It is a manual one.\n"
-        "It is trusted.\n"
-        "Went back from 2026-01-01T00:00:00Z to 2025-12-31T00:00:00Z, by 1d 0h. What has a later "
-        "append time from before counts as written at 2025-12-31T00:00:00Z.\n"
-    )
-    assert run() == (0, back, "")
-
-
-def test_json_of_an_accepted_leap(broker, run):
     broker.clock.leap("10d")
-    status, out, _ = run("accept", "--dry-run", "--json")
-    assert (status, json.loads(out)["accepted"], json.loads(out)["state"]) == (0, False, "leapt")
     status, out, _ = run("accept", "--yes", "--json")
     assert (status, json.loads(out)["accepted"], json.loads(out)["state"]) == (0, True, "trusted")
-
-
-def test_explain_says_that_the_clock_has_leapt(broker, connection, run):
-    asking.create(connection, "t")
-    broker.clock.leap("10d")
-    leapt = (
-        "The clock has leapt: the deletion time is 2026-01-01T00:00:00Z. See: tidelog clock status"
-    )
-    assert leapt in run.func("explain", "t")[1].splitlines()
 
 
 # --- reset ---------------------------------------------------------------------------------------
@@ -118,6 +108,9 @@ def last_append(broker, topic):
 
 
 def test_reset_shows_what_is_ahead_and_lets_it_go_back(broker, run, topic):
+    assert run("reset", "nothing")[:2] == (1, "")
+    assert run("reset", topic, "--partition", "2", "--yes")[:2] == (1, "")
+    assert run("reset", topic, "--partition", "x")[:2] == (2, "")
     status, out, err = run("reset", topic, "--dry-run")
     assert (status, err) == (0, "")
     first, *_, last = out.splitlines()
@@ -157,9 +150,3 @@ def test_reset_of_one_partition_as_json(run, topic):
     told = json.loads(out)
     assert (status, told["done"]) == (0, True)
     assert told["partitions"][0]["reset"]["last_append_time_ms"] == NEW_YEAR_MS
-
-
-def test_mistakes_of_reset(run, topic):
-    assert run("reset", "nothing")[:2] == (1, "")
-    assert run("reset", topic, "--partition", "2", "--yes")[:2] == (1, "")
-    assert run("reset", topic, "--partition", "x")[:2] == (2, "")
