@@ -238,13 +238,8 @@ def consume(broker):
     assert consumer.poll(PATIENCE_S * 1_000)
     consumer.seek(partition, 10**9)
     with pytest.raises(OffsetOutOfRangeError):
-        polled_until_refused(consumer)
+        eventually(lambda: consumer.poll(1_000) and False, PATIENCE_S)
     consumer.close()
-
-
-def polled_until_refused(consumer):
-    for _ in range(PATIENCE_S):
-        consumer.poll(1_000)
 
 
 def load(broker):

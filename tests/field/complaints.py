@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 NEW_YEAR_MS = 1_767_225_600_000
 MINUTE_MS, HOUR_MS, DAY_MS, YEAR_MS = 60_000, 3_600_000, 86_400_000, 365 * 86_400_000
 EARLIEST, LATEST, LARGEST = -2, -1, -3
-TOPIC = 2
 
 
 def wall_ms() -> int:
@@ -43,13 +42,6 @@ def create(connection: wire.Connection, **settings: str) -> str:
         what="a leader: Kafka names one before it has become it",
     )
     return name
-
-
-def alter(connection: wire.Connection, topic: str, **settings: str) -> None:
-    """Change a topic's settings."""
-    changes = [(name.replace("_", "."), 0, value) for name, value in settings.items()]
-    code, message = asking.alter(connection, TOPIC, topic, *changes)
-    assert code == 0, message
 
 
 def found(connection: wire.Connection, topic: str, target: int, **more: int) -> tuple[int, int]:

@@ -7,6 +7,7 @@ import pytest
 import tidelog.spark
 from tests.client.conftest import broker, either, kafka, topic  # noqa: F401 - fixtures
 from tests.pipeline import spark_kafka
+from tidelog.pipeline import cli
 from tidelog.pipeline.errors import SetupError
 from tidelog.pipeline.replay import delivery
 from tidelog.pipeline.session import Session
@@ -30,6 +31,18 @@ def spark():
             pytest.skip(str(error))
         tidelog.spark.register(started)
         yield started
+
+
+@pytest.fixture
+def on_spark(spark, monkeypatch):
+    """The session of the tests, in which jobs of the command line run now unless they are told "inline"."""
+
+    def session_of(options, _=None):
+        is_inline = getattr(options, "master", None) == "inline"
+        return Session(options.job, **({"master": "inline"} if is_inline else {"spark": spark}))
+
+    monkeypatch.setattr(cli, "session_of", session_of)
+    return spark
 
 
 @pytest.fixture

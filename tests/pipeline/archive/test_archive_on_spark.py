@@ -24,20 +24,12 @@ from tests.pipeline.archive.archives import (
     tree,
 )
 from tests.pipeline.archive.test_restore import FOREVER, rows, stored
-from tidelog.pipeline import cli
 from tidelog.pipeline.archive import writing
 from tidelog.pipeline.archive.store import Store
 from tidelog.pipeline.errors import OK
-from tidelog.pipeline.session import Session
 
 pytestmark = pytest.mark.spark
 LOCAL = ("--master", "local[2]")
-
-
-@pytest.fixture
-def on_spark(spark, monkeypatch):
-    monkeypatch.setattr(cli, "Session", functools.partial(Session, spark=spark))
-    return spark
 
 
 def test_by_tasks_of_spark_there_and_back(on_spark, broker, topic, root):

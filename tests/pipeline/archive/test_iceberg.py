@@ -119,13 +119,10 @@ def test_a_killed_run_is_done_again(root, step):
     with_logs(root, [(0, some(30, 3))])
     assert fill(root, "--file-bytes", "8000") == OK
     assert fill(root, "--file-bytes", "8000", run="two") == OK
-    assert _offsets(root) == {(0, n) for n in range(230)} | {(1, n) for n in range(90)}
-    assert table(root).scan().count() == 320
-
-
-def _offsets(root):
     rows = table(root).scan(selected_fields=("partition", "offset")).to_arrow().to_pylist()
-    return {(row["partition"], row["offset"]) for row in rows}
+    found = {(row["partition"], row["offset"]) for row in rows}
+    assert found == {(0, n) for n in range(230)} | {(1, n) for n in range(90)}
+    assert table(root).scan().count() == 320
 
 
 def _die_at(step):
@@ -194,13 +191,10 @@ def test_a_run_that_ends_before_the_table_is_prepared_is_noticed(root, monkeypat
 def test_what_cannot_be_meant(root, capsys):
     assert fill(root, "--to", str(root / "archive")) == USAGE
     assert "or --table names an Iceberg table" in capsys.readouterr().err
+    assert archive(root, run="plain") == OK
+    file = next((root / "archive").rglob("*.parquet"))
     own = load_catalog("default", **catalog(root))
     own.create_namespace("logs")
-    own.create_table(NAME, pq.read_schema(_any_file(root)))
+    own.create_table(NAME, pq.read_schema(file))
     assert fill(root) == FAILED
     assert f"table {NAME} has no column" in capsys.readouterr().err
-
-
-def _any_file(root):
-    assert archive(root, run="plain") == OK
-    return next(iter((root / "archive").rglob("*.parquet")))

@@ -362,8 +362,4 @@ def test_a_broker_killed_while_it_is_archived(topic, tmp_path):
         one.restart()
         work.join(DEADLINE_S)
         assert statuses == [OK]
-    assert [rows_seen(each) for each in contents(tmp_path).values()] == [rows(records)]
-
-
-def rows_seen(seen):
-    return [(one.timestamp, one.key, one.value, one.headers) for one in seen]
+    assert [rows(each) for each in contents(tmp_path).values()] == [rows(records)]

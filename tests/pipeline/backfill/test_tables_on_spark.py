@@ -30,14 +30,6 @@ SUMMER_MS = 1_719_828_000_123  # 2024-07-01T10:00:00.123Z
 
 
 @pytest.fixture
-def on_spark(spark, monkeypatch):
-    monkeypatch.setattr(
-        cli, "session_of", lambda options, _=None: Session(options.job, spark=spark)
-    )
-    return spark
-
-
-@pytest.fixture
 def schemas():
     pytest.importorskip("fastavro", reason="the extra `avro` is not installed")
     pytest.importorskip("confluent_kafka.schema_registry", reason="the same", exc_type=ImportError)

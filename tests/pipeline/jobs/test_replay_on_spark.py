@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
 import io
 import json
 import os
@@ -24,12 +23,6 @@ from tidelog.pipeline.source.access import plan
 from tidelog.pipeline.source.splits import Selection
 
 pytestmark = pytest.mark.spark
-
-
-@pytest.fixture
-def on_spark(spark, monkeypatch):
-    monkeypatch.setattr(cli, "Session", functools.partial(Session, spark=spark))
-    return spark
 
 
 def test_a_mirror_on_spark(on_spark, broker, topic, tmp_path, capsys):
