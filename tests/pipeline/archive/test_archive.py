@@ -31,16 +31,12 @@ from tests.pipeline.archive.archives import (
 )
 from tests.pipeline.logs import Writer
 from tidelog.pipeline import cli, times
-from tidelog.pipeline.archive import layout, writing
+from tidelog.pipeline.archive import layout
 from tidelog.pipeline.archive.manifests import Archive, Manifest, Range
 from tidelog.pipeline.archive.store import Store
 from tidelog.pipeline.errors import FAILED, FINDINGS, OK, USAGE, PipelineError
-from tidelog.pipeline.runs.archive_run import covering
 from tidelog.pipeline.source import locations
-from tidelog.pipeline.source.splits import Split
-from tidelog.protocol.records.batch import Record, scan
-from tidelog.protocol.records.batch import records as decoded
-from tidelog.protocol.records.column_batches import encode_batches
+from tidelog.protocol.records.batch import Record
 from tidelog.storage import checkpoints
 
 # --- which file is where ----------------------------------------------------------------------------
@@ -97,26 +93,6 @@ def test_dates_part_rows_and_keep_their_order(listed):
     assert sorted(seen) == list(range(len(listed)))
 
 
-def test_columns_go_back_to_the_batches_they_came_from(root):
-    """Of slices too: buffers that do not begin at their beginning."""
-    assert archive(root) == OK
-    for file in in_force(root):
-        table = ds.dataset(root / "archive" / file["path"], format="parquet").to_table()
-        for start, count in ((0, len(table)), (3, 5), (len(table) - 1, 1)):
-            part = table.slice(start, count)
-            found = [
-                one
-                for batch in encode_batches(layout.buffers_of(part), 0, len(part))
-                for head in scan(batch.data)
-                for one in decoded(batch.data, head)
-            ]
-            wanted = {one.offset: one for one in expected(root)["t", file["partition"]]}
-            for row, one in zip(part.to_pylist(), found, strict=True):
-                was = wanted[row["offset"]]
-                assert (one.timestamp, one.key, one.value) == (was.timestamp, was.key, was.value)
-                assert tuple(one.headers) == was.headers
-
-
 def test_arrow_reads_the_directories_as_a_column(root):
     assert archive(root) == OK
     table = ds.dataset(
@@ -156,26 +132,6 @@ def test_a_record_larger_than_a_file_has_one_of_its_own(tmp_path):
     assert archive(tmp_path, "--file-bytes", "1000") == OK
     assert [one["records"] for one in in_force(tmp_path)] == [1, 2]
     assert contents(tmp_path) == expected(tmp_path)
-
-
-def test_tasks_are_cut_at_multiples(root):
-    splits = [Split("t", 0, 0, 150, 1), Split("t", 0, 150, 205, 1), Split("t", 1, 30, 31, 1)]
-    found = writing.chunks(
-        Store(str(root)), splits, isolation="read_committed", offsets=100, file_bytes=9
-    )
-    assert [(one.partition, one.start_offset, one.end_offset) for one in found] == [
-        (0, 0, 100),
-        (0, 100, 200),
-        (0, 200, 205),
-        (1, 30, 31),
-    ]
-    assert [len(one.splits) for one in found] == [1, 2, 1, 1]
-
-
-def test_offsets_that_compaction_took_belong_to_a_split():
-    splits = [Split("t", 0, 5, 10, 1), Split("t", 0, 14, 20, 1), Split("t", 2, 0, 3, 1)]
-    found = covering(splits, {("t", 0): (2, 30), ("t", 2): (0, 9)})
-    assert [(one.start_offset, one.end_offset) for one in found] == [(2, 10), (10, 30), (0, 9)]
 
 
 # --- the next run ---------------------------------------------------------------------------------
@@ -465,25 +421,6 @@ def test_compacted_is_what_was_there(root, capsys):
     assert action("compact", root, run="e") == OK
     assert contents(root) == expected(root)
     assert action("verify", root) == OK
-
-
-def test_many_small_files_of_a_date_become_one(tmp_path, capsys):
-    """Of all partitions and runs together; a second compaction finds nothing to do."""
-    for run in range(4):
-        days = [DAY_MS * (n % 2) + n for n in range(20)]
-        with_logs(tmp_path, [(number, some(20, run, dates=days)) for number in range(6)])
-        assert archive(tmp_path, run=f"r{run}") == OK
-    assert len(tree(tmp_path)) == 4 * 6 * 2
-    assert action("compact", tmp_path, run="c") == OK
-    assert "48 files became 2, 48 deleted" in capsys.readouterr().out
-    assert [path.parent.name for path in (tmp_path / "archive").rglob("*.parquet")] in (
-        ["event_date=1970-01-01", "event_date=1970-01-02"],
-        ["event_date=1970-01-02", "event_date=1970-01-01"],
-    )
-    assert contents(tmp_path) == expected(tmp_path)
-    assert action("verify", tmp_path) == OK
-    assert action("compact", tmp_path, run="d") == OK
-    assert "0 files became 0, 0 deleted" in capsys.readouterr().out
 
 
 def test_compaction_removes_what_killed_runs_left_where_it_has_the_lock(root, monkeypatch):

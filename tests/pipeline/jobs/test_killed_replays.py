@@ -24,7 +24,7 @@ from tidelog.pipeline.replay.replay import Task, replay_partition
 from tidelog.pipeline.replay.transactions import Transactions, ensure_progress_topic
 from tidelog.process import BrokerProcess
 from tidelog.protocol.records.batch import Record, build
-from tidelog.protocol.records.column_batches import NOBODY, EncodedBatch, encode_batches
+from tidelog.protocol.records.column_batches import EncodedBatch, encode_batches
 from tidelog.protocol.records.columns import ColumnBuffers, Wanted, append_set
 
 DEADLINE_S = 90
@@ -165,17 +165,6 @@ def test_two_tasks_at_once_write_each_record_once(broker, topic):
     made(broker.bootstrap, topic)
     outcomes = three_at_once(task_of(broker.bootstrap, topic, wanted, POSITION))
     assert all(is_exact(one, broker.bootstrap, topic, wanted) for one in outcomes)
-
-
-def test_it_is_the_sequences_that_keep_tasks_apart(broker, topic, monkeypatch):
-    """Planted: the same without sequences. What the target answers gives it away, too late."""
-    wanted = some(3000, 12)
-    made(broker.bootstrap, topic)
-    monkeypatch.setattr(delivery.Writer, "sequence", lambda self, number: -1)
-    monkeypatch.setattr(delivery, "Producer", lambda *identity: NOBODY)
-    outcomes = three_at_once(task_of(broker.bootstrap, topic, wanted, POSITION))
-    assert not all(is_exact(one, broker.bootstrap, topic, wanted) for one in outcomes)
-    assert any("somebody else writes to this partition" in (one.error or "") for one in outcomes)
 
 
 @pytest.mark.oracle

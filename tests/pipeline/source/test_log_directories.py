@@ -174,39 +174,34 @@ def version_1(times):
     return b"tide" + struct.pack(">i", 1) + b"".join(packed)
 
 
-@pytest.mark.parametrize("damage", ["missing", "header", "back", "torn", "zeros"])
-def test_append_times_of_version_1_that_cannot_be_are_unknown(tmp_path, damage):
+WHOLE = version_1(range(5_000, 5_010))
+
+
+@pytest.mark.parametrize(
+    ("data", "known"),
+    [
+        (WHOLE, range(5_000, 5_010)),
+        (None, ()),
+        (b"x" + WHOLE[1:], ()),
+        (WHOLE[:56] + (3).to_bytes(8, "big") + WHOLE[64:], range(5_000, 5_004)),  # it goes back
+        (WHOLE[:80] + bytes(48), range(5_000, 5_006)),
+        # Cut: partition.times vouches for the last entry that is there.
+        (WHOLE[:-5], [*range(5_000, 5_009), 5_008]),
+    ],
+    ids=["whole", "missing", "header", "back", "zeros", "cut"],
+)
+def test_append_times_of_version_1_that_cannot_be_are_unknown(tmp_path, data, known):
     writer = Writer(tmp_path / "logs", segment_bytes=1 << 20)
     for moment in range(10):
         writer.append([1], now=5_000 + moment)
     writer.close()
     path = tmp_path / "logs" / "t-0" / f"{0:020d}.appendtimes"
-    path.write_bytes(version_1(range(5_000, 5_010)))
-    assert [one.append_time for one in read_all(tmp_path / "logs")["t", 0]] == [
-        *range(5_000, 5_010)
-    ]
-    data = bytearray(path.read_bytes())
-    if damage == "missing":
+    if data is None:
         path.unlink()
-        known = 0
-    elif damage == "header":
-        path.write_bytes(b"x" + data[1:])
-        known = 0
-    elif damage == "back":
-        data[8 + 12 * 4 : 8 + 12 * 4 + 8] = (3).to_bytes(8, "big")
+    else:
         path.write_bytes(data)
-        known = 4
-    elif damage == "torn":
-        path.write_bytes(data[:-5])
-        known = 10  # who says so is partition.times: the last entry that is there holds on
-    else:
-        path.write_bytes(data[: 8 + 12 * 6] + bytes(48))
-        known = 6
     found = [one.append_time for one in read_all(tmp_path / "logs")["t", 0]]
-    if damage == "torn":
-        assert found == [*range(5_000, 5_009), 5_008]
-    else:
-        assert found == [*range(5_000, 5_000 + known), *[None] * (10 - known)]
+    assert found == [*known, *[None] * (10 - len(known))]
 
 
 @pytest.mark.parametrize("is_clean", [True, False])

@@ -110,6 +110,7 @@ def test_levels(spark, edges, level):
 
 
 def test_event_times_and_filters(spark, edges):
+    assert spark.conf.get("spark.sql.python.filterPushdown.enabled") == "true"
     ms = EDGES[2]
     for frame in (
         table(spark, edges, **{"from": str(ms), "to": "1970-01-01T00:00Z"}),
@@ -122,6 +123,8 @@ def test_event_times_and_filters(spark, edges):
         time for time in EDGES[3:] if time >= -5
     )
     assert table(spark, edges).filter("topic = 'other'").count() == 0
+    frame = table(spark, edges).filter("timestamp < timestamp'1970-01-01 00:00:00'")
+    assert sorted(row.offset for row in frame.select("offset").collect()) == [0, 1, 2]
     now_ms = time.time_ns() // 1_000_000
     frame = table(spark, edges, **{"from": "-2h"})  # also in workers, which read later
     assert sorted(row.timestamp_ms for row in frame.select("timestamp_ms").collect()) == sorted(
@@ -262,21 +265,6 @@ def test_a_table(spark, edges, tmp_path):
         spark.sql(f"DROP TABLE IF EXISTS {name}")
         spark.sql(f"DROP TABLE IF EXISTS {name}_3")
         assert list(edges.iterdir()), "a table of somebody's logs is dropped without them"
-
-
-def test_filters_are_handed_down_by_default(spark, edges):
-    """Those on `timestamp` too; the plan of the read shows what they leave."""
-    assert spark.conf.get("spark.sql.python.filterPushdown.enabled") == "true"
-    for condition, expected in (
-        ("timestamp >= timestamp'1970-01-01 00:00:00'", [4, 5, 6]),
-        ("timestamp < timestamp'1970-01-01 00:00:00'", [0, 1, 2]),
-        ("timestamp_ms >= 0", [4, 5, 6, 7, 9]),
-        ("timestamp = timestamp'1970-01-01 00:00:00'", [4]),
-    ):
-        frame = table(spark, edges).filter(condition)
-        assert sorted(row.offset for row in frame.select("offset").collect()) == expected
-        off = table(spark, edges, pushFilters="false").filter(condition)
-        assert sorted(row.offset for row in off.select("offset").collect()) == expected
 
 
 def test_where_handing_down_is_switched_off(spark, edges):
