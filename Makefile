@@ -102,7 +102,7 @@ simulate-clocks: $(TEST) ## lives with wrong clocks: SEEDS=20000 FROM=1; PLANT=l
 	@SEEDS=$(SEEDS) FROM=$(FROM) PLANT="$(PLANT)" $(BIN)/python -m tests.simulation.clocks.lives
 
 nemesis: $(TEST) ## rounds of faults under load: ROUNDS=200 SEED=1; STORE=etcd over etcd; TRANSACTIONS=1
-	@$(BIN)/python -m tests.nemesis$(if $(TRANSACTIONS),.transactions) --rounds $(ROUNDS) --seed $(SEED) $(if $(filter etcd,$(STORE)),--etcd)
+	@$(BIN)/python -m tests.nemesis --rounds $(ROUNDS) --seed $(SEED) $(if $(filter etcd,$(STORE)),--etcd) $(if $(TRANSACTIONS),--transactions)
 
 soak: $(TEST) ## one broker under a mixed load: nothing lost, and memory, descriptors, threads level: MINUTES=60
 	@$(BIN)/python -m tests.soak --minutes $(MINUTES)

@@ -6,7 +6,6 @@ assigned partitions. What it has polled of a partition before another assignment
 
 from __future__ import annotations
 
-import threading
 import time
 from itertools import count
 from typing import TYPE_CHECKING, Any
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from confluent_kafka import OFFSET_INVALID, Consumer, KafkaError, KafkaException, TopicPartition
 
 from tests.nemesis.checker import EVERYTHING
+from tests.nemesis.clients import Client
 from tests.nemesis.history import NO_OFFSET, Committed, Failed, Place, Polled, Told
 
 if TYPE_CHECKING:
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
 _POLL_S = 0.2
 _ASK_S = 2.0
-_LEAVES_S = 60
 _SETTINGS = {
     "enable.auto.commit": False,
     "auto.offset.reset": "error",
@@ -38,42 +37,18 @@ _SETTINGS = {
 _streams = count()
 
 
-class Reading:
+class Reading(Client):
     """A consumer in a thread of its own."""
 
     def __init__(self, name: str, group: str, history: History, bootstrap: str) -> None:
-        self.name = name
-        self.history = history
+        super().__init__(name, history)
         self._settings = {**_SETTINGS, "bootstrap.servers": bootstrap, "group.id": group}
-        self._is_over = threading.Event()
-        self._thread = threading.Thread(target=self._work, name=name, daemon=True)
 
-    def start(self) -> None:
-        """Begins to read."""
-        self._thread.start()
-
-    def leave(self) -> None:
-        """Reads no more, some time soon; `finish` waits for that."""
-        self._is_over.set()
-
-    def finish(self, *, abandon: bool = False) -> None:
-        """Reads no more; with `abandon` nobody waits for the end."""
-        self._is_over.set()
-        self._thread.join(1 if abandon else _LEAVES_S)
-        if not abandon and self._thread.is_alive():
-            self.history.add(Failed(self.name, "the consumer does not end"))
-
-    @property
-    def has_ended(self) -> bool:
-        """Whether it reads no more."""
-        return not self._thread.is_alive()
-
-    def _work(self) -> None:
+    def work(self) -> None:
+        """Reads until the end."""
         consumer = Consumer(self._settings)
         try:
             self.read(consumer)
-        except Exception as error:
-            self.history.add(Failed(self.name, repr(error)))
         finally:
             consumer.close()
 
@@ -108,7 +83,7 @@ class Alone(Reading):
         """Reads until the end."""
         consumer.assign([TopicPartition(*place, 0) for place in self._places])
         stream = next(_streams)
-        while not self._is_over.is_set():
+        while not self.is_over.is_set():
             for message in consumer.consume(500, _POLL_S):
                 if message.error() is None:
                     self._polled(stream, message)
@@ -131,7 +106,7 @@ class Member(Reading):
     def read(self, consumer: Consumer) -> None:
         """Reads and commits until the end."""
         consumer.subscribe(self._topics, on_assign=self._assigned, on_revoke=self._revoked)
-        while not self._is_over.is_set():
+        while not self.is_over.is_set():
             for message in consumer.consume(200, _POLL_S):
                 if message.error() is None:
                     place = self._polled(self._stream, message)
@@ -161,12 +136,13 @@ class Member(Reading):
         """Goes on where the group has committed, or at the beginning."""
         self._reached.clear()
         self._stream = next(_streams)
-        while not self._is_over.is_set():
+        while not self.is_over.is_set():
             began_s = time.monotonic()
             try:
                 told = consumer.committed(assigned, timeout=_ASK_S)
             except KafkaException:
                 continue
+            ended_s = time.monotonic()
             if all(each.error is None for each in told):
                 break
         else:
@@ -175,7 +151,7 @@ class Member(Reading):
         for each in told:
             offset = NO_OFFSET if each.offset == OFFSET_INVALID else each.offset
             place = Place(each.topic, each.partition)
-            self.history.add(Told(self.group, place, offset, began_s))
+            self.history.add(Told(self.group, place, offset, began_s, ended_s))
             each.offset = max(offset, 0)
         consumer.assign(told)
 

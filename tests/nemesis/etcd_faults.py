@@ -16,10 +16,10 @@ from tests.nemesis.staying import ASKED, staying
 
 if TYPE_CHECKING:
     import random
-    from collections.abc import Callable, Iterator
-    from contextlib import AbstractContextManager
+    from collections.abc import Iterator
 
     from tests.broker.metadata.etcd.server import Etcd
+    from tests.nemesis.faults import Kinds
     from tests.nemesis.history import History
     from tidelog.cluster import BrokerCluster
 
@@ -42,7 +42,7 @@ class EtcdFaults:
         self._etcd = etcd
         self._cluster, self._lease_s, self._history = cluster, lease_s, history
         self._random = chance
-        self.kinds: dict[str, Callable[[], AbstractContextManager[str]]] = {
+        self.kinds: Kinds = {
             "etcd leader paused": self.leader_paused,
             "etcd leader killed": self.leader_killed,
             "etcd member killed": self.member_killed,

@@ -25,12 +25,14 @@ from tidelog.process import BrokerFailed
 
 if TYPE_CHECKING:
     import random
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from concurrent.futures import Future
     from contextlib import AbstractContextManager
 
     from tests.nemesis.history import Place
     from tidelog.cluster import BrokerCluster
+
+    Kinds = Mapping[str, Callable[[], AbstractContextManager[str]]]
 
 JUMP_MS = 600_000
 _SLOW_MS = 1_000
@@ -50,23 +52,26 @@ class Faults:
         self.kinds: dict[str, Callable[[], AbstractContextManager[str]]] = {
             "kill": self.kill,
             "pause": self.pause,
-            "pause all": self.pause_all,
-            "storm": self.storm,
-            "cut": self.cut,
             "restart": self.restart,
             "full disk": self.full_disk,
             "failing disk": self.failing_disk,
             "slow disk": self.slow_disk,
-            "elections": self.elections,
             "clock forward": self.clock_forward,
             "clock back": self.clock_back,
-            "cut from metadata": self.cut_from_metadata,
-            "kill all": self.kill_all,
             "kill while starting": self.kill_while_starting,
-            "one-way cut": self.one_way_cut,
-            "reassignment": self.reassignment,
-            "two at once": self.two,
         }
+        if len(cluster) > 1:
+            self.kinds |= {
+                "pause all": self.pause_all,
+                "storm": self.storm,
+                "cut": self.cut,
+                "elections": self.elections,
+                "cut from metadata": self.cut_from_metadata,
+                "kill all": self.kill_all,
+                "one-way cut": self.one_way_cut,
+                "reassignment": self.reassignment,
+                "two at once": self.two,
+            }
         # Two of these at once leave what is acknowledged on a broker that lives, or comes back whole.
         self._alone = ("kill", "pause", "cut", "clock forward", "clock back", "cut from metadata")
         self._spared: set[int] = set()  # brokers that have a fault already

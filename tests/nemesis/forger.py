@@ -11,13 +11,13 @@ import contextlib
 import random
 import socket
 import struct
-import threading
 from typing import TYPE_CHECKING
 
 from confluent_kafka import TopicCollection
 from confluent_kafka.admin import AdminClient
 
 from tests import forged
+from tests.nemesis.clients import Client
 from tests.nemesis.history import Believed, Failed
 
 if TYPE_CHECKING:
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 
 _PAUSE_S = 0.02
 _PATIENCE_S = 2.0
-_LEAVES_S = 20.0
 _EPOCHS = 3_000  # revisions of the metadata, of which broker epochs are some
 _LATER_EPOCH, _LAST_COORDINATOR = 2**62, 2**31 - 1
 
@@ -44,8 +43,8 @@ def topic_ids(bootstrap: str, topics: Sequence[str]) -> dict[str, bytes]:
     return found
 
 
-class Forger:
-    """A client in a thread of its own that asks one broker after the other."""
+class Forger(Client):
+    """A client that asks one broker after the other."""
 
     def __init__(
         self,
@@ -55,45 +54,32 @@ class Forger:
         ids: Mapping[str, bytes],
     ) -> None:
         """`addresses` are those of the brokers 1, 2, ...; `ids` the ids of the topics."""
-        self.name = "forger"
-        self.history = history
-        self.refused = 0
+        super().__init__("forger", history)
+        self._answered = 0
         self._addresses, self._places, self._ids = addresses, places, ids
         self._random = random.Random(self.name)
-        self._is_over = threading.Event()
-        self._thread = threading.Thread(target=self._work, name=self.name, daemon=True)
 
-    def start(self) -> None:
-        """Begins to forge."""
-        self._thread.start()
-
-    def finish(self, *, abandon: bool = False) -> None:
-        """Forges no more; with `abandon` nobody waits for the end."""
-        self._is_over.set()
-        if not abandon and self._thread.is_alive():
-            self._thread.join(_LEAVES_S)
-
-    def _work(self) -> None:
-        try:
-            while not self._is_over.wait(_PAUSE_S):
-                with contextlib.suppress(OSError, struct.error):  # a broker is away
-                    self._attack(self._random.choice(self._addresses))
-        except Exception as error:
-            self.history.add(Failed(self.name, repr(error)))
+    def work(self) -> None:
+        """Forges until the end; it is a problem if no broker has answered."""
+        while not self.is_over.wait(_PAUSE_S):
+            with contextlib.suppress(OSError, struct.error):  # a broker is away
+                self._attack(self._random.choice(self._addresses))
+        if not self._answered and not self.is_abandoned:
+            self.history.add(Failed(self.name, "no broker has answered"))
 
     def _attack(self, address: str) -> None:
         """Asks one broker for a while on one connection."""
         host, _, port = address.rpartition(":")
         with socket.create_connection((host, int(port)), _PATIENCE_S) as connection:
             for _ in range(50):
-                if self._is_over.wait(_PAUSE_S):
+                if self.is_over.wait(_PAUSE_S):
                     return
                 what, request = self._next()
                 connection.sendall(request.frame)
                 (size,) = struct.unpack(">i", _received(connection, 4))
-                if request.code_in(_received(connection, size)[4:]):
-                    self.refused += 1
-                else:
+                code = request.code_in(_received(connection, size)[4:])
+                self._answered += 1
+                if not code:
                     self.history.add(Believed(address, what))
 
     def _next(self) -> tuple[str, Forged]:

@@ -1,8 +1,11 @@
-"""What clients did and were told: the events that a checker judges.
+"""What clients did and were told: the events that the checkers judge.
 
 Clients in several threads add events; an event is complete when it is added. Times in seconds are
-those of the machine's monotonic clock, and say which event was over before another began. Times in
-milliseconds are the timestamps of records.
+those of the machine's monotonic clock, which all processes share, and say which event was over before
+another began. Times in milliseconds are the timestamps of records.
+
+A transaction is named by its client, the client's incarnation and a number. What is about to be asked of
+it is an event of its own, so that a client that is killed leaves behind what it had begun.
 """
 
 from __future__ import annotations
@@ -46,15 +49,29 @@ class Refused(NamedTuple):
     reason: str
 
 
+class Sought(NamedTuple):
+    """A reader begins a stream at an offset."""
+
+    reader: str
+    stream: int
+    place: Place
+    offset: int
+
+
 class Polled(NamedTuple):
-    """A consumer got a record. A stream is what it gets between two seeks or assignments."""
+    """A reader got a record. A stream is what it gets between two seeks or assignments.
+
+    A reader of committed data knows when that was, and the transaction in which it reads, if any.
+    """
 
     reader: str
     stream: int
     place: Place
     offset: int
     value: bytes
-    time_ms: int
+    time_ms: int = 0
+    at_s: float = 0.0
+    txn: str = ""
 
 
 class Committed(NamedTuple):
@@ -68,12 +85,17 @@ class Committed(NamedTuple):
 
 
 class Told(NamedTuple):
-    """A group asked for its committed offset; NO_OFFSET is the answer that there is none."""
+    """A group asked for its committed offset; NO_OFFSET is the answer that there is none.
+
+    `is_stable` is one that waits for the markers of transactions that are decided.
+    """
 
     group: str
     place: Place
     offset: int
     began_s: float
+    ended_s: float
+    is_stable: bool = True
 
 
 class Led(NamedTuple):
@@ -93,6 +115,64 @@ class CutOff(NamedTuple):
     lease_s: float
 
 
+class Began(NamedTuple):
+    """A client has begun a transaction; no request need have been sent for it."""
+
+    txn: str
+    transactional_id: str
+    at_s: float
+
+
+class Sent(NamedTuple):
+    """A record of a transaction is about to be sent."""
+
+    txn: str
+    place: Place
+    value: bytes
+
+
+class Stored(NamedTuple):
+    """A record of a transaction has been acknowledged."""
+
+    txn: str
+    place: Place
+    value: bytes
+    offset: int
+
+
+class OffsetSent(NamedTuple):
+    """An offset of a group is about to be sent with a transaction."""
+
+    txn: str
+    group: str
+    place: Place
+    offset: int
+
+
+class Asked(NamedTuple):
+    """The end of a transaction is about to be asked for."""
+
+    txn: str
+    is_commit: bool
+    at_s: float
+
+
+class Ended(NamedTuple):
+    """A client was told that its transaction is committed or aborted."""
+
+    txn: str
+    is_commit: bool
+    at_s: float
+
+
+class Ends(NamedTuple):
+    """The ends of a partition when all transactions should be over."""
+
+    place: Place
+    last_stable_offset: int
+    high_watermark: int
+
+
 class Failed(NamedTuple):
     """A client cannot go on, or something else happened that must not."""
 
@@ -107,8 +187,20 @@ class Believed(NamedTuple):
     what: str
 
 
+OfTransaction: TypeAlias = Began | Sent | Stored | OffsetSent | Asked | Ended
 Event: TypeAlias = (
-    Acknowledged | Refused | Polled | Committed | Told | Led | CutOff | Failed | Believed
+    OfTransaction
+    | Acknowledged
+    | Refused
+    | Sought
+    | Polled
+    | Committed
+    | Told
+    | Led
+    | CutOff
+    | Ends
+    | Failed
+    | Believed
 )
 
 
@@ -121,6 +213,7 @@ class History:
         self.events: list[Event] = []
         self.acknowledged: defaultdict[str, int] = defaultdict(int)  # by producer
         self.polled: defaultdict[str, int] = defaultdict(int)  # by reader
+        self.failed: list[Failed] = []
 
     def add(self, event: Event) -> None:
         """Adds an event; for use by any thread."""
@@ -129,6 +222,8 @@ class History:
             self.acknowledged[event.producer] += 1
         elif isinstance(event, Polled):
             self.polled[event.reader] += 1
+        elif isinstance(event, Failed):
+            self.failed.append(event)
 
     def write(self, path: Path) -> None:
         """Writes the events as lines of JSON, for whoever looks for the cause of a problem."""
@@ -141,14 +236,28 @@ class History:
                 file.write(json.dumps({"event": type(event).__name__, **fields}) + "\n")
 
 
-def value_of(producer: str, place: Place, number: int, padding: int = 0) -> bytes:
-    """Returns the value of a producer's record, which says where it belongs."""
-    return f"{producer}:{place}:{number}:".encode() + b"." * padding
+class Said(NamedTuple):
+    """What the value of a record says."""
+
+    writer: str  # a producer or a transaction
+    place: str
+    number: int  # among the writer's records of that partition
+    more: str  # the record that it is a copy of, as in-0@17; or padding
 
 
-def parsed(value: bytes) -> tuple[str, str, int] | None:
-    """Returns producer, place and number of a value; None if no producer wrote it."""
-    parts = value.decode("utf-8", "replace").split(":")
-    if len(parts) != 4 or not parts[2].isdecimal() or parts[3].strip("."):
+def value_of(writer: str, place: Place, number: int, more: str = "") -> bytes:
+    """Returns the value of a record, which says where it belongs."""
+    return f"{writer}|{place}|{number}|{more}".encode()
+
+
+def said(value: bytes) -> Said | None:
+    """Returns what a value says; None if no client of ours wrote it."""
+    parts = value.decode("utf-8", "replace").split("|")
+    if len(parts) != 4 or not parts[2].isdecimal():
         return None
-    return parts[0], parts[1], int(parts[2])
+    return Said(parts[0], parts[1], int(parts[2]), parts[3])
+
+
+def source_of(place: Place, offset: int) -> str:
+    """Returns how a copy names the record that it was made of."""
+    return f"{place}@{offset}"

@@ -1,99 +1,100 @@
-"""One life of a cluster: three brokers, a load, rounds of faults, and the judgement of the history.
+"""One life of brokers: a load, rounds of faults, and the judgement of the history.
 
-After each fault the cluster has to become healthy: every broker serves, every partition has all its
-replicas in sync, every producer is acknowledged and every consumer gets records. A round that does not
-end so is a problem like a lost record, and the last one.
+After each fault all has to become well: every broker serves, every partition has all its replicas in
+sync, and every client goes on. A round that does not end so is a problem like a lost record, and the
+last one.
+
+A client that does not go on while the brokers are well may hang by a fault of its own: the load may kill it,
+once in a round.
 """
 
 from __future__ import annotations
 
 import random
 import time
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from tests.nemesis import view
 from tests.nemesis.brokers import Unhealthy, end, started, stop
-from tests.nemesis.checker import Kind, Problem, has_got_everything, problems
-from tests.nemesis.consumers import Alone, Member, read_everything
+from tests.nemesis.checker import Kind, Problem
 from tests.nemesis.etcd_faults import EtcdFaults
 from tests.nemesis.faults import Faults
 from tests.nemesis.forger import Forger, topic_ids
-from tests.nemesis.history import Failed, History, Place
-from tests.nemesis.producers import KafkaPython, Librdkafka
+from tests.nemesis.history import Failed
+from tests.nemesis.load import PARTITIONS
+from tests.nemesis.plain import Plain
 from tests.nemesis.staying import ASKED
-from tests.nemesis.stored import wrong_files
+from tests.nemesis.stored import findings, wrong_files
+from tests.nemesis.transactions.asking import OverTime
+from tidelog.process import BrokerFailed
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
     from pathlib import Path
     from types import TracebackType
     from typing import Self
 
     from tests.broker.metadata.etcd.server import Etcd
-    from tests.nemesis.consumers import Reading
-    from tests.nemesis.producers import Writing
+    from tests.nemesis.load import Load
 
-BROKERS = 3
-PARTITIONS = 2
-GROUP = "group"
+SESSION_S = 3
 SETTINGS = {
-    "broker.session.timeout.ms": 3_000,
+    "broker.session.timeout.ms": SESSION_S * 1000,
     "replica.lag.time.max.ms": 2_000,
     "offsets.topic.num.partitions": 3,
     "log.retention.ms": -1,
-    "min.insync.replicas": 2,
 }
-TOPICS = {
-    "created": {"message.timestamp.type": "CreateTime", "segment.bytes": "300000"},
-    "flushed": {"message.timestamp.type": "CreateTime", "flush.messages": "1"},
-    "stamped": {"message.timestamp.type": "LogAppendTime", "segment.bytes": "300000"},
-}
-PLACES = [Place(topic, partition) for topic in TOPICS for partition in range(PARTITIONS)]
-HEALTHY_WITHIN_S = 60.0
-MEMBERS = 0.2  # of the rounds have a member that leaves and another that joins
-_MORE = 10  # records that each client has to get through after a fault
+READY_WITHIN_S = 180.0
 _POLL_S = 0.05
-_DRAINED_AFTER_S = 60
 
 
 class Life:
-    """A cluster under load, for a `with` block."""
+    """Brokers under a load, for a `with` block."""
 
     def __init__(
         self,
         directory: Path,
         seed: int,
+        load: type[Load] = Plain,
+        brokers: int = 3,
         say: Callable[[str], None] = print,
         *,
         etcd: Etcd | None = None,
+        well_within_s: float | None = None,
+        hung_after_s: float | None = None,
     ) -> None:
         """Starts the brokers; their clocks run with the machine's until a fault moves them.
 
-        Their metadata are in `etcd`, which has faults too then, or without one in a file.
+        Their metadata are in `etcd`, which has faults too then, or without one in a file. A client
+        hangs that has not gone on for `hung_after_s`, by default for half of `well_within_s`.
         """
         self._etcd = etcd
-        self.directory = directory
+        self._well_within_s = well_within_s or load.well_within_s
+        self._hung_after_s = hung_after_s or self._well_within_s / 2
         self.seed = seed
         self._say = say
         self._random = random.Random(seed)
-        self.history = History(
-            topic
-            for topic, settings in TOPICS.items()
-            if settings["message.timestamp.type"] == "LogAppendTime"
-        )
-        settings = SETTINGS if etcd is None else {**SETTINGS, "metadata.store": etcd.url()}
-        topics = TOPICS if etcd is None else {**TOPICS, ASKED.topic: {}}
-        self.cluster = started(directory / "data", BROKERS, settings, topics, PARTITIONS)
         self._is_ill = False
-        self.producers: list[Writing] = []
-        self.readers: list[Reading] = []
-        self._left: list[Reading] = []  # members that were told to leave, and may not have yet
-        self._members = 0
+        settings = {**SETTINGS, **load.settings}
+        topics = dict(load.topics)
+        if brokers == 1:
+            settings["metadata.store"] = ""  # a broker that is alone, not a cluster of one
+        else:
+            settings["min.insync.replicas"] = 2
+        if etcd is not None:
+            settings["metadata.store"] = etcd.url()
+            topics[ASKED.topic] = {}
+        self.cluster = started(
+            directory / "data", brokers, settings, topics, PARTITIONS, ready_within_s=READY_WITHIN_S
+        )
+        self.load = load(self.cluster, directory, self._random)
+        self.history = self.load.history
         self._forger = Forger(
             self.history,
             [broker.bootstrap for broker in self.cluster],
-            PLACES,
-            topic_ids(self.cluster.bootstrap, list(TOPICS)),
+            self.load.places,
+            topic_ids(self.cluster.bootstrap, list(load.topics)),
         )
 
     def __enter__(self) -> Self:
@@ -106,142 +107,120 @@ class Life:
         _traceback: TracebackType | None,
     ) -> None:
         is_broken = self._is_ill or error is not None
-        for client in (*self.producers, *self.readers, *self._left, self._forger):
-            client.finish(abandon=is_broken)
+        self.load.finish(abandon=is_broken)
+        self._forger.finish(abandon=is_broken)
         end(self.cluster, is_broken=is_broken)
 
-    # --- the load ---------------------------------------------------------------------------------
+    # --- rounds -----------------------------------------------------------------------------------
 
-    def start_load(self) -> None:
+    def start(self) -> None:
         """Starts the clients."""
-        history, bootstrap = self.history, self.cluster.bootstrap
-        self.producers = [
-            Librdkafka("plain", history, bootstrap, PLACES, **{"max.in.flight": 1}),
-            Librdkafka("packed", history, bootstrap, PLACES[-1:], **{"compression.type": "lz4"}),
-            KafkaPython("python", history, bootstrap, PLACES),
-        ]
-        self.readers = [
-            Alone("alone", history, bootstrap, PLACES),
-            self._next_member(),
-            self._next_member(),
-        ]
-        for client in (*self.producers, *self.readers, self._forger):
-            client.start()
-
-    def _next_member(self) -> Member:
-        self._members += 1
-        return Member(GROUP, str(self._members), self.history, self.cluster.bootstrap, list(TOPICS))
-
-    def _replace_member(self) -> None:
-        """Lets the group's oldest member leave, and another one join."""
-        leaves = next(each for each in self.readers if isinstance(each, Member))
-        leaves.leave()
-        self.readers.remove(leaves)
-        self._left.append(leaves)
-        joins = self._next_member()
-        self.readers.append(joins)
-        joins.start()
-
-    def wait_until_healthy(self, within_s: float = HEALTHY_WITHIN_S) -> float:
-        """Waits until all is well and goes on; returns how long that took. Raises Unhealthy."""
-        began_s = time.monotonic()
-        deadline_s = began_s + within_s
-        while ill := list(view.illnesses(self.cluster, PLACES)):
-            self._look_at_the_time(deadline_s, ill)
-        before = self._progress()
-        while slow := [
-            f"{who} is at {now}, after {before[who]} when the cluster was well"
-            for who, now in self._progress().items()
-            if now < before[who] + _MORE
-        ]:
-            self._look_at_the_time(deadline_s, slow)
-        return time.monotonic() - began_s
-
-    def _progress(self) -> dict[str, int]:
-        """Returns how many records each producer, the lone reader and the group have got through."""
-        polled = dict(self.history.polled)
-        return {
-            **{each.name: self.history.acknowledged[each.name] for each in self.producers},
-            "alone": polled.get("alone", 0),
-            GROUP: sum(many for who, many in polled.items() if who.startswith(f"{GROUP}/")),
-        }
-
-    def _look_at_the_time(self, deadline_s: float, reasons: list[str]) -> None:
-        ended = [each.name for each in (*self.producers, *self.readers) if each.has_ended]
-        if ended or time.monotonic() > deadline_s:
-            what = [f"{each} has ended" for each in ended] + reasons
-            raise Unhealthy("; ".join(what[:5]))
-        time.sleep(_POLL_S)
-
-    # --- the rounds -------------------------------------------------------------------------------
+        self.load.start()
+        self._forger.start()
 
     def play(self, rounds: int, kinds: Sequence[str] = ()) -> list[Problem]:
         """Plays rounds of these faults, or of all, under load; returns what is wrong afterwards."""
-        self.start_load()
-        faults = Faults(self.cluster, PLACES, self._random)
+        self.start()
+        faults = Faults(self.cluster, self.load.places, self._random)
+        faults.kinds |= self.load.kinds
         if self._etcd is not None:
-            lease_s = SETTINGS["broker.session.timeout.ms"] / 1000
-            of_etcd = EtcdFaults(self._etcd, self.cluster, lease_s, self.history, self._random)
+            of_etcd = EtcdFaults(self._etcd, self.cluster, SESSION_S, self.history, self._random)
             faults.kinds |= of_etcd.kinds
         try:
-            self.wait_until_healthy()
+            self.wait_until_well()
             for number, kind in enumerate(faults.order(rounds, kinds), 1):
-                self._round(f"seed {self.seed}, round {number}/{rounds}", faults, kind)
+                name = f"seed {self.seed}, {len(self.cluster)} brokers, round {number}/{rounds}"
+                self._round(name, faults, kind)
         except Unhealthy as ill:
             self._is_ill = True
-            return [Problem(Kind.FAILED, f"the cluster did not become healthy: {ill}")]
+            return self._judge_the_ill(ill)
         return self.judge()
 
     def _round(self, name: str, faults: Faults, kind: str) -> None:
+        """Plays one fault; a client is disturbed before it, or while it lasts."""
         lasts_s = faults.lasts_s()
-        acknowledged = sum(self.history.acknowledged.values())
-        began_s = time.monotonic()
+        before, began_s = self.load.count, time.monotonic()
+        is_early = self._random.random() < 0.5
+        did = [self.load.disturb()] if is_early else []
         with faults.kinds[kind]() as what:
             time.sleep(lasts_s / 2)
-            if self._random.random() < MEMBERS:
-                self._replace_member()
-                what += ", a member leaves and another joins"  # noqa: PLW2901
+            if not is_early:
+                did.append(self.load.disturb())
             time.sleep(lasts_s / 2)
-            during = sum(self.history.acknowledged.values()) - acknowledged
-            ended_s = time.monotonic()
+            during, ended_s = self.load.count - before, time.monotonic()
         healed_s = time.monotonic()
+        name = f"{name}: {'; '.join(filter(None, [what, *did]))}"
         try:
-            took_s = self.wait_until_healthy()
+            took_s = self.wait_until_well()
         except Unhealthy as ill:
-            self._say(f"{name}: {what} for {lasts_s:.1f} s: {ill}")
+            self._say(f"{name}: {ill}")
             raise
         self._say(
-            f"{name}: {what} for {ended_s - began_s:.1f} s, {during} acknowledged meanwhile; "
+            f"{name}: {ended_s - began_s:.1f} s, {during} {self.load.verb} meanwhile; "
             f"over after {healed_s - ended_s:.1f} s, well after {took_s:.1f} s; "
-            f"{sum(self.history.acknowledged.values())} acknowledged"
+            f"{self.load.count} {self.load.verb}"
         )
+
+    def wait_until_well(self) -> float:
+        """Waits until all is well and goes on; returns how long that took. Raises Unhealthy."""
+        began_s, load = time.monotonic(), self.load
+        deadline_s = began_s + self._well_within_s
+        while len(self.cluster) > 1 and (ill := list(view.illnesses(self.cluster, load.places))):
+            self._look_at_the_time(deadline_s, ill)
+        before = load.progress()
+        hung_s = time.monotonic() + self._hung_after_s
+        while (
+            slow := [
+                f"{who} is at {now}, after {before[who]} when the brokers were well"
+                for who, now in load.progress().items()
+                if now < before[who] + load.more
+            ]
+            + load.awaited()
+        ):
+            if time.monotonic() > hung_s:
+                hung_s = deadline_s
+                for killed in load.kill_hung(before):
+                    self._say(killed)
+            self._look_at_the_time(deadline_s, slow)
+        return time.monotonic() - began_s
+
+    def _look_at_the_time(self, deadline_s: float, reasons: list[str]) -> None:
+        failed = list(map(str, self.history.failed))
+        if failed or time.monotonic() > deadline_s:
+            raise Unhealthy("; ".join((failed + reasons)[:5]))
+        time.sleep(_POLL_S)
+
+    # --- judgement --------------------------------------------------------------------------------
 
     def judge(self) -> list[Problem]:
         """Ends the load, reads everything back, stops the brokers and returns what is wrong."""
-        history = self.history
-        for client in (*self.producers, self._forger):
+        for client in (*self.load.writers, self._forger):
             client.finish()
-        if not self._forger.refused:
-            history.add(Failed(self._forger.name, "no broker has refused anything"))
-        read_everything(history, self.cluster.bootstrap, PLACES)
-        self._drain()
-        for reader in (*self.readers, *self._left):
-            reader.finish()
+        self.load.read_back()
+        self.load.finish(abandon=False)
         for failed in stop(self.cluster):
-            history.add(failed)
-        for what in wrong_files([broker.log_dir for broker in self.cluster], PLACES):
-            history.add(Failed("replicas", what))
-        return problems(history, groups=[GROUP])
+            self.history.add(failed)
+        for what in self._wrong_files():
+            self.history.add(Failed("files", what))
+        return self.load.problems()
 
-    def _drain(self) -> None:
-        """Waits until the group has got everything, or has got nothing more for a minute.
+    def _judge_the_ill(self, ill: Unhealthy) -> list[Problem]:
+        """Returns what is wrong beside what is not well, as far as everything can be read back."""
+        for client in (*self.load.writers, self._forger):
+            client.finish(abandon=True)
+        try:
+            self.load.read_back()
+            found = self.load.problems()
+        except (OverTime, OSError, ValueError, BrokerFailed) as error:
+            found = [Problem(Kind.FAILED, f"it cannot be read back: {error}")]
+        return [Problem(Kind.FAILED, f"it did not become well: {ill}"), *found]
 
-        A member that is gone is missed after its session; until then the others get nothing.
+    def _wrong_files(self) -> Iterable[str]:
+        """Returns what is wrong with the files of stopped brokers.
+
+        The clock of a broker that is alone is corrected when it steps back, and append times with it.
         """
-        got, until_s = -1, 0.0
-        while not has_got_everything(self.history, GROUP):
-            if (now := self._progress()[GROUP]) != got:
-                got, until_s = now, time.monotonic() + _DRAINED_AFTER_S
-            elif time.monotonic() > until_s:
-                return
-            time.sleep(1)
+        log_dirs, places = [broker.log_dir for broker in self.cluster], self.load.places
+        if len(log_dirs) > 1:
+            return wrong_files(log_dirs, places)
+        return chain.from_iterable(findings(log_dirs[0] / str(place)) for place in places)

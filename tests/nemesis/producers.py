@@ -12,7 +12,6 @@ raise its epoch and send again what another partition may have stored already
 from __future__ import annotations
 
 import random
-import threading
 import time
 from collections import defaultdict
 from typing import TYPE_CHECKING, Any
@@ -20,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from confluent_kafka import KafkaError, Producer
 from kafka import KafkaProducer
 
+from tests.nemesis.clients import Client
 from tests.nemesis.history import NO_OFFSET, Acknowledged, Failed, Refused, value_of
 
 if TYPE_CHECKING:
@@ -34,58 +34,29 @@ _BURST = 5
 _OUTSTANDING = 200
 
 
-class Writing:
+class Writing(Client):
     """A producer in a thread of its own."""
+
+    patience_s = PATIENCE_S + 20
 
     def __init__(
         self, name: str, history: History, bootstrap: str, places: Sequence[Place]
     ) -> None:
-        self.name = name
-        self.history = history
+        super().__init__(name, history)
         self.bootstrap = bootstrap
         self._places = places
         self._numbers: defaultdict[Place, int] = defaultdict(int)
         self._random = random.Random(name)
-        self._is_over = threading.Event()
-        self._is_abandoned = False
-        self._thread = threading.Thread(target=self._work, name=name, daemon=True)
-
-    def start(self) -> None:
-        """Begins to write."""
-        self._thread.start()
-
-    def finish(self, *, abandon: bool = False) -> None:
-        """Writes no more, and waits for what is under way unless that is abandoned."""
-        self._is_abandoned = abandon
-        self._is_over.set()
-        self._thread.join(PATIENCE_S + 20)
-        if self._thread.is_alive():
-            self.history.add(Failed(self.name, "the producer does not end"))
-
-    @property
-    def has_ended(self) -> bool:
-        """Whether it writes no more."""
-        return not self._thread.is_alive()
-
-    def _work(self) -> None:
-        try:
-            self.write()
-        except Exception as error:
-            self.history.add(Failed(self.name, repr(error)))
-
-    def write(self) -> None:
-        """Writes until the end; `_bursts` gives what."""
-        raise NotImplementedError
 
     def _bursts(self) -> Any:
         """Yields records for one partition after another: (place, number, value) of each."""
-        while not self._is_over.is_set():
+        while not self.is_over.is_set():
             place = self._random.choice(self._places)
             burst = []
             for _ in range(self._random.randint(1, _BURST)):
                 number = self._numbers[place]
                 self._numbers[place] += 1
-                value = value_of(self.name, place, number, self._random.randint(0, 300))
+                value = value_of(self.name, place, number, "." * self._random.randint(0, 300))
                 burst.append((place, number, value))
             yield burst
             time.sleep(self._random.random() * 2 * _PAUSE_S)
@@ -95,7 +66,8 @@ class Writing:
         self.history.add(Acknowledged(self.name, place, number, known))
 
     def _refused(self, place: Place, number: int, reason: object) -> None:
-        self.history.add(Refused(self.name, place, number, str(reason)))
+        if not self.is_abandoned:
+            self.history.add(Refused(self.name, place, number, str(reason)))
 
 
 class Librdkafka(Writing):
@@ -125,19 +97,19 @@ class Librdkafka(Writing):
             **settings,
         }
 
-    def write(self) -> None:
+    def work(self) -> None:
         """Writes until the end."""
         producer = Producer(self._settings)
         for burst in self._bursts():
             for place, number, value in burst:
                 while not self._is_taken(producer, place, number, value):
                     producer.poll(_LOOK_S)
-                    if self._is_abandoned:
+                    if self.is_abandoned:
                         break
             producer.poll(0)
         deadline_s = time.monotonic() + PATIENCE_S
         while left := producer.flush(_LOOK_S):
-            if self._is_abandoned:
+            if self.is_abandoned:
                 producer.purge()
             elif time.monotonic() > deadline_s:
                 what = f"{left} records neither acknowledged nor refused"
@@ -160,13 +132,13 @@ class Librdkafka(Writing):
     def _error(self, error: KafkaError) -> None:
         if error.fatal():
             self.history.add(Failed(self.name, str(error)))
-            self._is_over.set()
+            self.is_over.set()
 
 
 class KafkaPython(Writing):
     """An idempotent producer of kafka-python with acks=all."""
 
-    def write(self) -> None:
+    def work(self) -> None:
         """Writes until the end."""
         producer = KafkaProducer(
             bootstrap_servers=self.bootstrap.split(","),
@@ -191,12 +163,12 @@ class KafkaPython(Writing):
         for each in under_way:
             self._await(each)
         self._settled(under_way)
-        producer.close(timeout=0 if self._is_abandoned else PATIENCE_S)
+        producer.close(timeout=0 if self.is_abandoned else PATIENCE_S)
 
     def _await(self, sent: tuple[Place, int, Any]) -> None:
         place, number, future = sent
         deadline_s = time.monotonic() + PATIENCE_S
-        while not future.is_done and not self._is_abandoned:
+        while not future.is_done and not self.is_abandoned:
             time.sleep(_PAUSE_S)
             if time.monotonic() > deadline_s:
                 raise TimeoutError(f"{place}/{number} is neither acknowledged nor refused")

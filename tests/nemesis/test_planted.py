@@ -140,7 +140,7 @@ def alter(log_dir, place):
     """Changes the producer's name in the first record, with a checksum that is right."""
     segment = min(log_dir.joinpath(str(place)).glob("*.log"))
     batch = bytearray(next(batches(log_dir, place)))
-    position = batch.index(b"p:altered-0:0:")
+    position = batch.index(b"p|altered-0|0|")
     batch[position : position + 1] = b"q"
     struct.pack_into(">I", batch, CRC_AT, crc32c.crc32c(bytes(batch[CRC_AT + 4 :])))
     with segment.open("r+b") as file:

@@ -14,7 +14,8 @@ from tests.nemesis.consumers import Alone, read_everything
 from tests.nemesis.history import Failed, History, Place
 from tests.nemesis.producers import KafkaPython, Librdkafka
 from tests.nemesis.transactions import checker as transactions
-from tests.nemesis.transactions.raw_worker import Copying, RawWorker
+from tests.nemesis.transactions.raw_worker import RawWorker
+from tests.nemesis.transactions.workers import Copying
 from tests.soak.chores import Groups, Lookups, OldFormats, Pages, Topics
 from tests.soak.level import growths, usage_of
 
@@ -62,9 +63,6 @@ class Soak:
             read_everything(self.events, broker.bootstrap, [*LEDGER, COPIES])
             if broker.unexpected_errors or broker.stop() or "Traceback" in broker.log():
                 self.history.add(Failed("broker", broker.log()[-4_000:]))
-        for chore in (each for each in clients if hasattr(each, "turns")):
-            if not chore.turns:
-                self.history.add(Failed(chore.name, "it has done nothing"))
         found = [str(each) for each in checker.problems(self.history)]
         found += map(str, transactions.problems(self.events.events, {}))
         return [*found, *growths(self.samples)]
@@ -86,15 +84,20 @@ class Soak:
             )
 
     def _clients(self, broker: Subject) -> list:
-        history, bootstrap, add = self.history, broker.bootstrap, self.events.add
+        history, bootstrap, ledger = self.history, broker.bootstrap, self.events
         return [
             Librdkafka("packed", history, bootstrap, PLAIN, **{"compression.type": "lz4"}),
             KafkaPython("python", history, bootstrap, PLAIN[:1]),
             OldFormats("old", history, bootstrap, 0.05),
-            RawWorker("raw-0", add, bootstrap, LEDGER, is_new=False),
-            RawWorker("raw-2", add, bootstrap, LEDGER, is_new=True),
+            RawWorker("raw-0", ledger, bootstrap, LEDGER, is_new=False),
+            RawWorker("raw-2", ledger, bootstrap, LEDGER, is_new=True),
             RawWorker(
-                "copy", add, bootstrap, [], is_new=True, copying=Copying(GROUP, "in", "copies", 1)
+                "copy",
+                ledger,
+                bootstrap,
+                [],
+                is_new=True,
+                copying=Copying(GROUP, "in", "copies", 1),
             ),
             Alone("alone", history, bootstrap, PLAIN),
             Groups("groups", history, bootstrap, 0.2),

@@ -10,7 +10,7 @@ another epoch. librdkafka 2.16 gives their sequence numbers to records of its ne
 they were stored, as by a broker that was killed before it answered, those are taken for their
 duplicates, acknowledged and not stored.
 
-It may hang in send_offsets_to_transaction; `life.py` kills it then. librdkafka 2.16 removes its handle of
+It may hang in send_offsets_to_transaction; `load.py` kills it then. librdkafka 2.16 removes its handle of
 a broker that Metadata no longer lists, and keeps the handle as the group's coordinator, which it
 remembers. TxnOffsetCommit then waits for a connection that this handle never makes, also when the
 broker is back. Its debug log ends with "AddOffsetsToTxn response: NO_ERROR", "Received CONNECT op" and
@@ -31,20 +31,24 @@ from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 
-from tests.nemesis.history import NO_OFFSET, Place
-from tests.nemesis.transactions.history import (
+from tests.nemesis.history import (
+    NO_OFFSET,
     Asked,
     Began,
     Ended,
-    Got,
     OffsetSent,
-    OffsetTold,
+    Place,
+    Polled,
     Sent,
     Stored,
+    Told,
     source_of,
     value_of,
 )
 
+EVENTS = {
+    each.__name__: each for each in (Began, Sent, Stored, OffsetSent, Told, Asked, Ended, Polled)
+}
 STEPS = ("init", "begin", "produce", "flush", "offsets", "decide", "commit", "abort")
 _PATIENCE_S = 10
 _ENDS_WITHIN_S = 100
@@ -237,7 +241,7 @@ class Child:
         name = self._given["name"]
         for each in read:
             place, offset = Place(each.topic(), each.partition()), each.offset()
-            self._add(Got(name, self._stream, place, offset, each.value(), now_s, txn))
+            self._add(Polled(name, self._stream, place, offset, each.value(), 0, now_s, txn))
             copied.setdefault(place, []).append(offset)
         for place, offsets in copied.items():
             into = Place(self._given["into"], place.partition)
@@ -265,7 +269,7 @@ class Child:
                 for each in told:
                     offset = each.offset if each.offset >= 0 else NO_OFFSET
                     place = Place(each.topic, each.partition)
-                    self._add(OffsetTold(self._given["group"], place, offset, began_s, ended_s))
+                    self._add(Told(self._given["group"], place, offset, began_s, ended_s))
                     consumer.seek(TopicPartition(*place, max(offset, 0)))
             except KafkaException:
                 time.sleep(0.05)  # the coordinator moves, or the partition is being assigned

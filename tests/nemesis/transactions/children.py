@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import random
 import signal
 import subprocess
 import sys
@@ -17,57 +16,48 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tests.nemesis.history import Failed, Place
-from tests.nemesis.transactions.child import STEPS
-from tests.nemesis.transactions.history import KINDS, Ended
+from tests.nemesis.history import Ended, Failed, Place
+from tests.nemesis.transactions.child import EVENTS, STEPS
 from tests.nemesis.transactions.raw import OF_PROCESSES, TIMEOUT_MS, How
-from tests.nemesis.transactions.raw_worker import ABORTS, Copying
+from tests.nemesis.transactions.workers import ABORTS, PATIENCE_S, Worker
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
-    from tests.nemesis.transactions.history import Event
+    from tests.nemesis.history import History
     from tests.nemesis.transactions.raw import Interruption
+    from tests.nemesis.transactions.workers import Copying
 
 _ROOT = Path(__file__).resolve().parents[3]
 _START = (
     "import sys; sys.path.append(sys.argv.pop(1));"
     "from tests.nemesis.transactions.child import main; sys.exit(main())"
 )
-_PATIENCE_S = 120
 _LATEST_S = 0.01
 _LOOK_S = 0.05
 _STOPPED_S = 3.5  # a session is 2 s
 
 
-class ChildWorker:
-    """One transactional id, whose incarnations are processes."""
+class ChildWorker(Worker):
+    """A worker whose incarnations are processes."""
 
     def __init__(
         self,
         name: str,
-        add: Callable[[Event], None],
+        history: History,
         bootstrap: str,
         places: Sequence[Place],
-        errors: Path,
+        directory: Path,
         *,
         copying: Copying | None = None,
     ) -> None:
-        """Appends to `places`, or copies; what processes write to standard error goes to a file."""
-        self.name = name
-        self.copies = copying is not None
-        self.committed = 0
-        self.interruption: Interruption | None = None
-        self.struck = 0  # how many interruptions have come about
+        """Appends to `places`, or copies; the directory gets what processes write to standard error."""
+        super().__init__(name, history, bootstrap, places, copying)
         self.hung = 0  # how many incarnations were killed because they went on no more
         self._step = ""  # the last one that was told
-        self.steps: Sequence[str] = tuple(
-            each for each in STEPS if self.copies or each != "offsets"
-        )
-        self.hows: Sequence[How] = OF_PROCESSES
-        self._errors = errors
-        self._add = add
-        self._random = random.Random(name)
+        self.steps = [each for each in STEPS if copying or each != "offsets"]
+        self.hows = OF_PROCESSES
+        self._errors = directory / f"{name}.err"
         self._given: dict[str, Any] = {
             "id": name,
             "bootstrap": bootstrap,
@@ -79,18 +69,16 @@ class ChildWorker:
         else:
             self._given |= {"group": copying.group, "into": copying.into}
             self._given["topic"] = copying.places[0].topic
-        self._is_over = threading.Event()
-        self._incarnations = 0
-        self._processes: list[subprocess.Popen[bytes]] = []
+        self.processes: list[subprocess.Popen[bytes]] = []
         self._threads: list[threading.Thread] = []
 
     def start(self) -> None:
         """Starts an incarnation."""
-        self._incarnations += 1
+        self.incarnations += 1
         given = {
             **self._given,
-            "name": f"{self.name}/{self._incarnations}",
-            "seed": self._random.getrandbits(32),
+            "name": f"{self.name}/{self.incarnations}",
+            "seed": self.random.getrandbits(32),
         }
         with self._errors.open("ab") as errors:
             process = subprocess.Popen(
@@ -100,50 +88,45 @@ class ChildWorker:
                 stderr=errors,
                 start_new_session=True,
             )
-        self._processes.append(process)
+        self.processes.append(process)
         thread = threading.Thread(target=self._follow, args=[process], daemon=True)
         self._threads.append(thread)
         thread.start()
 
     def finish(self, *, abandon: bool = False) -> None:
         """Ends after the transaction that is under way, in order unless that is abandoned."""
-        self._is_over.set()
-        for process in list(self._processes):
+        self.is_over.set()
+        for process in list(self.processes):
             if process.poll() is None:
                 process.send_signal(signal.SIGCONT)
                 close(process)
                 if abandon:
                     process.kill()
         for thread in list(self._threads):
-            thread.join(_PATIENCE_S)
+            thread.join(PATIENCE_S)
             if thread.is_alive():
-                self._add(Failed(self.name, "the process does not end"))
-        for process in self._processes:
+                self.history.add(Failed(self.name, "the process does not end"))
+        for process in self.processes:
             process.kill()
             process.wait()
         if "Traceback" in self._errors.read_text(errors="replace"):
-            self._add(Failed(self.name, self._errors.read_text(errors="replace")[-2000:]))
+            self.history.add(Failed(self.name, self._errors.read_text(errors="replace")[-2000:]))
 
     @property
     def is_one(self) -> bool:
         """Whether only one incarnation lives."""
-        return sum(process.poll() is None for process in self._processes) == 1
-
-    @property
-    def has_ended(self) -> bool:
-        """Whether it works no more."""
-        return not any(thread.is_alive() for thread in self._threads)
+        return sum(process.poll() is None for process in self.processes) == 1
 
     def interrupt(self, due: Interruption) -> None:
         """Interrupts it at the next step of that name; before `init` it ends by itself."""
-        self.interruption = due
+        super().interrupt(due)
         if due.step == STEPS[0]:
-            self._processes[-1].kill()
+            self.processes[-1].kill()
 
     def kill_hung(self) -> str:
         """Kills the process, which another one follows; returns what it was about to do last."""
         self.hung += 1
-        for process in list(self._processes):
+        for process in list(self.processes):
             if process.poll() is None:
                 process.kill()
         return self._step
@@ -164,37 +147,37 @@ class ChildWorker:
                     is_replaced = self._interrupt(process, due)
                 if fields[0] == "decide":
                     go_on(process)
-            elif kind in KINDS:
+            elif kind in EVENTS:
                 self._told(kind, fields)
         process.stdout.close()
         process.wait()
         close(process)
-        if not (is_replaced or self._is_over.is_set()):
+        if not (is_replaced or self.is_over.is_set()):
             self.start()
 
-    def _told(self, kind: str, fields: list[Any]) -> None:
-        names = KINDS[kind]._fields
-        for at, name in enumerate(names):
-            if name == "place":
+    def _told(self, name: str, fields: list[Any]) -> None:
+        kind = EVENTS[name]
+        for at, field in enumerate(kind._fields):
+            if field == "place":
                 fields[at] = Place(*fields[at])
-            elif name == "value":
+            elif field == "value":
                 fields[at] = fields[at].encode()
-        event = KINDS[kind](*fields)
-        self._add(event)
+        event = kind(*fields)
+        self.history.add(event)
         if isinstance(event, Ended):
             self.committed += event.is_commit
 
     def _interrupt(self, process: subprocess.Popen[bytes], due: Interruption) -> bool:
         """Kills or pauses a process a moment after the step; returns whether another was started."""
         if due.step != "decide":  # there it waits
-            time.sleep(self._random.random() * _LATEST_S)
+            time.sleep(self.random.random() * _LATEST_S)
         self.struck += 1
         if due.how is How.KILLED_AFTER:
             process.kill()
             return False
         process.send_signal(signal.SIGSTOP)
         if due.how is How.STOPPED:
-            self._is_over.wait(_STOPPED_S)
+            self.is_over.wait(_STOPPED_S)
             process.send_signal(signal.SIGCONT)
             return False
         threading.Thread(target=self._go_on, args=[process], daemon=True).start()
@@ -204,9 +187,9 @@ class ChildWorker:
         """Lets a paused process go on when another has committed, and end."""
         committed = self.committed
         self.start()
-        deadline_s = time.monotonic() + _PATIENCE_S
+        deadline_s = time.monotonic() + PATIENCE_S
         while self.committed == committed and time.monotonic() < deadline_s:
-            if self._is_over.wait(_LOOK_S):
+            if self.is_over.wait(_LOOK_S):
                 break
         process.send_signal(signal.SIGCONT)
         close(process)

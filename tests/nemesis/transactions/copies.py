@@ -5,26 +5,25 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
-from tests.nemesis.transactions.history import OffsetTold, said, source_of
+from tests.nemesis.checker import Found, Kind
+from tests.nemesis.history import Told, said, source_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping
 
-    from tests.nemesis.checker import Entry
+    from tests.nemesis.checker import Logs
     from tests.nemesis.history import Place
 
 
-def wrong(
-    logs: Mapping[Place, Sequence[Entry]], events: Iterable[object], groups: Mapping[str, str]
-) -> Iterator[tuple[str, Place | str, str]]:
-    """Yields what is wrong with the copies: the name of its kind, where, and what.
+def wrong(logs: Logs, events: Iterable[object], groups: Mapping[str, str]) -> Iterator[Found]:
+    """Yields what is wrong with the copies.
 
     `groups` maps each group to the topic of its copies. What a group was told last, after all
     else, is its committed offset.
     """
     told: dict[tuple[str, Place], int] = {}
     for event in events:
-        if isinstance(event, OffsetTold):
+        if isinstance(event, Told):
             told[event.group, event.place] = event.offset
     for group, topic in groups.items():
         made = _copies(logs, topic)
@@ -39,14 +38,14 @@ def wrong(
                 is_due = entry.offset < end_offset
                 what = f"{source} by {group}, which has committed {end_offset}"
                 if is_due and not copies:
-                    yield "NOT_COPIED", place, what
+                    yield Found(Kind.NOT_COPIED, place, what)
                 elif len(copies) > is_due:
-                    yield "COPIED_TWICE", place, f"{what}: {', '.join(copies)}"
+                    yield Found(Kind.COPIED_TWICE, place, f"{what}: {', '.join(copies)}")
         for source in made.keys() - known:
-            yield "ABORTED_READ", topic, f"a copy of {source}, which is not there"
+            yield Found(Kind.ABORTED_READ, topic, f"a copy of {source}, which is not there")
 
 
-def _copies(logs: Mapping[Place, Sequence[Entry]], topic: str) -> dict[str, list[str]]:
+def _copies(logs: Logs, topic: str) -> dict[str, list[str]]:
     """Returns where the copies of each source are, by the names of sources."""
     made: defaultdict[str, list[str]] = defaultdict(list)
     for place, log in logs.items():
@@ -55,5 +54,5 @@ def _copies(logs: Mapping[Place, Sequence[Entry]], topic: str) -> dict[str, list
         for entry in log:
             value = said(entry.value)
             if value is not None:
-                made[value.source].append(source_of(place, entry.offset))
+                made[value.more].append(source_of(place, entry.offset))
     return made

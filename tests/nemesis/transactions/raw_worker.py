@@ -7,57 +7,47 @@ as a zombie does, and must be refused.
 
 from __future__ import annotations
 
-import random
 import threading
 import time
 from functools import partial
 from typing import TYPE_CHECKING
 
-from tests.nemesis.history import Failed, Place
-from tests.nemesis.transactions.asking import Brokers, OverTime, Unknown
-from tests.nemesis.transactions.history import (
+from tests.nemesis.history import (
     Asked,
     Began,
     Ended,
-    Got,
+    Failed,
     OffsetSent,
-    OffsetTold,
+    Place,
+    Polled,
     Sent,
     Sought,
     Stored,
+    Told,
     source_of,
     value_of,
 )
-from tests.nemesis.transactions.raw import OF_CLIENTS, STEPS, How, Killed, RawProducer, Refused
+from tests.nemesis.transactions.asking import Brokers, OverTime, Unknown
+from tests.nemesis.transactions.raw import OF_CLIENTS, STEPS, Killed, RawProducer, Refused
+from tests.nemesis.transactions.workers import ABORTS, PATIENCE_S, Worker
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from tests.nemesis.transactions.history import Event
-    from tests.nemesis.transactions.raw import Interruption
+    from tests.nemesis.history import History
+    from tests.nemesis.transactions.workers import Copying
 
 _PAUSE_S = 0.04
 _MOST_COPIES = 8
-ABORTS = 0.2  # of the transactions are aborted by their own client
-_PATIENCE_S = 120
 
 
-class Copying:
-    """What a copier reads, and where it writes: partition by partition."""
-
-    def __init__(self, group: str, topic: str, into: str, partitions: int) -> None:
-        self.group = group
-        self.places = [Place(topic, partition) for partition in range(partitions)]
-        self.into = into
-
-
-class RawWorker:
-    """One transactional id, whose incarnations follow one another."""
+class RawWorker(Worker):
+    """A worker whose incarnations are threads."""
 
     def __init__(
         self,
         name: str,
-        add: Callable[[Event], None],
+        history: History,
         bootstrap: str,
         places: Sequence[Place],
         *,
@@ -65,25 +55,14 @@ class RawWorker:
         copying: Copying | None = None,
     ) -> None:
         """Appends to `places`, or copies; `is_new` follows transaction.version 2."""
-        self.name = name
-        self.copies = copying is not None
-        self.committed = 0
-        self.interruption: Interruption | None = None
-        self.struck = 0  # how many interruptions have come about
+        super().__init__(name, history, bootstrap, places, copying)
+        self.is_new = is_new
         self.kill_broker: Callable[[str], None] = lambda _address: None
-        offsets = ("AddOffsetsToTxn", "TxnOffsetCommit")
-        self.steps: Sequence[str] = [
-            each
-            for each in STEPS
-            if (self.copies or each not in offsets)
-            and not (is_new and each in ("AddPartitionsToTxn", "AddOffsetsToTxn"))
-        ]
-        self.hows: Sequence[How] = OF_CLIENTS
-        self._add, self._bootstrap, self._places = add, bootstrap, places
-        self._is_new, self._copying = is_new, copying
-        self._random = random.Random(name)
-        self._is_over = threading.Event()
-        self._incarnations = 0
+        left_out = {"AddPartitionsToTxn", "AddOffsetsToTxn"} if is_new else set()
+        if copying is None:
+            left_out |= {"AddOffsetsToTxn", "TxnOffsetCommit"}
+        self.steps = [each for each in STEPS if each not in left_out]
+        self.hows = OF_CLIENTS
         self._threads: list[threading.Thread] = []
 
     def start(self) -> None:
@@ -94,47 +73,29 @@ class RawWorker:
 
     def finish(self, *, abandon: bool = False) -> None:
         """Ends after the transaction that is under way, in order unless that is abandoned."""
-        self._is_over.set()
+        self.is_over.set()
         for thread in list(self._threads):
-            thread.join(1 if abandon else _PATIENCE_S)
+            thread.join(1 if abandon else PATIENCE_S)
             if thread.is_alive() and not abandon:
-                self._add(Failed(self.name, "the worker does not end"))
-
-    def interrupt(self, due: Interruption) -> None:
-        """Interrupts it at the next request of that name."""
-        self.interruption = due
-
-    def _interruption_at(self, step: str) -> How | None:
-        """Returns how it is interrupted at a step, if it is; once."""
-        due = self.interruption
-        if due is None or due.step != step:
-            return None
-        self.interruption = None
-        self.struck += 1
-        return due.how
+                self.history.add(Failed(self.name, "the worker does not end"))
 
     @property
     def is_one(self) -> bool:
         """Whether only one incarnation lives: a zombie has met its end."""
         return sum(thread.is_alive() for thread in self._threads) == 1
 
-    @property
-    def has_ended(self) -> bool:
-        """Whether it works no more."""
-        return not any(thread.is_alive() for thread in self._threads)
-
     def _work(self) -> None:
         try:
-            while not self._is_over.is_set():
-                self._incarnations += 1
-                name = f"{self.name}/{self._incarnations}"
+            while not self.is_over.is_set():
+                self.incarnations += 1
+                name = f"{self.name}/{self.incarnations}"
                 if _Incarnation(name, self).lives_on():
                     return
         except OverTime as error:
-            if not self._is_over.is_set():
-                self._add(Failed(self.name, f"out of patience: {error}"))
+            if not self.is_over.is_set():
+                self.history.add(Failed(self.name, f"out of patience: {error}"))
         except Exception as error:
-            self._add(Failed(self.name, repr(error)))
+            self.history.add(Failed(self.name, repr(error)))
 
 
 class _Incarnation:
@@ -143,11 +104,11 @@ class _Incarnation:
     def __init__(self, name: str, worker: RawWorker) -> None:
         self.name = name
         self._worker = worker
-        self._add = worker._add
-        self._random = worker._random
-        self._brokers = Brokers(worker._bootstrap, worker._is_over.is_set)
-        self._producer = RawProducer(self._brokers, worker.name, is_new=worker._is_new)
-        self._producer.interruption_at = worker._interruption_at
+        self._add = worker.history.add
+        self._random = worker.random
+        self._brokers = Brokers(worker.bootstrap, worker.is_over.is_set)
+        self._producer = RawProducer(self._brokers, worker.name, is_new=worker.is_new)
+        self._producer.interruption_at = worker.interruption_at
         self._producer.when_paused = self._paused
         self._producer.kill_broker = self._kill_broker
         self._is_replaced = False
@@ -165,14 +126,14 @@ class _Incarnation:
         worker = self._worker
         try:
             self._producer.init()
-            while not (worker._is_over.is_set() or self._is_replaced):
+            while not (worker.is_over.is_set() or self._is_replaced):
                 due = worker.interruption
                 if due is not None and due.step == STEPS[0]:
                     break  # the next incarnation begins with that
-                if worker._copying is None:
+                if worker.copying is None:
                     self._transaction(self._append)
                 else:
-                    self._copy(worker._copying)
+                    self._copy(worker.copying)
                 time.sleep(self._random.random() * 2 * _PAUSE_S)
         except (Unknown, Killed):
             pass
@@ -189,9 +150,9 @@ class _Incarnation:
         self._is_replaced = True
         committed = worker.committed
         worker.start()
-        deadline_s = time.monotonic() + _PATIENCE_S
+        deadline_s = time.monotonic() + PATIENCE_S
         while worker.committed == committed and time.monotonic() < deadline_s:
-            if worker._is_over.wait(_PAUSE_S):
+            if worker.is_over.wait(_PAUSE_S):
                 return
 
     # --- transactions -----------------------------------------------------------------------------
@@ -223,7 +184,7 @@ class _Incarnation:
         self._add(Ended(self._txn, False, time.monotonic()))
 
     def _append(self, txn: str) -> None:
-        places = list(self._worker._places)
+        places = list(self._worker.places)
         for place in self._random.sample(places, self._random.randint(2, min(3, len(places)))):
             self._write(txn, place, [""] * self._random.randint(1, 4))
         place = self._random.choice(places)
@@ -245,7 +206,7 @@ class _Incarnation:
         self._add(Sought(self.name, self._streams, place, start))
         now_s = time.monotonic()
         for offset, value in found:
-            self._add(Got(self.name, self._streams, place, offset, value, now_s, txn))
+            self._add(Polled(self.name, self._streams, place, offset, value, 0, now_s, txn))
 
     # --- copies -----------------------------------------------------------------------------------
 
@@ -256,7 +217,7 @@ class _Incarnation:
         if start is None or self._random.random() < 0.2:
             began_s = time.monotonic()
             told = self._brokers.told(copying.group, place)
-            self._add(OffsetTold(copying.group, place, told, began_s, time.monotonic()))
+            self._add(Told(copying.group, place, told, began_s, time.monotonic()))
             start = self._positions[place] = max(told, 0)
         found, end = self._brokers.committed(place, start)
         if not found:

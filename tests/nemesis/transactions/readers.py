@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import random
-import threading
 import time
 from itertools import count
 from typing import TYPE_CHECKING
 
-from confluent_kafka import Consumer, KafkaError, TopicPartition
+from confluent_kafka import Consumer, TopicPartition
 
+from tests.nemesis.clients import Client
 from tests.nemesis.consumers import Reading
-from tests.nemesis.history import Failed, Place
+from tests.nemesis.history import Place, Polled, Sought, Told
 from tests.nemesis.transactions.asking import Brokers, OverTime
-from tests.nemesis.transactions.history import Got, OffsetTold, Sought
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -26,7 +25,7 @@ _ASK_S = 0.1
 _streams = count()
 
 
-class Committed(Reading):
+class CommittedOnly(Reading):
     """Reads all partitions with read_committed, from their beginning and then from other offsets."""
 
     def __init__(
@@ -35,19 +34,18 @@ class Committed(Reading):
         super().__init__(name, f"no-group-{name}", history, bootstrap)
         self._places = list(places)
         self._random = random.Random(name)
-        self.got = 0
 
     def read(self, consumer: Consumer) -> None:
         """Reads until the end."""
         reached = dict.fromkeys(self._places, 0)
-        while not self._is_over.is_set():
+        while not self.is_over.is_set():
             stream = next(_streams)
             starts = {place: self._start(end) for place, end in reached.items()}
             for place, offset in starts.items():
                 self.history.add(Sought(self.name, stream, place, offset))
             consumer.assign([TopicPartition(*place, start) for place, start in starts.items()])
             until_s = time.monotonic() + _STREAM_S * self._random.uniform(0.5, 2)
-            while not self._is_over.is_set() and time.monotonic() < until_s:
+            while not self.is_over.is_set() and time.monotonic() < until_s:
                 self._poll(consumer, stream, reached)
 
     def _start(self, end: int) -> int:
@@ -60,53 +58,38 @@ class Committed(Reading):
         messages = consumer.consume(500, _POLL_S)
         now_s = time.monotonic()
         for each in messages:
-            error = each.error()
-            if error is not None:
-                if error.fatal() or error.code() == KafkaError._AUTO_OFFSET_RESET:
-                    self.history.add(Failed(self.name, str(error)))
+            if each.error() is not None:
+                self._error(each.error())
                 continue
             place, offset = Place(each.topic(), each.partition()), each.offset()
-            self.history.add(Got(self.name, stream, place, offset, each.value(), now_s))
+            self.history.add(Polled(self.name, stream, place, offset, each.value(), 0, now_s))
             reached[place] = max(reached[place], offset + 1)
-            self.got += 1
 
 
-class Asking:
+class Asking(Client):
     """Asks all the time for the committed offsets of groups, of stable ones or of any."""
 
     def __init__(
         self, history: History, bootstrap: str, groups: Iterable[str], places: Iterable[Place]
     ) -> None:
-        self.history = history
+        super().__init__("offsets", history)
         self._bootstrap = bootstrap
         self._groups, self._places = list(groups), list(places)
-        self._is_over = threading.Event()
-        self._thread = threading.Thread(target=self._work, daemon=True)
 
-    def start(self) -> None:
-        """Begins to ask."""
-        self._thread.start()
-
-    def finish(self) -> None:
-        """Asks no more."""
-        self._is_over.set()
-        self._thread.join()
-
-    def _work(self) -> None:
+    def work(self) -> None:
+        """Asks until the end."""
         chance = random.Random(0)
-        brokers = Brokers(self._bootstrap, self._is_over.is_set)
+        brokers = Brokers(self._bootstrap, self.is_over.is_set)
         try:
-            while not self._is_over.wait(_ASK_S):
+            while not self.is_over.wait(_ASK_S):
                 group, place = chance.choice(self._groups), chance.choice(self._places)
                 began_s = time.monotonic()
                 is_stable = chance.random() < 0.5
                 told = brokers.told(group, place, is_stable=is_stable)
                 now_s = time.monotonic()
-                self.history.add(OffsetTold(group, place, told, began_s, now_s, is_stable))
-        except OverTime as error:
-            if not self._is_over.is_set():
-                self.history.add(Failed("offsets", f"out of patience: {error}"))
-        except Exception as error:
-            self.history.add(Failed("offsets", repr(error)))
+                self.history.add(Told(group, place, told, began_s, now_s, is_stable))
+        except OverTime:
+            if not self.is_over.is_set():
+                raise
         finally:
             brokers.close()

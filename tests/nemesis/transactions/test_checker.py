@@ -4,23 +4,26 @@ from __future__ import annotations
 
 import pytest
 
-from tests.nemesis.checker import EVERYTHING
-from tests.nemesis.history import NO_OFFSET, Failed, Place, Polled
-from tests.nemesis.transactions.checker import Kind, problems
-from tests.nemesis.transactions.history import (
+from tests.nemesis.checker import EVERYTHING, Kind
+from tests.nemesis.history import (
+    NO_OFFSET,
     Asked,
     Began,
     Ended,
     Ends,
-    Got,
+    Failed,
     OffsetSent,
-    OffsetTold,
+    Place,
+    Polled,
     Sent,
     Sought,
     Stored,
+    Told,
     source_of,
     value_of,
 )
+from tests.nemesis.test_checker import PLANTED
+from tests.nemesis.transactions.checker import problems
 
 A, B = Place("ledger", 0), Place("ledger", 1)
 IN, OUT = Place("in", 0), Place("out", 0)
@@ -47,7 +50,7 @@ class Story:
         self.add(Sent(txn, place, value), Stored(txn, place, value, offset))
 
     def read(self, reader, place, offset, value, txn="", stream=1):
-        self.add(Got(reader, stream, place, offset, value, self.now_s, txn))
+        self.add(Polled(reader, stream, place, offset, value, 0, self.now_s, txn))
 
     def ask(self, txn, *, commit=True):
         self.add(Asked(txn, commit, self.now_s))
@@ -71,7 +74,7 @@ class Story:
         self.end(txn, commit=commit)
 
     def tell(self, offset, *, stable=True):
-        self.add(OffsetTold("g", IN, offset, self.now_s, self.now_s + 0.5, stable))
+        self.add(Told("g", IN, offset, self.now_s, self.now_s + 0.5, stable))
 
     def keep(self, place, *entries):
         """The committed log at the end: offsets with their transactions, and what these wrote there."""
@@ -434,4 +437,5 @@ def test_what_is_wrong_is_found(tell, expected):
 
 
 def test_each_kind_of_problem_is_planted():
-    assert set().union(*(expected for _, expected in WRONG)) == set(Kind)
+    planted = [expected for _, expected in (*WRONG, *PLANTED.values())]
+    assert set().union(*planted) == set(Kind)

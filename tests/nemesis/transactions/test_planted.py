@@ -1,6 +1,6 @@
 """The checker sees each mistake that is planted in a real broker, in a few rounds.
 
-`make test` plants a third of them, others in every run; `make test-long` plants all.
+`make test-slow` plants a third of them, others in every run; `make test-long` plants all.
 """
 
 from __future__ import annotations
@@ -9,8 +9,9 @@ from typing import NamedTuple
 
 import pytest
 
-from tests.nemesis.transactions.checker import Kind
-from tests.nemesis.transactions.life import TransactionalLife
+from tests.nemesis.checker import Kind
+from tests.nemesis.life import Life
+from tests.nemesis.transactions.load import Transactions
 from tests.nemesis.transactions.planted import PLANTED
 from tests.nemesis.transactions.raw import How, Interruption
 from tests.planting import planting
@@ -42,18 +43,20 @@ CAUGHT = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("name", sampled(list(PLANTED), 3))
-def test_what_is_planted_is_found(tmp_path, name):
+def test_what_is_planted_is_found(tmp_path, monkeypatch, name):
     wanted = CAUGHT[name]
+    monkeypatch.setattr(Transactions, "planned", wanted.interruptions or {})
     seen: set[str] = set()
     for attempt in range(1, _ATTEMPTS + 1):  # a mistake has to meet the moment in which it matters
         directory = tmp_path / str(attempt)
         with (
             planting(PLANTS, name),
-            TransactionalLife(directory, attempt, 1, well_within_s=_WELL_WITHIN_S) as life,
+            Life(directory, attempt, Transactions, 1, well_within_s=_WELL_WITHIN_S) as life,
         ):
-            found = life.play(2, [wanted.fault], wanted.interruptions)
+            found = life.play(2, [wanted.fault])
         seen |= {problem.kind for problem in found}
         if seen & wanted.kinds:
             return

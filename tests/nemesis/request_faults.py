@@ -1,4 +1,7 @@
-"""What goes wrong around transactions, beside the faults of `tests.nemesis.faults`."""
+"""What goes wrong with the requests of transactions: lost, late, or the broker dies as it gets one.
+
+Each fault is a context manager as in `faults.py`.
+"""
 
 from __future__ import annotations
 
@@ -8,46 +11,34 @@ from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING
 
 from tests.nemesis.transactions.raw import STEPS, TIMEOUT_MS, How, Interruption
-from tests.nemesis.transactions.raw_worker import RawWorker
 from tidelog.control import ControlError
 
 if TYPE_CHECKING:
     import random
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-    from contextlib import AbstractContextManager
+    from collections.abc import Iterator, Sequence
 
-    from tests.nemesis.transactions.children import ChildWorker
+    from tests.nemesis.faults import Kinds
+    from tests.nemesis.transactions.raw_worker import RawWorker
     from tidelog.cluster import BrokerCluster
 
-    Kinds = Mapping[str, Callable[[], AbstractContextManager[str]]]
-
 PAST_TIMEOUT_MS = TIMEOUT_MS + 5_000
-_OF_SEVERAL = (
-    "cut",
-    "one-way cut",
-    "cut from metadata",
-    "elections",
-    "reassignment",
-    "two at once",
-)
-_OF_SEVERAL += ("kill all", "pause all", "storm")
 _LATE_MS = 700
 _MOST_JUMPS = 5
 _KILLED_AFTER_S = (0.01, 0.1, 0.3)  # as it is served, and with what follows from it under way
 _STRIKES_WITHIN_S = 30.0
 
 
-class TransactionFaults:
+class RequestFaults:
     """Faults that strike the steps of transactions."""
 
     def __init__(
         self,
         cluster: BrokerCluster,
-        workers: Sequence[RawWorker | ChildWorker],
+        workers: Sequence[RawWorker],
         chance: random.Random,
     ) -> None:
         self._cluster = cluster
-        self._raw = [each for each in workers if isinstance(each, RawWorker)]
+        self._workers = workers
         self._random = chance
         self.kinds: Kinds = {
             "past the time-out": self.past_the_timeout,
@@ -57,13 +48,6 @@ class TransactionFaults:
             "kill at a step": self.kill_at_a_step,
             "kill at EndTxn": self.kill_at_the_end,
             "nothing": self.nothing,
-        }
-
-    def of_brokers(self, kinds: Kinds) -> Kinds:
-        """Returns the faults of brokers that are possible: all, or those of one that is alone."""
-        is_alone = len(self._cluster) == 1
-        return {
-            name: kind for name, kind in kinds.items() if not (is_alone and name in _OF_SEVERAL)
         }
 
     def _apis(self) -> list[str]:
@@ -119,14 +103,14 @@ class TransactionFaults:
     @contextmanager
     def kill_at_a_step(self) -> Iterator[str]:
         """The broker that is asked is killed, as a request of one step has been sent to it."""
-        worker = self._random.choice(self._raw)
+        worker = self._random.choice(self._workers)
         with self._killed_at(worker, self._random.choice(worker.steps)) as what:
             yield what
 
     @contextmanager
     def kill_at_the_end(self) -> Iterator[str]:
         """The same with EndTxn of a producer of version 0, which does not ask for the end again."""
-        worker = self._random.choice([each for each in self._raw if STEPS[1] in each.steps])
+        worker = self._random.choice([each for each in self._workers if STEPS[1] in each.steps])
         with self._killed_at(worker, STEPS[-1]) as what:
             yield what
 
