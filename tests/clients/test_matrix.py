@@ -102,6 +102,7 @@ def test_quick(broker):
     check_transactions(report, clients.QUICK)
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize(
     ("believed", "created"),
@@ -113,6 +114,7 @@ def test_a_broker_that_stored_another_format_would_be_caught(broker, believed, c
     assert report.differences() != []
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("kind", rules.TIMESTAMP_TYPES)
 def test_a_broker_that_stamped_otherwise_would_be_caught(broker, kind, monkeypatch):

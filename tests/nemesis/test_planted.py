@@ -27,6 +27,8 @@ from tests.planting import planting
 from tidelog.cluster import BrokerCluster
 from tidelog.control import ControlClient
 
+pytestmark = pytest.mark.slow
+
 UNSAFE = {"enable.idempotence": False, "acks": 1}
 GROUP = "group"
 CRC_AT = 17  # in a batch; the checksum is of what follows it

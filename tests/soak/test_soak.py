@@ -61,6 +61,7 @@ def test_too_few_samples_are_no_judgement():
         list(growths([LEVEL] * 3))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", LEAKS)
 def test_a_broker_that_leaks_is_seen(tmp_path, name):
     with planting("tests.soak.leaking", name), BrokerProcess(tmp_path / "data") as broker:
@@ -73,6 +74,7 @@ def test_a_broker_that_leaks_is_seen(tmp_path, name):
         eventually(is_seen)
 
 
+@pytest.mark.slow
 def test_a_mixed_load_for_a_moment(tmp_path):
     """What it uses is not judged: caches and pools still fill."""
     soak = Soak(tmp_path)

@@ -15,6 +15,8 @@ from tests.broker.cluster.brokers import Brokers
 from tests.broker.members import RawMember, all_fetched, commit, fetched, settled
 from tests.broker.subject import eventually
 
+pytestmark = pytest.mark.slow
+
 NONE, NOT_AVAILABLE, NOT_COORDINATOR = 0, 15, 16
 TOPIC = "__consumer_offsets"
 ALL = (1, 2, 3)

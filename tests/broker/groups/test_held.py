@@ -155,6 +155,7 @@ def is_served(coordinator):
         return False
 
 
+@pytest.mark.slow
 def test_new_groups_are_refused_and_those_that_are_there_go_on(start):
     broker = start({"max.groups.bytes": LIMIT})
     with broker.connect() as connection:

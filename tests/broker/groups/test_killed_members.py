@@ -88,6 +88,7 @@ def test_two_owners_are_noticed():
         check_owners([Doctored([one]), Doctored([two])])
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_members_and_broker_die(start, tmp_path):
     broker = start(SETTINGS)

@@ -90,6 +90,7 @@ def commit_all(held, retention_ms=-1):
     assert held.groups() == GROUPS + 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("topic", "left"), [("many", 1), ("wide", GROUPS)])
 def test_the_offsets_of_a_deleted_topic_go_in_slices(held, topic, left):
     commit_all(held)
@@ -103,6 +104,7 @@ def test_offsets_expire_in_slices(held):
     assert held.groups() == 0
 
 
+@pytest.mark.slow
 def test_the_offsets_of_a_topic_that_is_there_again_stay(held):
     commit_all(held)
     held.run(held.broker.node.coordinator.forget_topic("many"))

@@ -1,8 +1,12 @@
 """Committed offsets that a wrong clock dated, after the broker has been restarted."""
 
+import pytest
+
 from tests.broker import asking
 from tests.broker.members import commit, fetched
 from tests.broker.subject import eventually
+
+pytestmark = pytest.mark.slow
 
 NEW_YEAR_MS = 1_767_225_600_000
 MINUTE_MS = 60_000

@@ -30,6 +30,7 @@ def windows_of(connection, topic):
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scope", ["log", "all"])
 def test_with_a_manual_clock_and_windows_commits_are_stored(start, scope):
     broker = start({"clock": "manual", "clock.scope": scope, **LOG_WINDOWS})
@@ -45,6 +46,7 @@ def test_with_a_manual_clock_and_windows_commits_are_stored(start, scope):
         assert windows_of(connection, OFFSETS) == dict.fromkeys(WINDOWS, unlimited)
 
 
+@pytest.mark.slow
 def test_a_window_that_is_set_while_the_broker_runs(start):
     broker = start({"clock": "manual"})
     with broker.connect() as connection:

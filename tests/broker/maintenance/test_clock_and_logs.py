@@ -79,6 +79,7 @@ def test_records_of_a_clock_that_was_ahead_go_as_if_it_had_been_right(broker, co
     assert start_of(connection, topic) == 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("is_restarted", [False, True])
 def test_records_of_a_clock_that_was_behind_stay_as_long(start, is_restarted):
     broker = start({"clock": "manual", "clock.start.ms": 10 * MINUTE_MS})
@@ -98,6 +99,7 @@ def test_records_of_a_clock_that_was_behind_stay_as_long(start, is_restarted):
         assert start_of(connection, topic) == 1
 
 
+@pytest.mark.slow
 def test_a_log_that_is_opened_after_the_step_learns_of_it(start):
     """A restart between the step and the first use of the log: the step is stored, and pending."""
     broker = start({"clock": "manual", "clock.start.ms": 10 * MINUTE_MS})

@@ -51,6 +51,7 @@ def clock_of(broker):
 # --- a leap --------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("leap_ms", [MINUTE_MS, 30 * DAY_MS, 10 * YEAR_MS])
 def test_a_leap_deletes_nothing_that_a_right_clock_keeps(broker, connection, leap_ms):
     topic = new_topic(connection, **{"segment.bytes": "300"})
@@ -91,6 +92,7 @@ def test_a_leap_is_named_until_the_clock_is_right_again(broker):
     assert len(broker.lines("the clock went back")) == 1
 
 
+@pytest.mark.slow
 def test_committed_offsets_outlive_a_leap(broker, connection):
     topic = new_topic(connection)
     commit(connection, "g", topic, 5)
@@ -101,6 +103,7 @@ def test_committed_offsets_outlive_a_leap(broker, connection):
     eventually(lambda: fetched(connection, "g", topic)[0] == -1, what="the offset to expire")
 
 
+@pytest.mark.slow
 def test_offsets_that_a_clock_behind_committed_are_as_young_as_they_are(start):
     broker = start({"clock": "manual", "clock.start.ms": 10 * MINUTE_MS, "clock.scope": "all"})
     with broker.connect() as connection:
@@ -113,6 +116,7 @@ def test_offsets_that_a_clock_behind_committed_are_as_young_as_they_are(start):
         eventually(lambda: fetched(connection, "g", topic)[0] == -1, what="the offset to expire")
 
 
+@pytest.mark.slow
 def test_offsets_that_a_clock_ahead_committed_expire(broker, connection):
     topic = new_topic(connection)
     broker.clock.leap("3650d")
@@ -124,6 +128,7 @@ def test_offsets_that_a_clock_ahead_committed_expire(broker, connection):
     eventually(lambda: fetched(connection, "g", topic)[0] == -1, what="the offset to expire")
 
 
+@pytest.mark.slow
 def test_tombstones_outlive_a_leap(broker, connection):
     topic = new_topic(
         connection,
@@ -152,6 +157,7 @@ def test_tombstones_outlive_a_leap(broker, connection):
     assert b"k" not in keys_after_a_cleaning()
 
 
+@pytest.mark.slow
 def test_a_leap_is_counted(broker):
     def figures():
         return (
@@ -172,6 +178,7 @@ def test_a_leap_is_counted(broker):
     assert figures() == (0, 2, 1, 1, NEW_YEAR_MS + 10 * DAY_MS)
 
 
+@pytest.mark.slow
 def test_explain_says_what_a_leap_delays(broker, connection):
     topic = new_topic(connection)
     produce(connection, topic, NEW_YEAR_MS)
@@ -257,6 +264,7 @@ def test_no_page_in_a_browser_accepts_a_leap(broker, headers):
 # --- back, and behind ----------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_clock_in_1970_is_trusted_when_it_has_the_time(start):
     broker = start({"clock": "manual", "clock.start.ms": 10 * MINUTE_MS})
     with broker.connect() as connection:
@@ -271,6 +279,7 @@ def test_a_clock_in_1970_is_trusted_when_it_has_the_time(start):
         assert broker.page("/readyz") == "ready\n"
 
 
+@pytest.mark.slow
 def test_steps_of_a_manual_clock_are_time_that_passes(broker, connection):
     topic = new_topic(connection)
     produce(connection, topic, NEW_YEAR_MS)
@@ -282,6 +291,7 @@ def test_steps_of_a_manual_clock_are_time_that_passes(broker, connection):
 # --- over restarts -------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_manual_clock_may_start_again_at_any_later_time(broker):
     broker.restart({"clock.start.ms": NEW_YEAR_MS + 10 * YEAR_MS})
     told = clock_of(broker)
@@ -291,12 +301,14 @@ def test_a_manual_clock_may_start_again_at_any_later_time(broker):
     assert len(broker.lines("the clock went back")) == 1
 
 
+@pytest.mark.slow
 def test_a_manual_clock_that_was_set_back_has_not_been_behind_when_it_starts_again(broker):
     broker.clock.freeze(NEW_YEAR_MS - 3 * YEAR_MS)
     broker.restart({"clock.start.ms": NEW_YEAR_MS})
     assert clock_of(broker)["steps"] == []
 
 
+@pytest.mark.slow
 def test_a_leap_outlives_a_broker_that_is_killed(start):
     broker = start({"clock.start.pause.ms": DAY_MS})
     now_ms = int(time.time() * 1000)
@@ -321,6 +333,7 @@ def was_at(broker, wall_ms):
     write_clock(broker.log_dir, StoredClock(1, state, ClockHistory("h")), durable=True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("off_ms", "state"),
     [(20 * DAY_MS, "trusted"), (40 * DAY_MS, "leapt"), (-40 * DAY_MS, "trusted")],
@@ -338,6 +351,7 @@ def test_how_long_a_machine_may_have_been_off(start, off_ms, state):
     assert bool(broker.lines("the clock went back")) == (off_ms < 0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("damage", ["empty", "garbled", "cut", "missing"])
 def test_a_damaged_file_is_logged_and_begun_anew(start, damage):
     broker = start()
@@ -355,6 +369,7 @@ def test_a_damaged_file_is_logged_and_begun_anew(start, damage):
     assert len(logged) == (damage != "missing")
 
 
+@pytest.mark.slow
 def test_what_is_known_is_stored_at_the_end(start):
     broker = start()
     for path in broker.log_dir.glob("*clock-checkpoint"):
@@ -367,6 +382,7 @@ def test_what_is_known_is_stored_at_the_end(start):
     assert not stored.state.last.boot_id.startswith("manual-")
 
 
+@pytest.mark.slow
 def test_a_disk_that_takes_no_file_about_the_clock_is_logged(broker):
     broker.faults.add(storage="rename", error="ENOSPC", times=1)
     broker.clock.leap("10d")

@@ -148,6 +148,7 @@ async def test_one_that_is_slow_goes_on_as_long_as_it_gets_anywhere(numbers, is_
         assert await worker.ask({"group": 0}, 60) == {"groups": 1}
 
 
+@pytest.mark.slow
 def test_a_log_on_which_a_process_hangs_is_left_alone_and_the_others_cleaned(start):
     subject = start(
         {

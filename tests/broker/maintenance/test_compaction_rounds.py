@@ -178,6 +178,7 @@ def test_a_record_without_a_key_is_refused(connection):
     assert "needs a key" in told["record_errors"][0]["batch_index_error_message"]
 
 
+@pytest.mark.slow
 def test_offsets_of_groups_outlive_compaction(start):
     """Of 300 commits the last of each group are left, and groups that were deleted stay so."""
     subject = start(
@@ -348,6 +349,7 @@ def interrupted(subject, name, victim):
     raise AssertionError("every cleaning was over too soon")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("victim", ["cleaner", "broker", "paused cleaner"])
 def test_killed_in_the_middle(start, victim):
     subject = start({"control.listener": "127.0.0.1:0", "log.cleaner.backoff.ms": NEVER_MS})
@@ -385,6 +387,7 @@ def cleaning_by_itself(subject, name, lag_ms):
         asking.alter(connection, asking.TOPIC, name, ("min.compaction.lag.ms", 0, str(lag_ms)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("asked", [True, False])
 def test_a_stop_waits_for_no_cleaning(start, asked):
     backoff_ms = NEVER_MS if asked else 200
@@ -428,6 +431,7 @@ def cleaned_files(subject, name):
     return [n for n in leftovers(subject, name) if n.endswith((".cleaned", ".swap", ".deleted"))]
 
 
+@pytest.mark.slow
 def test_fetches_and_lookups_go_on_meanwhile(start):
     """Readers and a producer at work see every key's last record, whatever is cleaned under them."""
     subject = start({"control.listener": "127.0.0.1:0", "log.cleaner.backoff.ms": NEVER_MS})

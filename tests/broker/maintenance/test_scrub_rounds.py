@@ -112,6 +112,7 @@ def test_what_has_gone_bad_is_told_once_and_found_by_the_doctor(data):
         assert findings(broker, "moon") == []
 
 
+@pytest.mark.slow
 def test_a_restart_knows_what_was_found_and_forgets_what_is_good_or_gone(data):
     for topic in ("moon", "sun"):
         spoil(closed(data, topic)[0])
@@ -129,6 +130,7 @@ def test_a_restart_knows_what_was_found_and_forgets_what_is_good_or_gone(data):
         assert len(broker.lines("bad batch")) == 2, "each once, before the restart"
 
 
+@pytest.mark.slow
 def test_a_pass_goes_on_where_the_broker_has_stopped(data):
     moon, sun = closed(data, "moon"), closed(data, "sun")
     spoil(moon[0])
@@ -142,6 +144,7 @@ def test_a_pass_goes_on_where_the_broker_has_stopped(data):
     assert read_progress(data).at is None
 
 
+@pytest.mark.slow
 def test_the_next_pass_is_due_an_interval_after_the_end_that_is_shown(data):
     """However long the disk takes to store that end."""
     with scrubbing(data) as broker:
@@ -151,6 +154,7 @@ def test_the_next_pass_is_due_an_interval_after_the_end_that_is_shown(data):
                 one_pass(broker)
 
 
+@pytest.mark.slow
 def test_how_far_it_had_come_may_be_lost(data):
     (data / SCRUB_CHECKPOINT).write_text("1\n00000000\n{}\n")
     with scrubbing(data) as broker:
@@ -162,6 +166,7 @@ def test_how_far_it_had_come_may_be_lost(data):
         assert "its checksum is wrong" in line
 
 
+@pytest.mark.slow
 def test_it_reads_no_faster_than_it_may(data):
     size = sum(path.stat().st_size for topic in ("moon", "sun") for path in closed(data, topic))
     begun_s = time.monotonic()
@@ -178,6 +183,7 @@ def test_there_is_none_unless_it_is_asked_for(data):
     assert not (data / SCRUB_CHECKPOINT).exists()
 
 
+@pytest.mark.slow
 def test_many_bad_batches_of_a_segment_are_a_few_lines(tmp_path):
     with scrubbing(tmp_path / "data") as broker:
         with broker.connect() as connection:

@@ -173,6 +173,7 @@ async def _adopted_after_each_crash(tmp_path, source):
     return [each for at, each in enumerate(found) if not at or each != found[at - 1]]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("nameless", [(), (0,), (2,), (0, 1, 2)])
 async def test_an_adoption_cut_short_is_finished_by_the_next_start(tmp_path, nameless):
     source = tmp_path / "source"
@@ -188,6 +189,7 @@ async def test_an_adoption_cut_short_is_finished_by_the_next_start(tmp_path, nam
     assert not list(tmp_path.rglob("*-stray"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stranger", [0, 1, 2])
 async def test_an_adoption_cut_short_mixes_no_other_topic_in(tmp_path, stranger):
     """Two partitions are copies of a topic that is served, and one is of a topic of its own."""

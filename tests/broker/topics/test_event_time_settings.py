@@ -240,6 +240,7 @@ async def test_an_implied_basis_of_the_broker_goes_when_one_is_given_or_removed(
         assert dict(broker.metadata.image.broker_configs) == {}
 
 
+@pytest.mark.slow
 def test_explain_says_where_the_basis_comes_from(start):
     broker = start({"clock": "manual"})
 
@@ -364,6 +365,7 @@ def set_on_topic(connection, topic):
     return {e["name"]: e["value"] for e in configs if e["config_source"] == Source.TOPIC}
 
 
+@pytest.mark.slow
 def test_a_backfill_is_kept_for_an_hour_and_then_as_far_as_event_time_says(start):
     broker = start({"clock": "manual", "log.segment.bytes": "300"})
     broker.clock.freeze(NOW_MS)

@@ -36,6 +36,7 @@ def replicas(count):
     return ",".join(["1000:1"] * count)
 
 
+@pytest.mark.slow
 def test_one_topic_and_all_of_them(small):
     with small.connect() as connection:
         assert created(connection, "a", replicas(300)) == POLICY_VIOLATION

@@ -68,6 +68,7 @@ def lead(connection, topic, replicas):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("version", [11, 12])  # verifies, and adds the partition
 def test_nothing_is_appended_when_another_broker_leads_by_then(cluster, asked, version):
     topic = f"t-{version}"

@@ -235,6 +235,7 @@ def test_a_deleted_group_comes_back_without_what_was_pending(connection, produce
     assert offsets_of(connection, group, topic, 0, stable=True) == {0: -1}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("is_killed", [False, True])
 def test_a_restart_forgets_no_pending_offset_and_commits_none(start, is_killed):
     broker = start()
@@ -259,6 +260,7 @@ def test_a_restart_forgets_no_pending_offset_and_commits_none(start, is_killed):
         assert told == {0: 22, 1: -1, 2: 10}
 
 
+@pytest.mark.slow
 def test_commits_of_many_at_once_are_whole(connection, topic, start):
     """Each transaction commits one number for three partitions: a reader never sees two."""
     broker = start()

@@ -5,6 +5,8 @@ from __future__ import annotations
 import logging
 from types import SimpleNamespace
 
+import pytest
+
 from tests.broker.asking import create, new_name
 from tests.broker.subject import eventually
 from tests.broker.transactions.requests import NONE, Transactional
@@ -16,6 +18,7 @@ from tidelog.protocol.errors import ConcurrentTransactions, ErrorCode, ProducerF
 END_TXN = 26
 
 
+@pytest.mark.slow
 def test_each_refusal_says_who_was_refused_and_why(start):
     broker = start()
     with broker.connect() as connection:

@@ -228,6 +228,7 @@ def test_who_sends_an_epoch_that_is_over_hears_that_and_not_what_the_coordinator
     assert committed(connection, topic) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("is_killed", [False, True])
 def test_what_was_open_goes_on_after_a_restart(start, is_killed):
     broker = start()

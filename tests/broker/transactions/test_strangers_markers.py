@@ -44,6 +44,7 @@ def test_a_stranger_ends_no_transaction_and_poisons_no_producer(broker, connecti
     assert codes == [ErrorCode.TRANSACTION_COORDINATOR_FENCED] * 2
 
 
+@pytest.mark.slow
 def test_a_poisoned_log_heals_with_the_owners_next_marker(start):
     broker = start()
     with broker.connect() as connection:

@@ -56,6 +56,7 @@ def test_commits_aborts_and_fencing(start):
         assert committed(connection, "t") == ["0", "2", "heir"]
 
 
+@pytest.mark.slow
 def test_a_transaction_goes_on_when_the_broker_was_killed(start):
     broker = start()
     with broker.connect() as connection:
@@ -119,6 +120,7 @@ def transformed(broker, numbers, stops):
     return told[0].offset
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stops", [(), (2, 3)], ids=["in peace", "with kills"])
 def test_what_is_read_transformed_and_written_is_there_exactly_once(start, stops):
     broker = start()

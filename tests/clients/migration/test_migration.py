@@ -53,6 +53,7 @@ def test_a_step_is_what_its_files_say(tmp_path):
     assert {step.magic(1) for step in steps.LONG if step.canary_format} == {0}
 
 
+@pytest.mark.slow
 def test_old_and_new_clients_read_each_record_once_in_every_step(tmp_path, summarize):
     chosen = (*clients.OLD_PROTOCOLS, clients.CONFLUENT, clients.QUICK[1])
     working = (clients.OLD_PROTOCOLS[0], clients.CONFLUENT)

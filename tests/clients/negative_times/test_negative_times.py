@@ -19,6 +19,7 @@ def broker(tidelog_broker_factory):
     return tidelog_broker_factory()
 
 
+@pytest.mark.slow
 def test_quick(broker):
     outcomes, skipped = negative.run(broker.bootstrap, clients.QUICK, make=False)
     assert expectations.differences(outcomes) == []
@@ -46,6 +47,7 @@ def test_the_page_says_the_same():
     assert table == expectations.render()
 
 
+@pytest.mark.slow
 def test_a_broker_that_served_other_times_would_be_caught(broker, monkeypatch):
     clamped = tuple(max(time, 0) for time in negative.READ)
     prepare = negative.prepare
@@ -62,6 +64,7 @@ def test_a_broker_that_served_other_times_would_be_caught(broker, monkeypatch):
     assert "offset 0" in found
 
 
+@pytest.mark.slow
 def test_a_broker_that_stored_other_times_would_be_caught(broker, monkeypatch):
     stored = negative.stored
     monkeypatch.setattr(negative, "stored", lambda *place: [max(t, 0) for t in stored(*place)])

@@ -112,6 +112,7 @@ def until(condition, what):
         time.sleep(0.05)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("client", [Librdkafka, pytest.param(Java, marks=pytest.mark.clients)])
 @pytest.mark.timeout(300)
 def test_a_consumer_reads_in_its_rack_and_goes_on_when_the_follower_dies(cluster, client):
