@@ -108,7 +108,7 @@ class Reconciler:
         """
         revision = self._metadata.image.revision
         while self._applied is None or self._applied.revision < revision:
-            await self._one_pass()
+            await self.one_pass()
 
     @property
     def served(self) -> Mapping[str, Topic]:
@@ -155,7 +155,7 @@ class Reconciler:
             except TimeoutError:
                 pass  # failures are tried again
             try:
-                await self._one_pass()
+                await self.one_pass()
                 await after()
             except Exception:
                 log.exception("the logs were not brought up to the metadata")
@@ -179,7 +179,8 @@ class Reconciler:
         if self._pass is not None:
             await asyncio.wait([self._pass])
 
-    async def _one_pass(self) -> None:
+    async def one_pass(self) -> None:
+        """Works once through what differs, or waits for the pass that does so already."""
         # Waiting for a pass that has ended would return at once: the caller would never yield.
         if self._pass is None or self._pass.done():
             self._pass = asyncio.get_running_loop().create_task(self._work())

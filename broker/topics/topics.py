@@ -44,14 +44,14 @@ class Topics:
     ) -> None:
         """`forget` is awaited for every deleted topic when its logs are gone."""
         self.settings = settings
-        self._controller = controller
-        self._reconciler = reconciler
+        self.controller = controller
+        self.reconciler = reconciler
         self._forget = forget
         self._forgetting = asyncio.Lock()
 
     def replicate(self, replicas: Replicas) -> None:
         """Makes the logs of this broker's replicas alone, and lets them lead and follow."""
-        self._reconciler.replicas = replicas
+        self.reconciler.replicas = replicas
 
     async def create(
         self,
@@ -78,11 +78,11 @@ class Topics:
             broker.default_replication_factor if factor is None else factor,
             assignments,
         )
-        topic = await self._controller.create_topic(
+        topic = await self.controller.create_topic(
             name, wanted, configs or {}, validate_only=validate_only
         )
         if not validate_only:
-            await self._made(topic, partial(self._controller.withdraw_topic, topic))
+            await self._made(topic, partial(self.controller.withdraw_topic, topic))
         return topic
 
     async def adopt(self, topic: Topic) -> None:
@@ -90,9 +90,9 @@ class Topics:
 
         Raises InvalidTopic, TopicAlreadyExists, KafkaStorageError.
         """
-        await self._controller.adopt_topic(topic)
-        await self._reconciler.reconcile()
-        error = self._reconciler.failure(topic.topic_id)
+        await self.controller.adopt_topic(topic)
+        await self.reconciler.reconcile()
+        error = self.reconciler.failure(topic.topic_id)
         if error is not None:
             raise error
 
@@ -109,11 +109,11 @@ class Topics:
         Raises what that raises, and KafkaStorageError if the logs of a broker that is alone cannot
         be created.
         """
-        before, grown = await self._controller.add_partitions(
+        before, grown = await self.controller.add_partitions(
             name, check, assignments, validate_only=validate_only
         )
         if grown.partitions != before.partitions:
-            await self._made(grown, partial(self._controller.withdraw_partitions, before, grown))
+            await self._made(grown, partial(self.controller.withdraw_partitions, before, grown))
         return grown
 
     async def delete(self, name: str) -> Topic:
@@ -122,10 +122,10 @@ class Topics:
         Raises UnknownTopicOrPartition, and KafkaStorageError if a log cannot be removed now; then
         it is removed later.
         """
-        topic = await self._controller.delete_topic(name)
-        await self._reconciler.reconcile()
+        topic = await self.controller.delete_topic(name)
+        await self.reconciler.reconcile()
         await self.forget_removed()
-        error = self._reconciler.failure(topic.topic_id)
+        error = self.reconciler.failure(topic.topic_id)
         if error is not None:
             raise error
         return topic
@@ -137,9 +137,9 @@ class Topics:
 
         Raises UnknownTopicOrPartition, InvalidConfig.
         """
-        await self._controller.alter_topic(name, changes, validate_only=validate_only)
+        await self.controller.alter_topic(name, changes, validate_only=validate_only)
         if not validate_only:
-            await self._reconciler.reconcile()
+            await self.reconciler.reconcile()
 
     async def alter_broker(
         self, changes: Mapping[str, str | None], *, of_one: bool = False, validate_only: bool
@@ -148,49 +148,49 @@ class Topics:
 
         New defaults of topics take effect at once. Raises InvalidConfig.
         """
-        await self._controller.alter_broker(changes, of_one=of_one, validate_only=validate_only)
+        await self.controller.alter_broker(changes, of_one=of_one, validate_only=validate_only)
         if not validate_only:
-            await self._reconciler.reconcile()
+            await self.reconciler.reconcile()
 
     async def unregister_broker(self, broker: int) -> None:
         """Forgets a broker that is gone for good, and closes it to new replicas no more.
 
         Raises BrokerIdNotRegistered, and InvalidRequest if it runs or has replicas.
         """
-        await self._controller.unregister_broker(broker)
-        await self._reconciler.reconcile()
+        await self.controller.unregister_broker(broker)
+        await self.reconciler.reconcile()
 
     def is_whole(self, topic: Topic) -> bool:
         """Returns whether every log of a topic is there; see `Reconciler.is_whole`."""
-        return self._reconciler.is_whole(topic.topic_id)
+        return self.reconciler.is_whole(topic.topic_id)
 
     @property
     def served(self) -> Mapping[str, Topic]:
         """The topics whose settings are in force here, by name, with every change that returned."""
-        return self._reconciler.served
+        return self.reconciler.served
 
     async def keep_basis(self) -> None:
         """Calls `Controller.keep_basis`."""
-        await self._controller.keep_basis()
+        await self.controller.keep_basis()
 
     async def start(self) -> None:
         """Makes the logs match the metadata, at start; failures are logged."""
-        await self._reconciler.reconcile()
+        await self.reconciler.reconcile()
 
     async def run(self) -> None:
         """Follows the metadata until cancelled."""
-        await self._reconciler.run(self.forget_removed)
+        await self.reconciler.run(self.forget_removed)
 
     async def stop(self) -> None:
         """Waits for the work in progress; `run` has been cancelled."""
-        await self._reconciler.finish()
+        await self.reconciler.finish()
 
     async def forget_removed(self) -> None:
         """Calls `forget` for deleted topics whose logs are gone."""
         async with self._forgetting:
-            while self._reconciler.removed:
-                await self._forget(self._reconciler.removed[0])
-                del self._reconciler.removed[0]
+            while self.reconciler.removed:
+                await self._forget(self.reconciler.removed[0])
+                del self.reconciler.removed[0]
 
     async def _made(
         self,
@@ -202,14 +202,14 @@ class Topics:
         Nothing is raised if a later pass has created the logs before the change was withdrawn. One
         of several brokers neither withdraws nor raises.
         """
-        await self._reconciler.reconcile()
-        error = self._reconciler.failure(topic.topic_id)
+        await self.reconciler.reconcile()
+        error = self.reconciler.failure(topic.topic_id)
         if error is None or self.settings.broker.cluster.metadata_store:
             return
         try:
-            if not await withdraw(self._reconciler.held_back(topic.topic_id)):
+            if not await withdraw(self.reconciler.held_back(topic.topic_id)):
                 return
-            await self._reconciler.reconcile()
+            await self.reconciler.reconcile()
             await self.forget_removed()
         except BrokerError as failure:
             log.error(

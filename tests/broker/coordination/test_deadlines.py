@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
+import asyncio
+import tracemalloc
 
+from tidelog.broker.clock import ManualClock
 from tidelog.broker.coordination.deadlines import Deadlines
 
 
-def test_keys_that_were_forgotten_do_not_fill_the_heap():
+async def test_keys_that_were_forgotten_do_not_fill_the_heap():
     reached = []
-    clock = SimpleNamespace(steady_ms=lambda: 5_000)
-    deadlines = Deadlines(clock, lambda key, now_ms: reached.append((key, now_ms)))
+    clock = ManualClock(5_000)
+    now_ms = clock.steady_ms()
+    deadlines = Deadlines(clock, lambda key, at_ms: reached.append((key, at_ms)))
     for number in range(3):
-        deadlines.set(f"kept-{number}", 4_000 + number)
+        deadlines.set(f"kept-{number}", now_ms - 3 + number)
+    tracemalloc.start()
     for number in range(20_000):
-        deadlines.set(f"gone-{number}", 3_600_000)
+        deadlines.set(f"gone-{number}", now_ms + 3_600_000)
         deadlines.forget(f"gone-{number}")
-    assert len(deadlines._due) < 1_100
-    deadlines._tick()
-    assert reached == [(f"kept-{number}", 5_000) for number in range(3)]
+    held, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert held < 500_000  # some 150 bytes for each of the 20,000 otherwise
+    running = asyncio.ensure_future(deadlines.run())
+    await asyncio.sleep(0)
+    running.cancel()
+    assert reached == [(f"kept-{number}", now_ms) for number in range(3)]

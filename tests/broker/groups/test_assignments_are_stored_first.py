@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 
 from tests.broker.inside import Inside
 from tests.broker.members import REBALANCE_IN_PROGRESS, RawMember
 from tests.broker.subject import eventually
+from tidelog.broker.coordination.internal_topic import InternalTopic
 from tidelog.protocol.errors import NotEnoughReplicas
 
 
@@ -23,54 +25,52 @@ def _joined(broker):
 
 
 class _Slow:
-    """The log of groups, whose next write ends when the test says so, and maybe in failure."""
+    """The next write to the log of groups ends when the test says so, and maybe in failure."""
 
-    def __init__(self, broker, error=None):
-        self._goes_on = asyncio.Event()
-        self._loop, self._log = broker._loop, broker.node.coordinator._log
-        self._append, self._error = self._log.append, error
-        self._log.append = self._wait
+    def __init__(self, monkeypatch, error=None):
+        self.is_writing = False
+        self._goes_on = threading.Event()
+        append = InternalTopic.append
 
-    async def _wait(self, *arguments):
-        await self._goes_on.wait()
-        if self._error is not None:
-            raise self._error
-        return await self._append(*arguments)
+        async def wait(*arguments):
+            monkeypatch.undo()
+            self.is_writing = True
+            await asyncio.to_thread(self._goes_on.wait, 60)
+            if error is not None:
+                raise error
+            return await append(*arguments)
 
-    def go_on(self):
-        self._log.append = self._append
-        self._loop.call_soon_threadsafe(self._goes_on.set)
+        monkeypatch.setattr(InternalTopic, "append", wait)
+        self.go_on = self._goes_on.set
 
 
-def test_a_member_that_syncs_later_waits_for_the_same_write(tmp_path):
+def _both_sync(broker, one, two, slow):
+    """The leader syncs, and once its assignment is being written the second member does."""
+    first = one.sync({one.member_id: b"1", two.member_id: b"2"})
+    eventually(lambda: slow.is_writing)
+    second = two.sync()
+    eventually(lambda: broker.node.coordinator.find("g").group.members[two.member_id].has_synced)
+    return first, second
+
+
+def test_a_member_that_syncs_later_waits_for_the_same_write(tmp_path, monkeypatch):
     with Inside(tmp_path) as broker:
         one, two = _joined(broker)
-        slow = _Slow(broker)
-        first = one.sync({one.member_id: b"1", two.member_id: b"2"})
-        eventually(lambda: broker.node.coordinator._storing)
-        second = two.sync()
-        eventually(
-            lambda: broker.node.coordinator.find("g").group.members[two.member_id].has_synced
-        )
+        slow = _Slow(monkeypatch)
+        first, second = _both_sync(broker, one, two, slow)
         assert not first.done()
         assert not second.done()
         slow.go_on()
         assert (first.result(60)["assignment"], second.result(60)["assignment"]) == (b"1", b"2")
-        assert not broker.node.coordinator._storing
         one.close()
         two.close()
 
 
-def test_nobody_gets_an_assignment_that_could_not_be_stored(tmp_path):
+def test_nobody_gets_an_assignment_that_could_not_be_stored(tmp_path, monkeypatch):
     with Inside(tmp_path) as broker:
         one, two = _joined(broker)
-        slow = _Slow(broker, NotEnoughReplicas("planted"))
-        first = one.sync({one.member_id: b"1", two.member_id: b"2"})
-        eventually(lambda: broker.node.coordinator._storing)
-        second = two.sync()
-        eventually(
-            lambda: broker.node.coordinator.find("g").group.members[two.member_id].has_synced
-        )
+        slow = _Slow(monkeypatch, NotEnoughReplicas("planted"))
+        first, second = _both_sync(broker, one, two, slow)
         slow.go_on()
         assert first.result(60)["error_code"] == 15
         assert second.result(60)["error_code"] == REBALANCE_IN_PROGRESS

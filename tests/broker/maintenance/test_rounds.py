@@ -6,6 +6,8 @@ import asyncio
 import logging
 from types import SimpleNamespace
 
+import pytest
+
 from tidelog.broker.maintenance.rounds import DueRounds
 from tidelog.protocol.errors import KafkaStorageError
 
@@ -40,8 +42,9 @@ class Rounds(DueRounds):
     log = logging.getLogger("tidelog.test_rounds")
     failed = "the round failed"
 
-    def __init__(self, node):
-        super().__init__(node)
+    def __init__(self, clock):
+        super().__init__(SimpleNamespace(clock=clock))
+        self.clock = clock
         self.done = []
         self.reasons = []
 
@@ -49,37 +52,39 @@ class Rounds(DueRounds):
         return INTERVAL_MS
 
     async def _do_due(self):
-        self.done.append(self._node.clock.now)
+        self.done.append(self.clock.now)
         if self.reasons:
             raise self.reasons.pop()
 
 
-def new_rounds():
-    return Rounds(SimpleNamespace(clock=Clock()))
+@pytest.fixture
+def clock():
+    return Clock()
 
 
-async def test_nothing_is_done_before_it_is_due():
-    rounds = new_rounds()
-    rounds._node.clock.step(INTERVAL_MS - 1)
+@pytest.fixture
+def rounds(clock):
+    return Rounds(clock)
+
+
+async def test_nothing_is_done_before_it_is_due(rounds, clock):
+    clock.step(INTERVAL_MS - 1)
     await rounds.catch_up()
     assert rounds.done == []
-    rounds._node.clock.step(1)
+    clock.step(1)
     await rounds.catch_up()
     assert rounds.done == [INTERVAL_MS]
 
 
-async def test_a_step_over_many_rounds_is_one():
-    rounds = new_rounds()
-    rounds._node.clock.step(100 * INTERVAL_MS)
+async def test_a_step_over_many_rounds_is_one(rounds, clock):
+    clock.step(100 * INTERVAL_MS)
     await rounds.catch_up()
     await rounds.catch_up()
     assert rounds.done == [100 * INTERVAL_MS]
 
 
-async def test_a_failed_round_is_told_and_the_next_one_comes(caplog):
-    rounds = new_rounds()
+async def test_a_failed_round_is_told_and_the_next_one_comes(rounds, clock, caplog):
     rounds.reasons.append(ValueError("no"))
-    clock = rounds._node.clock
     async with asyncio.timeout(60), asyncio.TaskGroup() as tasks:
         task = tasks.create_task(rounds.run())
         for _ in range(2):
@@ -92,10 +97,9 @@ async def test_a_failed_round_is_told_and_the_next_one_comes(caplog):
     assert told == ["the round failed"]
 
 
-async def test_a_round_that_fails_for_the_disk_is_told_in_a_line(caplog):
-    rounds = new_rounds()
+async def test_a_round_that_fails_for_the_disk_is_told_in_a_line(rounds, clock, caplog):
     rounds.reasons.append(KafkaStorageError("No space left on device"))
-    rounds._node.clock.step(INTERVAL_MS)
+    clock.step(INTERVAL_MS)
     await rounds.catch_up()
     assert rounds.done == [INTERVAL_MS]
     (told,) = (record for record in caplog.records if record.name == Rounds.log.name)

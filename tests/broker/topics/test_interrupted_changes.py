@@ -227,7 +227,7 @@ async def test_an_unreadable_topic_id_is_an_error_and_deletes_nothing(tmp_path, 
 
 async def test_a_pass_that_breaks_off_loses_no_failure(tmp_path, monkeypatch):
     async with Broker(tmp_path) as broker:
-        reconciler = broker.node.topics._reconciler
+        reconciler = broker.node.topics.reconciler
         with monkeypatch.context() as patched:
 
             def full(*_, **__):
@@ -242,11 +242,12 @@ async def test_a_pass_that_breaks_off_loses_no_failure(tmp_path, monkeypatch):
             def broken(*_):
                 raise RuntimeError("something nobody thought of")
 
-            patched.setattr(reconciler._configs, "apply", broken)
+            patched.setattr(broker.node.settings, "served", broken)
+            await broker.metadata.create_topic("b", partitions=1, configs={})
             with pytest.raises(RuntimeError):
-                await reconciler._one_pass()
+                await reconciler.one_pass()
             assert reconciler.failure(topic.topic_id) is not None
-        await reconciler._one_pass()
+        await reconciler.one_pass()
         assert reconciler.failure(topic.topic_id) is None
         assert broker.logs("a") == [0]
 
@@ -254,7 +255,7 @@ async def test_a_pass_that_breaks_off_loses_no_failure(tmp_path, monkeypatch):
 async def test_a_late_deletion_leaves_the_offsets_of_the_new_topic(tmp_path, monkeypatch):
     async with Broker(tmp_path) as broker:
         await _create_and_fill(broker)
-        reconciler = broker.node.topics._reconciler
+        reconciler = broker.node.topics.reconciler
         old = broker.metadata.image.topics["t"]
         with monkeypatch.context() as patched:
 
@@ -266,7 +267,7 @@ async def test_a_late_deletion_leaves_the_offsets_of_the_new_topic(tmp_path, mon
             await reconciler.reconcile()
             assert reconciler.failure(old.topic_id) is not None
             await broker.metadata.create_topic("t", partitions=1, configs={})
-        await reconciler._one_pass()
+        await reconciler.one_pass()
         assert reconciler.failure(old.topic_id) is None
         assert "t" not in reconciler.removed
 
@@ -306,15 +307,15 @@ def _failing_once(step):
 
 async def _while_a_later_pass_succeeds(broker, change):
     """Start a change whose logs cannot be made; they can when its withdrawal may begin."""
-    controller, reconciler = broker.node.topics._controller, broker.node.topics._reconciler
+    controller, reconciler = broker.node.topics.controller, broker.node.topics.reconciler
     broker.store.create_partition = _failing_once(broker.store.create_partition)
     changing = asyncio.create_task(change)
     async with asyncio.timeout(20):
-        while not reconciler._failures:  # noqa: ASYNC110 - it looks at what has no event
+        while not any(map(reconciler.failure, broker.metadata.image.topics_by_id)):  # noqa: ASYNC110 - it looks at what has no event
             await asyncio.sleep(0)
         async with controller.order:  # another request is being decided
             await reconciler.finish()
-            await reconciler._one_pass()
+            await reconciler.one_pass()
             broker.node.append(broker.node.partition("t", 1), asking.batch_of("v"), 7)
         return await changing
 
@@ -336,10 +337,13 @@ async def test_added_partitions_that_a_later_pass_completes_are_not_withdrawn(tm
 
 
 async def test_a_change_at_the_moment_when_a_pass_ends_begins_another_pass(tmp_path):
-    """The change is made after the pass has ended and before anybody has been told so."""
+    """The change is made after the pass has ended and before anybody has been told so.
+
+    That moment lies within the reconciler: no other name but its own leads to it.
+    """
     async with Broker(tmp_path) as broker:
         first = await broker.node.topics.create("first", partitions=1)
-        reconciler = broker.node.topics._reconciler
+        reconciler = broker.node.topics.reconciler
         loop = asyncio.get_running_loop()
         passing = loop.create_future()
 
@@ -360,7 +364,7 @@ async def test_a_change_at_the_moment_when_a_pass_ends_begins_another_pass(tmp_p
 
         reconciler._follow_leaders = last_step
         reconciler._failures[first.topic_id] = KafkaStorageError("it is tried again")
-        await reconciler._one_pass()
+        await reconciler.one_pass()
         reconciler._follow_leaders = follow_leaders
         await changing
         assert reconciler._applied.revision == broker.metadata.image.revision

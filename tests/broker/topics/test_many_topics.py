@@ -12,7 +12,7 @@ import pytest
 from tests.broker.inside import Inside
 from tests.broker.network.test_holds import WorkClock
 
-FEW, MORE = 20, 300
+FEW, MORE = 20, 100
 MOST_LINES = 3.5  # for each topic that is there, in all that an image of the metadata sets going
 TOPIC = {"num_partitions": 1, "replication_factor": 1, "assignments": [], "configs": []}
 

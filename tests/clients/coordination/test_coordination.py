@@ -190,9 +190,9 @@ class SaysSo:
         return [{"configs": {}, "offsets": [], "groups": [], "state": "Stable", "members": 0}]
 
 
-@pytest.mark.timeout(300)
-def test_a_client_that_only_says_it_did_is_found(tidelog_broker_factory):
+def test_a_client_that_only_says_it_did_is_found(tidelog_broker_factory, monkeypatch):
     broker = tidelog_broker_factory()
+    monkeypatch.setattr(administration, "SHOWN_WITHIN_S", 0.3)
     found = report.Report()
     client = clients.JAVA_28
     administration.Administrator(broker.bootstrap, SaysSo(), client, found).run()
