@@ -56,6 +56,11 @@ class Client(NamedTuple):
     admin: tuple[str, ...] = ()  # the calls of administration.py it has
     release: str = ""  # the release of Kafka whose protocol kafka-python speaks; empty: the newest
 
+    @property
+    def slug(self) -> str:
+        """The name as a part of the names of topics and groups."""
+        return self.name.replace(" ", "-").replace(".", "-")
+
     def command(self, server: str, *, make: bool = True) -> list[str]:
         """The driver's command line; raises Unavailable when its environment cannot be had."""
         driver = DRIVERS / self.driver

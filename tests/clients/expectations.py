@@ -136,13 +136,13 @@ class Expected(NamedTuple):
 def topic_of(producer: Client, magic: int, timestamp_type: str) -> Topic:
     """The topic for one producer, message format and timestamp type."""
     kind = "append" if timestamp_type == "LogAppendTime" else "create"
-    name = producer.name.replace(" ", "-").replace(".", "-")
+    name = producer.slug
     return Topic(f"format{magic}-{kind}-{name}", producer, magic, timestamp_type)
 
 
 def mixed_topic_of(producer: Client, rules: Rules) -> list[Topic]:
     """The stages of the producer's mixed topic that the broker can have."""
-    name = "mixed-" + producer.name.replace(" ", "-").replace(".", "-")
+    name = "mixed-" + producer.slug
     return [
         Topic(name, producer, magic, timestamp_type, stage)
         for stage, (magic, timestamp_type) in enumerate(rules.stages())

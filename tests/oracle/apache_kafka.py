@@ -159,6 +159,16 @@ def available(version: str) -> Availability:
     return java if not java or is_fetched(version) else maven_available()
 
 
+def require(*versions: str) -> None:
+    """Skips the test that calls it unless Apache Kafka of these versions can run here."""
+    import pytest  # not where it is run as a program
+
+    for version in versions:
+        usable = available(version)
+        if not usable:
+            pytest.skip(f"no Apache Kafka {version}: {usable.reason}")
+
+
 def cache_root() -> Path:
     """The directory that keeps the jars: TIDELOG_CACHE, or `.cache` of the repository."""
     named = os.environ.get("TIDELOG_CACHE")

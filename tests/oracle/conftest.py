@@ -16,9 +16,7 @@ def apache_kafka(tmp_path_factory):
 
     @contextlib.contextmanager
     def run(version: str, **properties: object):
-        usable = launcher.available(version)
-        if not usable:
-            pytest.skip(f"no Apache Kafka {version}: {usable.reason}")
+        launcher.require(version)
         directory = tmp_path_factory.mktemp("kafka")
         with launcher.ApacheKafka(version, directory, properties, jvm=launcher.QUICK) as kafka:
             yield kafka

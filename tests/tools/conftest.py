@@ -32,9 +32,7 @@ def broker(tmp_path_factory):
 
 @pytest.fixture(scope="session", params=VERSIONS)
 def tools(request, tmp_path_factory):
-    usable = apache_kafka.available(f"tools-{request.param}")
-    if not usable:
-        pytest.skip(usable.reason)
+    apache_kafka.require(f"tools-{request.param}")
     with JavaTools(request.param, tmp_path_factory.mktemp("java")) as running:
         yield running
 

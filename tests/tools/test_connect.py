@@ -38,10 +38,7 @@ def broker(tmp_path_factory):
 
 @pytest.fixture(autouse=True)
 def jars():
-    for version in VERSIONS:
-        usable = apache_kafka.available(f"connect-{version}")
-        if not usable:
-            pytest.skip(usable.reason)
+    apache_kafka.require(*(f"connect-{version}" for version in VERSIONS))
 
 
 @pytest.fixture

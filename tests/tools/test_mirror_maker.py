@@ -19,7 +19,7 @@ from tests.broker.subject import Subject, eventually
 from tests.oracle import apache_kafka, recordset, wire
 from tests.oracle.brokers import wait_for_coordinators, wait_for_leaders
 from tests.oracle.recordset import Rec
-from tests.tools.connect import MIRROR_MAKER, PATIENT, Program, properties
+from tests.tools.connect import MIRROR_MAKER, PATIENT, Program, mirroring, properties
 
 pytestmark = [pytest.mark.oracle, pytest.mark.timeout(900)]
 
@@ -105,26 +105,20 @@ def mirror(source, target):
     It takes a worker's settings with the name of the cluster written to, and passes over others. Heartbeats
     to the source would be one more topic to copy, for which its only task would start anew amid the work.
     """
-    own = {
-        "clusters": "source, target",
-        "source.bootstrap.servers": source,
-        "target.bootstrap.servers": target,
-        "source->target.enabled": "true",
-        "source->target.topics": "kept, stamped, latest",
-        "target->source.enabled": "false",
-        "target->source.emit.heartbeats.enabled": "false",
-        "sync.group.offsets.enabled": "true",
-        "offset.lag.max": 0,
-        "target.offset.flush.interval.ms": 500,
-        "target.session.timeout.ms": 60_000,
-        "replication.factor": 1,
-        **{f"target.{name}": value for name, value in PATIENT.items()},
-    }
-    for kind in ("checkpoints", "heartbeats", "offset-syncs"):
-        own[f"{kind}.topic.replication.factor"] = 1
-    for kind in ("offset", "status", "config"):
-        own[f"{kind}.storage.replication.factor"] = 1
-    return own | {f"{each}.interval.seconds": 1 for each in INTERVALS}
+    return mirroring(
+        {"source": source, "target": target},
+        {"source->target": "kept, stamped, latest"},
+        **{
+            "target->source.enabled": "false",
+            "target->source.emit.heartbeats.enabled": "false",
+            "sync.group.offsets.enabled": "true",
+            "offset.lag.max": 0,
+            "target.offset.flush.interval.ms": 500,
+            "target.session.timeout.ms": 60_000,
+            **{f"target.{name}": value for name, value in PATIENT.items()},
+            **{f"{each}.interval.seconds": 1 for each in INTERVALS},
+        },
+    )
 
 
 @contextlib.contextmanager
@@ -137,9 +131,7 @@ def tidelog(directory):
 
 @contextlib.contextmanager
 def kafka(directory):
-    usable = apache_kafka.available("3.9.1")
-    if not usable:
-        pytest.skip(usable.reason)
+    apache_kafka.require("3.9.1")
     with apache_kafka.ApacheKafka("3.9.1", directory, jvm=apache_kafka.QUICK) as running:
         wait_for_coordinators(running.bootstrap)
         yield running.bootstrap
@@ -147,9 +139,7 @@ def kafka(directory):
 
 @contextlib.contextmanager
 def running(version, directory, source, target):
-    usable = apache_kafka.available(f"connect-{version}")
-    if not usable:
-        pytest.skip(usable.reason)
+    apache_kafka.require(f"connect-{version}")
     path = properties(directory, "mirror", mirror(source, target))
     program = Program(version, "mirror", MIRROR_MAKER, directory, path)
     try:

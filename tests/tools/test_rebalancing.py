@@ -59,9 +59,7 @@ def joined(place):
             if kind == LIBRDKAFKA:
                 made = LibrdkafkaMember(place, strategies, instance)
             else:
-                usable = apache_kafka.available(f"tools-{kind}")
-                if not usable:
-                    pytest.skip(usable.reason)
+                apache_kafka.require(f"tools-{kind}")
                 made = JavaMember(place, kind, strategies, instance)
             stack.callback(made.stop)
             return made

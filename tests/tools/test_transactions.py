@@ -38,9 +38,7 @@ def tool(tools, broker, *arguments):
 @pytest.fixture(scope="session")
 def left(tmp_path_factory):
     """A broker with topics of a killed Kafka; each has a committed record, and then an open transaction."""
-    usable = apache_kafka.available(KAFKA)
-    if not usable:
-        pytest.skip(usable.reason)
+    apache_kafka.require(KAFKA)
     directory = tmp_path_factory.mktemp("left")
     with apache_kafka.ApacheKafka(KAFKA, directory / "kafka", jvm=apache_kafka.QUICK) as kafka:
         wait_for_coordinators(kafka.bootstrap)

@@ -75,6 +75,12 @@ class Words:
         consumer.close()
         return found, times
 
+    def check(self) -> None:
+        """Every count follows the one before it, and the last ones have the latest times."""
+        counts, times = self.counts()
+        assert counts == {key: list(range(1, n + 1)) for key, n in self.expected.items()}
+        assert times == self.latest
+
     def number_counted(self) -> int:
         return sum(map(len, self.counts()[0].values()))
 

@@ -7,6 +7,7 @@ import uuid
 import pytest
 
 from tests.broker.asking import create
+from tests.broker.members import commit
 from tests.broker.replicas.inside import brokers
 from tests.broker.replicas.inside import eventually as eventually_async
 from tests.broker.subject import eventually
@@ -106,17 +107,8 @@ def joined(connection, group, member_id="", metadata=METADATA):
 
 
 def committed(connection, group, member_id, generation, partition=0, metadata=""):
-    offset = {"partition_index": partition, "committed_offset": 1, "committed_metadata": metadata}
-    answer = connection.ask(
-        "OffsetCommit",
-        2,
-        group_id=group,
-        generation_id_or_member_epoch=generation,
-        member_id=member_id,
-        retention_time_ms=-1,
-        topics=[{"name": "t", "partitions": [offset]}],
-    )
-    return answer["topics"][0]["partitions"][0]["error_code"]
+    who = {"member_id": member_id, "generation_id_or_member_epoch": generation}
+    return commit(connection, group, "t", 1, version=2, partition=partition, note=metadata, **who)
 
 
 def synced(connection, group, member_id, generation):
@@ -140,9 +132,9 @@ async def test_a_commit_that_waits_for_replicas_is_counted_once(tmp_path):
             await eventually_async(lambda: is_served(coordinator))
             before = coordinator.held.counted
             for index in (0, 1):
-                commit = Commit.of("g", Committer(), {("t", index): Committed(1, -1, "four", 0)})
-                assert not coordinator.commit_now(commit)
-                await coordinator.commit(commit)
+                added = Commit.of("g", Committer(), {("t", index): Committed(1, -1, "four", 0)})
+                assert not coordinator.commit_now(added)
+                await coordinator.commit(added)
             assert coordinator.held.counted - before == of_group("g") + 2 * (OFFSET_BYTES + 4)
         finally:
             await coordinator.stop()

@@ -1,18 +1,18 @@
 """What a wrong clock does to logs, and its correction: nothing is deleted early, nothing is kept for ever."""
 
 import json
-import urllib.request
 
 import pytest
 
-from tests.broker import asking
-from tests.oracle import recordset
-from tests.oracle.recordset import Rec
-
-NEW_YEAR_MS = 1_767_225_600_000
-MINUTE_MS = 60_000
-DAY_MS = 86_400_000
-EARLIEST = -2
+from tests.broker.maintenance.test_clock_watch import (
+    DAY_MS,
+    MINUTE_MS,
+    NEW_YEAR_MS,
+    accept,
+    start_of,
+)
+from tests.broker.maintenance.test_clock_watch import new_topic as a_topic
+from tests.broker.maintenance.test_clock_watch import produce as produce_at
 
 
 @pytest.fixture
@@ -20,21 +20,13 @@ def broker(start):
     return start({"clock": "manual", "clock.start.ms": NEW_YEAR_MS})
 
 
-def new_topic(connection, **more):
+def new_topic(connection):
     """A topic that keeps what was written in the last seven days."""
-    name = asking.new_name()
-    configs = {"retention.ms": str(7 * DAY_MS), "retention.time.basis": "append"}
-    asking.create(connection, name, **configs, **more)
-    return name
+    return a_topic(connection, **{"retention.time.basis": "append"})
 
 
-def produce(connection, topic, time_ms=NEW_YEAR_MS):
-    records = recordset.batch([Rec(time_ms, b"v" * 100)])
-    assert asking.produce(connection, topic, records)["error_code"] == 0
-
-
-def start_of(connection, topic):
-    return asking.list_offset(connection, topic, EARLIEST)["offset"]
+def produce(connection, topic):
+    produce_at(connection, topic, NEW_YEAR_MS)
 
 
 def segments_of(broker, topic):
@@ -120,8 +112,7 @@ def test_an_accepted_leap_counts_what_lies_before_as_later(broker, connection):
     produce(connection, topic)
     broker.clock.leap("30d")
     to_ms = NEW_YEAR_MS + 30 * DAY_MS
-    asked = _accept(broker, to_ms)
-    assert asked["state"] == "trusted"
+    assert accept(broker, to_ms=to_ms)[1]["state"] == "trusted"
     _assert_deleted_after_a_week(broker, connection, topic)
 
 
@@ -133,13 +124,3 @@ def _assert_deleted_after_a_week(broker, connection, topic):
     broker.clock.step(1)
     broker.sweep()
     assert start_of(connection, topic) == 1
-
-
-def _accept(broker, to_ms):
-    request = urllib.request.Request(
-        f"http://{broker.http}/v1/clock/accept",
-        json.dumps({"to_ms": to_ms}).encode(),
-        {"Content-Type": "application/json"},
-    )
-    with urllib.request.urlopen(request, timeout=60) as answer:
-        return json.loads(answer.read())

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from tests.broker import asking
+from tests.broker.maintenance.test_compaction_rounds import children, long_log
 from tests.broker.subject import eventually
-from tests.oracle.recordset import Rec, batch
 from tidelog.broker.maintenance.compaction_rounds import CleaningError, Worker
 from tidelog.config.topic import TopicConfig
 from tidelog.protocol.records.batch import Record, build
@@ -185,13 +185,6 @@ def test_a_log_on_which_a_process_hangs_is_left_alone_and_the_others_cleaned(sta
         assert subject.metric("kafka_log_logcleanermanager_uncleanable_partitions_count") == 0
 
 
-def long_log(connection, name):
-    """Some megabytes, so that a cleaning takes a while."""
-    for number in range(60):
-        sent = [Rec(1_000 + number, b"x" * 300, b"key-%d" % (i * 7 % 400)) for i in range(400)]
-        assert asking.produce(connection, name, batch(sent))["error_code"] == 0
-
-
 def let(connection, name, lag_ms):
     """Let the rounds have a log, or hold it back from them."""
     change = ("min.compaction.lag.ms", 0, lag_ms)
@@ -206,7 +199,7 @@ def hang_one(subject, connection):
     for _ in range(20):
         before = cleanings(subject)
         let(connection, "stuck", FREE)
-        found = eventually(lambda at=before: children(subject.pid) or cleanings(subject) > at)
+        found = eventually(lambda at=before: cleaners(subject.pid) or cleanings(subject) > at)
         if found is not True:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(found[0], signal.SIGSTOP)
@@ -223,10 +216,9 @@ def cleanings(subject):
     return len(subject.lines("log compacted"))
 
 
-def children(pid):
+def cleaners(pid):
     """Those that have begun: a broker waits for one that has not."""
-    with open(f"/proc/{pid}/task/{pid}/children", encoding="utf-8") as file:
-        return [int(each) for each in file.read().split() if "compaction_process" in said_of(each)]
+    return [each for each in children(pid) if "compaction_process" in said_of(each)]
 
 
 def said_of(pid):

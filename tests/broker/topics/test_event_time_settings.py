@@ -6,16 +6,11 @@ import logging
 import pytest
 
 from tests.broker import asking
-from tidelog.broker.clock import ManualClock
+from tests.broker.topics.test_interrupted_changes import Broker as Topics
 from tidelog.broker.maintenance.retention_rounds import delete_due
-from tidelog.broker.metadata.local import local_metadata
-from tidelog.broker.metrics.counters import Metrics
-from tidelog.broker.node import Node
-from tidelog.broker.topics.startup import open_topics
-from tidelog.config import load, topic_entries
+from tidelog.config import topic_entries
 from tidelog.config.describe import Source
 from tidelog.protocol.records.batch import Record, build
-from tidelog.storage.directory.store import LogStore
 
 EVENT, BASIS, GRACE = (
     "retention.max.eventtime.ms",
@@ -27,27 +22,16 @@ DAY_MS = 86_400_000
 NOW_MS = 1_700_000_000_000
 
 
-class Broker:
-    """A node with real stores and no sockets, begun as the server begins it."""
+class Broker(Topics):
+    """A broker without sockets, and one topic."""
 
     def __init__(self, directory, **settings):
-        self.directory = directory
-        self.config = load(None, {}, settings)
+        super().__init__(directory, now_ms=NOW_MS, **settings)
 
     async def __aenter__(self):
-        self.metadata = local_metadata(self.directory / "tidelog.sqlite")
-        await self.metadata.open()
-        self.clock = ManualClock(NOW_MS)
-        self.store = LogStore([self.directory], default_config=self.config.topic_defaults)
-        self.node = Node(self.config, self.clock, self.store, self.metadata, Metrics())
-        await open_topics(self.node)
+        await super().__aenter__()
         self.node.ready = True
         return self
-
-    async def __aexit__(self, *_):
-        self.node.pools.stop()
-        self.store.close()
-        await self.metadata.close()
 
     async def create(self, **settings):
         return await self.node.topics.create("t", partitions=1, configs=dotted(settings))

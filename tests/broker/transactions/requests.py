@@ -11,7 +11,8 @@ from tests.oracle import recordset
 if TYPE_CHECKING:
     from tests.oracle import wire
 
-NONE, LOADING, TRANSACTIONAL = 0, 14, 0x10
+NONE, LOADING = 0, 14
+TRANSACTIONAL, MARKER = 0x10, 0x20  # of the attributes of a batch
 COORDINATOR_IS_ABSENT = (LOADING, 15, 16)  # loading, not available, another one
 COMMITTED = 1
 DEADLINE_S = 60
@@ -234,20 +235,31 @@ def offsets_of(
     }
 
 
+def visible(found: dict[str, Any], offset: int) -> tuple[list[tuple[int, bytes]], int]:
+    """What a consumer of committed data sees of a fetch, by the client's own rules.
+
+    Offsets and values from `offset` on, and the offset behind what was fetched.
+    """
+    aborted = sorted(
+        (each["first_offset"], each["producer_id"]) for each in found["aborted_transactions"] or ()
+    )
+    dropping: set[int] = set()
+    asked = offset  # a batch that it is in the middle of comes whole
+    seen: list[tuple[int, bytes]] = []
+    for batch in recordset.parse(found["records"] or b"")[0]:
+        offset = max(offset, batch["offset"] + batch["last_offset_delta"] + 1)
+        while aborted and aborted[0][0] <= batch["offset"]:
+            dropping.add(aborted.pop(0)[1])
+        if batch["attributes"] & MARKER:
+            dropping.discard(batch["producer_id"])
+        elif not (batch["attributes"] & TRANSACTIONAL and batch["producer_id"] in dropping):
+            records = [(record["offset"], record["value"]) for record in batch["records"]]
+            seen += [each for each in records if each[0] >= asked]
+    return seen, offset
+
+
 def committed(connection: wire.Connection, topic: str, partition: int = 0) -> list[str]:
-    """What a consumer with read_committed sees of a partition, by the client's own rules."""
+    """What a consumer with read_committed sees of a partition from its beginning on."""
     answer = fetch(connection, topic, 0, isolation_level=COMMITTED, partition=partition)
     assert answer["error_code"] == NONE
-    aborted = sorted(
-        (each["first_offset"], each["producer_id"]) for each in answer["aborted_transactions"] or ()
-    )
-    open_aborts: set[int] = set()
-    seen = []
-    for batch in recordset.parse(answer["records"] or b"")[0]:
-        while aborted and aborted[0][0] <= batch["offset"]:
-            open_aborts.add(aborted.pop(0)[1])
-        if batch["attributes"] & 0x20:  # a marker
-            open_aborts.discard(batch["producer_id"])
-        elif not (batch["attributes"] & TRANSACTIONAL and batch["producer_id"] in open_aborts):
-            seen += [record["value"].decode() for record in batch["records"]]
-    return seen
+    return [value.decode() for _, value in visible(answer, 0)[0]]

@@ -10,6 +10,7 @@ import pytest
 
 from tests.broker.asking import create, new_name
 from tests.broker.inside import Inside
+from tests.broker.members import commit
 from tests.broker.subject import eventually
 from tests.broker.transactions.requests import NONE, Given, Transactional, offsets_of
 from tidelog.broker.coordination.internal_topic import InternalTopic
@@ -44,38 +45,13 @@ def group(producer):
     return name
 
 
-def commit(connection, group, topic, partition, offset):
-    """Commits an offset without a transaction."""
-    answer = connection.ask(
-        "OffsetCommit",
-        7,
-        group_id=group,
-        generation_id_or_member_epoch=-1,
-        member_id="",
-        topics=[
-            {
-                "name": topic,
-                "partitions": [
-                    {
-                        "partition_index": partition,
-                        "committed_offset": offset,
-                        "committed_leader_epoch": -1,
-                        "committed_metadata": "",
-                    }
-                ],
-            }
-        ],
-    )
-    assert answer["topics"][0]["partitions"][0]["error_code"] == NONE
-
-
 @pytest.mark.parametrize("version", range(6))
 @pytest.mark.parametrize("is_commit", [True, False], ids=["commit", "abort"])
 def test_offsets_count_when_the_transaction_is_committed(
     connection, producer, topic, version, is_commit
 ):
     group = new_name("group")
-    commit(connection, group, topic, 0, 3)
+    assert commit(connection, group, topic, 3, partition=0) == NONE
     if version < 5:
         assert producer.add_group(group, min(version, 4)) == NONE
     assert producer.commit_offsets(group, topic, {0: 10, 1: 20}, version=version) == [NONE, NONE]
@@ -102,10 +78,10 @@ def test_the_later_record_wins_not_the_later_commit(
     connection, producer, topic, group, comes_first
 ):
     if comes_first:
-        commit(connection, group, topic, 0, 100)
+        assert commit(connection, group, topic, 100, partition=0) == NONE
     assert producer.commit_offsets(group, topic, {0: 10}) == [NONE]
     if not comes_first:
-        commit(connection, group, topic, 0, 100)
+        assert commit(connection, group, topic, 100, partition=0) == NONE
         assert offsets_of(connection, group, topic, 0) == {0: 100}
     assert producer.end(commit=True) == NONE
     assert offsets_of(connection, group, topic, 0) == {0: 10 if comes_first else 100}
@@ -222,7 +198,7 @@ def member_of(connection, group, instance=None):
 
 
 def test_what_is_deleted_is_not_committed_later(connection, producer, topic, group):
-    commit(connection, group, topic, 1, 5)
+    assert commit(connection, group, topic, 5, partition=1) == NONE
     assert producer.commit_offsets(group, topic, {0: 1, 1: 6}) == [NONE, NONE]
     deleted = [{"name": topic, "partitions": [{"partition_index": each} for each in (0, 1)]}]
     answer = connection.ask("OffsetDelete", 0, group_id=group, topics=deleted)
@@ -329,7 +305,7 @@ def test_refused_offsets_leave_nothing_behind(tmp_path, caplog):
 
         names = [f"deleted-{number}" for number in range(8)]
         for name in names:
-            commit(connection, name, "t", 0, 1)
+            assert commit(connection, name, "t", 1, partition=0) == NONE
         connection.ask("DeleteGroups", 2, groups_names=names)
         broker.call(lambda: asyncio.ensure_future(groups.stop()))
         (line,) = eventually(lambda: [each for each in caplog.records if "deleted" in each.message])
@@ -342,7 +318,7 @@ def test_a_commit_outlives_a_refused_one_of_the_same_new_group(tmp_path, monkeyp
         groups = broker.node.coordinator
         broker.call(groups.start)
         create(connection, "t", partitions=1)
-        commit(connection, "first", "t", 0, 1)
+        assert commit(connection, "first", "t", 1, partition=0) == NONE
         append = InternalTopic.append
 
         async def slow(*how):
@@ -353,5 +329,5 @@ def test_a_commit_outlives_a_refused_one_of_the_same_new_group(tmp_path, monkeyp
 
         monkeypatch.setattr(InternalTopic, "append_now", lambda *_: None)
         monkeypatch.setattr(InternalTopic, "append", slow)
-        commit(connection, "g", "t", 0, 7)
+        assert commit(connection, "g", "t", 7, partition=0) == NONE
         assert offsets_of(connection, "g", "t", 0) == {0: 7}

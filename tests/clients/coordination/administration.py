@@ -49,7 +49,7 @@ class Administrator:
         self.session = session
         self.client = client
         self.report = report
-        self.topic = "administered-by-" + client.name.replace(" ", "-").replace(".", "-")
+        self.topic = "administered-by-" + client.slug
         self.idle, self.busy = f"idle-{self.topic}", f"busy-{self.topic}"
         self.options = {"bootstrap.servers": server, "log_level": 0}
         self.judge = AdminClient(self.options)

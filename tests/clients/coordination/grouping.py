@@ -232,7 +232,7 @@ def try_group(server: str, name: str, members: Sequence[Member], report: Report)
 
 def commits_topic(client: Client) -> str:
     """The group, and the topic, of a client's commits."""
-    return "commits-of-" + client.name.replace(" ", "-").replace(".", "-")
+    return "commits-of-" + client.slug
 
 
 def commit(session: Session, client: Client, report: Report) -> None:

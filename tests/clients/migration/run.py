@@ -284,4 +284,4 @@ def table(counted: Sequence[Counted]) -> str:
 
 
 def _name(client: Client, kind: str) -> str:
-    return f"migrated-{kind.lower()}-" + client.name.replace(" ", "-").replace(".", "-")
+    return f"migrated-{kind.lower()}-" + client.slug

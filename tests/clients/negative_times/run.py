@@ -15,6 +15,7 @@ import warnings
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from tests.broker.asking import create, fetch, produce
 from tests.clients.environments import Unavailable
 from tests.clients.session import DriverError, Session
 from tests.oracle import codecs, recordset, wire
@@ -39,6 +40,7 @@ READ = (DAY_BEFORE_MS, -2, -7, LOWEST, -1, 1_600_000_000_000)
 # What is asked of ListOffsets, and the offset that answers it in READ.
 ASKED = {-7: 1, DAY_BEFORE_MS + 1: 1, LOWEST: 0}
 FORMATS = {"format 2": (2, "3.0", 9), "format 1": (1, "0.10.2", 2)}
+KEPT = {"retention_ms": "-1"}
 TIMEOUT_S = 100.0
 PARALLEL = 2
 
@@ -87,17 +89,17 @@ def run(server: str, chosen: Sequence[Client], *, make: bool) -> tuple[dict[str,
 
 def name_of(client: Client) -> str:
     """The topic that a client writes to, a partition for each time."""
-    return "sent-by-" + client.name.replace(" ", "-").replace(".", "-")
+    return f"sent-by-{client.slug}"
 
 
 def prepare(server: str, chosen: Sequence[Client]) -> None:
     """Make the topics, and write what consumers read."""
     with wire.Connection(server, timeout_s=60) as connection:
         for client in chosen:
-            create(connection, name_of(client), len(SENT), "3.0")
+            create(connection, name_of(client), len(SENT), **KEPT, message_format_version="3.0")
         for name, (magic, release, version) in FORMATS.items():
             topic = topic_of(name)
-            create(connection, topic, 2, release)
+            create(connection, topic, 2, **KEPT, message_format_version=release)
             recs = [Rec(time, b"v%d" % number) for number, time in enumerate(READ)]
             for partition, codec in enumerate((codecs.NONE, codecs.GZIP)):
                 if magic == 2:
@@ -106,7 +108,8 @@ def prepare(server: str, chosen: Sequence[Client]) -> None:
                     data = recordset.wrapper(magic, recs, codec)
                 else:
                     data = recordset.plain_set(magic, recs)
-                produce(connection, Place(topic, partition), data, version)
+                answer = produce(connection, topic, data, version=version, partition=partition)
+                assert not answer["error_code"], answer
 
 
 def topic_of(name: str) -> str:
@@ -114,51 +117,10 @@ def topic_of(name: str) -> str:
     return "read-" + name.replace(" ", "-")
 
 
-def create(connection: wire.Connection, topic: str, partitions: int, release: str) -> None:
-    """Make one topic that keeps everything."""
-    configs = {"message.format.version": release, "retention.ms": "-1"}
-    wanted = {
-        "name": topic,
-        "num_partitions": partitions,
-        "replication_factor": 1,
-        "configs": [{"name": key, "value": value} for key, value in configs.items()],
-    }
-    answer = connection.ask(
-        "CreateTopics", 4, topics=[wanted], timeout_ms=10_000, validate_only=False
-    )
-    if answer["topics"][0]["error_code"]:
-        raise AssertionError(answer)
-
-
-def produce(connection: wire.Connection, place: Place, data: bytes, version: int) -> None:
-    """Write a record set as it is."""
-    partition_data = [{"index": place.partition, "records": data}]
-    answer = connection.ask(
-        "Produce",
-        version,
-        transactional_id=None,
-        acks=-1,
-        timeout_ms=5_000,
-        topic_data=[{"name": place.topic, "partition_data": partition_data}],
-    )
-    if answer["responses"][0]["partition_responses"][0]["error_code"]:
-        raise AssertionError(answer)
-
-
 def stored(connection: wire.Connection, place: Place) -> list[int]:
     """The times in a partition; -1 where there is none."""
-    partition = {"partition": place.partition, "fetch_offset": 0, "partition_max_bytes": 1 << 20}
-    answer = connection.ask(
-        "Fetch",
-        4,
-        replica_id=-1,
-        max_wait_ms=0,
-        min_bytes=0,
-        max_bytes=1 << 20,
-        isolation_level=0,
-        topics=[{"topic": place.topic, "partitions": [partition]}],
-    )
-    times, found = [], MemoryRecords(answer["responses"][0]["partitions"][0]["records"])
+    answer = fetch(connection, place.topic, version=4, partition=place.partition)
+    times, found = [], MemoryRecords(answer["records"])
     while (batch := found.next_batch()) is not None:
         times += [-1 if record.timestamp is None else record.timestamp for record in batch]
     return times

@@ -105,7 +105,7 @@ class Load:
 
     def __init__(self, client: Client, server: str) -> None:
         self.client = client
-        self.topic = "rolled-" + client.name.replace(" ", "-").replace(".", "-")
+        self.topic = "rolled-" + client.slug
         self.idempotent = client.idempotence != "never"
         self._server = server
         self._stack = ExitStack()

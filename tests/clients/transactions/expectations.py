@@ -136,17 +136,12 @@ class Log:
 
 def topic_of(writer: Client) -> str:
     """The topic of a writer's transactions."""
-    return "transactions-of-" + name_of(writer)
+    return "transactions-of-" + writer.slug
 
 
 def copies_of(writer: Client) -> str:
     """The topic a writer copies to, and its group."""
-    return "copies-of-" + name_of(writer)
-
-
-def name_of(client: Client) -> str:
-    """A client's name as part of a topic's."""
-    return client.name.replace(" ", "-").replace(".", "-")
+    return "copies-of-" + writer.slug
 
 
 def values_of(step: Step, partition: int) -> list[str]:

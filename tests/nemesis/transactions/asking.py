@@ -10,7 +10,8 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from tests.broker.asking import fetch_fields
-from tests.oracle import recordset, wire
+from tests.broker.transactions.requests import visible
+from tests.oracle import wire
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
 
 GROUP, TRANSACTION = 0, 1
 COMMITTED = 1
-_MARKER, _TRANSACTIONAL = 0x20, 0x10
 _ANSWER_S = 6.0
 _AGAIN_S = 0.05
 LATEST = -1
@@ -181,23 +181,3 @@ class Brokers:
             return None
         (found,) = answer["topics"][0]["partitions"]
         return None if found["error_code"] else int(found["committed_offset"])
-
-
-def visible(found: dict[str, Any], offset: int) -> tuple[list[tuple[int, bytes]], int]:
-    """Returns what a consumer of committed data sees of a fetch, by the client's own rules."""
-    aborted = sorted(
-        (each["first_offset"], each["producer_id"]) for each in found["aborted_transactions"] or ()
-    )
-    dropping: set[int] = set()
-    asked = offset  # a batch that it is in the middle of comes whole
-    seen: list[tuple[int, bytes]] = []
-    for batch in recordset.parse(found["records"] or b"")[0]:
-        offset = max(offset, batch["offset"] + batch["last_offset_delta"] + 1)
-        while aborted and aborted[0][0] <= batch["offset"]:
-            dropping.add(aborted.pop(0)[1])
-        if batch["attributes"] & _MARKER:
-            dropping.discard(batch["producer_id"])
-        elif not (batch["attributes"] & _TRANSACTIONAL and batch["producer_id"] in dropping):
-            records = [(record["offset"], record["value"]) for record in batch["records"]]
-            seen += [each for each in records if each[0] >= asked]
-    return seen, offset

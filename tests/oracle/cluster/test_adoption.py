@@ -171,9 +171,7 @@ def adopted(tmp_path, places, database):
 def test_the_directories_of_three_brokers_of_kafka_are_those_of_three_of_tidelog(
     tmp_path, summarize
 ):
-    usable = launcher.available("3.9.1")
-    if not usable:
-        pytest.skip(usable.reason)
+    launcher.require("3.9.1")
     sent = Sent()
     cluster_id, offsets = live_through(tmp_path / "kafka", sent)
 

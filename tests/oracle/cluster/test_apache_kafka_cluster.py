@@ -14,9 +14,7 @@ from tests.oracle.apache_kafka_cluster import ApacheKafkaCluster
 @pytest.mark.oracle
 @pytest.mark.timeout(900)
 def test_three_brokers_of_which_one_is_killed_and_comes_back(tmp_path):
-    usable = launcher.available("3.9.1")
-    if not usable:
-        pytest.skip(usable.reason)
+    launcher.require("3.9.1")
     # A session shorter than Kafka's 9 s, only to have the killed broker forgotten sooner.
     properties = {"broker.session.timeout.ms": 3000, "broker.heartbeat.interval.ms": 500}
     with ApacheKafkaCluster("3.9.1", tmp_path, 3, properties, jvm=launcher.QUICK) as kafka:

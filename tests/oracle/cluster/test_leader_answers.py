@@ -173,9 +173,7 @@ def is_read_from_follower(question: Question) -> bool:
 
 @pytest.fixture(scope="module")
 def kafka(tmp_path_factory):
-    usable = launcher.available("3.9.1")
-    if not usable:
-        pytest.skip(usable.reason)
+    launcher.require("3.9.1")
     with ApacheKafkaCluster(
         "3.9.1", tmp_path_factory.mktemp("kafka"), properties=PATIENT, jvm=launcher.QUICK
     ) as cluster:

@@ -93,9 +93,7 @@ def questions() -> Iterator[tuple[int, int, str, int]]:
 
 @pytest.fixture(scope="module")
 def kafka(tmp_path_factory):
-    usable = launcher.available("3.9.1")
-    if not usable:
-        pytest.skip(usable.reason)
+    launcher.require("3.9.1")
     directory = tmp_path_factory.mktemp("kafka")
     with ApacheKafkaCluster(
         "3.9.1", directory, properties=SELECTOR, own_properties=OWN, jvm=launcher.QUICK

@@ -19,10 +19,7 @@ LINES = 50
 
 @pytest.fixture
 def lines(tmp_path):
-    for version in VERSIONS:
-        usable = apache_kafka.available(f"connect-{version}")
-        if not usable:
-            pytest.skip(usable.reason)
+    apache_kafka.require(*(f"connect-{version}" for version in VERSIONS))
     return Lines(tmp_path)
 
 

@@ -19,7 +19,7 @@ from tests.broker.subject import eventually
 from tests.oracle import apache_kafka
 from tests.tools.cluster.three import COUNT, Three
 from tests.tools.conftest import VERSIONS
-from tests.tools.connect import MIRROR_MAKER, PATIENT, Program, properties
+from tests.tools.connect import MIRROR_MAKER, PATIENT, Program, mirroring, properties
 
 pytestmark = [pytest.mark.clients, pytest.mark.timeout(900)]
 
@@ -143,33 +143,26 @@ def names(version):
 def settings(version, first, second, topic):
     """MirrorMaker's own settings: from here to there, from there back, and everything once a second."""
     here, there, back = names(version)
-    own = {
-        "clusters": f"{here}, {there}, {back}",
-        f"{here}.bootstrap.servers": first,
-        f"{there}.bootstrap.servers": second,
-        f"{back}.bootstrap.servers": first,
-        f"{here}->{there}.enabled": "true",
-        f"{here}->{there}.topics": topic,
-        f"{there}->{back}.enabled": "true",
-        f"{there}->{back}.topics": f"{here}.{topic}",
-        "groups": topic,
-        "tasks.max": 2,
-        "emit.heartbeats.enabled": "false",
-        "sync.group.offsets.enabled": "true",
-        "offset.lag.max": 0,
-        "replication.factor": COUNT,
-        "offset.storage.partitions": PARTITIONS,
-    }
-    for kind in ("checkpoints", "heartbeats", "offset-syncs"):
-        own[f"{kind}.topic.replication.factor"] = COUNT
-    for kind in ("offset", "status", "config"):
-        own[f"{kind}.storage.replication.factor"] = COUNT
+    own = {f"{each}.interval.seconds": 1 for each in INTERVALS}
     for target in (there, back):
         worker = {"offset.flush.interval.ms": 500, "session.timeout.ms": 60_000, **PATIENT}
         # Without it a leader that moves makes Connect write some records twice.
         worker["producer.enable.idempotence"] = "true"
         own |= {f"{target}.{name}": value for name, value in worker.items()}
-    return own | {f"{each}.interval.seconds": 1 for each in INTERVALS}
+    return mirroring(
+        {here: first, there: second, back: first},
+        {f"{here}->{there}": topic, f"{there}->{back}": f"{here}.{topic}"},
+        COUNT,
+        **{
+            "groups": topic,
+            "tasks.max": 2,
+            "emit.heartbeats.enabled": "false",
+            "sync.group.offsets.enabled": "true",
+            "offset.lag.max": 0,
+            "offset.storage.partitions": PARTITIONS,
+            **own,
+        },
+    )
 
 
 @contextmanager
@@ -196,9 +189,7 @@ def is_in_sync(cluster):
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_a_mirror_there_and_back_though_brokers_are_killed(version, three, other, tmp_path):
-    usable = apache_kafka.available(f"connect-{version}")
-    if not usable:
-        pytest.skip(usable.reason)
+    apache_kafka.require(f"connect-{version}")
     here, there, _ = names(version)
     topic = f"kept-{version}"
     written = Written(three.bootstrap, topic)

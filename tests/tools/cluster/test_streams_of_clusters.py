@@ -22,16 +22,13 @@ LINES = 60
 
 def test_sums_are_exact_though_brokers_die(three, tmp_path):
     """One version counts while a broker is killed; the next one restores its state while another is."""
-    for version in VERSIONS:
-        usable = apache_kafka.available(f"connect-{version}")
-        if not usable:
-            pytest.skip(usable.reason)
+    apache_kafka.require(*(f"connect-{version}" for version in VERSIONS))
     words = Words(three.bootstrap)
     words.write(LINES)
     first, second = VERSIONS
     program = words.start(first, tmp_path)
     try:
-        eventually(lambda: counted(words) > 0, DEADLINE_S, f"a count:\n{program.tail(60)}")
+        eventually(lambda: words.number_counted() > 0, DEADLINE_S, f"a count:\n{program.tail(60)}")
         three.kill(three.leader(f"{words.app}-counts-changelog"))
         words.write(LINES)
         eventually(words.all_counted, DEADLINE_S, f"counts:\n{program.tail(60)}")
@@ -46,9 +43,7 @@ def test_sums_are_exact_though_brokers_die(three, tmp_path):
         eventually(words.all_counted, DEADLINE_S, f"counts:\n{program.tail(60)}")
     finally:
         program.stop()
-    counts, times = words.counts()
-    assert counts == {key: list(range(1, n + 1)) for key, n in words.expected.items()}
-    assert times == words.latest
+    words.check()
     assert words.offsets(f"{words.app}-words-repartition")[1] == words.expected.total()
     check_internal_topics(three, words.app)
 
@@ -56,17 +51,15 @@ def test_sums_are_exact_though_brokers_die(three, tmp_path):
 def test_exactly_once_though_brokers_and_the_program_die(three, tmp_path):
     """Every count follows the one before it."""
     version = VERSIONS[-1]
-    usable = apache_kafka.available(f"connect-{version}")
-    if not usable:
-        pytest.skip(usable.reason)
+    apache_kafka.require(f"connect-{version}")
     words = Words(three.bootstrap)
     for topic in ("__transaction_state", "counts", "lines"):
-        before = counted(words)
+        before = words.number_counted()
         words.write(LINES)
         program = words.start(version, tmp_path, "exactly_once_v2")
         try:
             eventually(
-                lambda before=before: counted(words) > before,
+                lambda before=before: words.number_counted() > before,
                 DEADLINE_S,
                 f"a count:\n{program.tail(60)}",
             )
@@ -79,13 +72,7 @@ def test_exactly_once_though_brokers_and_the_program_die(three, tmp_path):
         eventually(words.all_counted, DEADLINE_S, f"counts:\n{program.tail(60)}")
     finally:
         program.stop()
-    counts, times = words.counts()
-    assert counts == {key: list(range(1, n + 1)) for key, n in words.expected.items()}
-    assert times == words.latest
-
-
-def counted(words):
-    return sum(map(len, words.counts()[0].values()))
+    words.check()
 
 
 def check_internal_topics(three, app):

@@ -38,9 +38,7 @@ def broker(tmp_path):
 
 def check(version, broker, directory, kills):
     """Lines arrive once, whoever is killed in the middle of them."""
-    usable = apache_kafka.available(f"connect-{version}")
-    if not usable:
-        pytest.skip(usable.reason)
+    apache_kafka.require(f"connect-{version}")
     lines, connectors = Lines(directory), []
     create(broker.bootstrap, lines.topic, partitions=1)
     own = {**lines.source(), "exactly.once.support": "required", "transaction.boundary": "poll"}

@@ -12,7 +12,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.broker.subject import Subject
 from tests.oracle import apache_kafka
 from tests.tools.exactly_once.counting import Numbers, Reader, create, through_kills
 
@@ -23,13 +22,6 @@ SOURCE = Path(__file__).with_name("FlinkSums.java")
 COMPILE_TIMEOUT_S = 300
 # What Flink reaches into.
 OPENED = ("java.base/java.lang", "java.base/java.util", "java.base/java.time", "java.base/java.net")
-
-
-@pytest.fixture
-def broker(tmp_path):
-    with Subject(tmp_path / "data", {"log.retention.ms": -1}) as subject:
-        yield subject
-        assert subject.unexpected_errors == 0, subject.log()[-8000:]
 
 
 @pytest.fixture

@@ -10,17 +10,10 @@ import pytest
 
 from tests.broker.subject import Subject
 from tests.oracle import apache_kafka
-from tests.tools.connect import MIRROR_MAKER, Program, properties
+from tests.tools.connect import MIRROR_MAKER, Program, mirroring, properties
 from tests.tools.exactly_once.counting import Numbers, Reader, create, through_kills
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(1800)]
-
-
-@pytest.fixture
-def broker(tmp_path):
-    with Subject(tmp_path / "target", {"log.retention.ms": -1}) as subject:
-        yield subject
-        assert subject.unexpected_errors == 0, subject.log()[-8000:]
 
 
 @pytest.fixture
@@ -32,35 +25,27 @@ def source(tmp_path):
 
 def mirror(source, target, topic):
     """The settings of a MirrorMaker that copies one topic exactly once."""
-    own = {
-        "clusters": "source, target",
-        "source.bootstrap.servers": source,
-        "target.bootstrap.servers": target,
-        "source->target.enabled": "true",
-        "source->target.topics": topic,
-        "target->source.enabled": "false",
-        "target->source.emit.heartbeats.enabled": "false",
-        "emit.heartbeats.enabled": "false",
-        "emit.checkpoints.enabled": "false",
-        "source.consumer.isolation.level": "read_committed",
-        "source.consumer.max.poll.records": 5,  # so that a transaction holds a few
-        "target.exactly.once.source.support": "enabled",
-        "dedicated.mode.enable.internal.rest": "true",
-        "listeners": "http://127.0.0.1:0",
-        "target.session.timeout.ms": 10_000,
-        "replication.factor": 1,
-        "offset-syncs.topic.replication.factor": 1,
-    }
-    for kind in ("offset", "status", "config"):
-        own[f"{kind}.storage.replication.factor"] = 1
-    return own
+    return mirroring(
+        {"source": source, "target": target},
+        {"source->target": topic},
+        **{
+            "target->source.enabled": "false",
+            "target->source.emit.heartbeats.enabled": "false",
+            "emit.heartbeats.enabled": "false",
+            "emit.checkpoints.enabled": "false",
+            "source.consumer.isolation.level": "read_committed",
+            "source.consumer.max.poll.records": 5,  # so that a transaction holds a few
+            "target.exactly.once.source.support": "enabled",
+            "dedicated.mode.enable.internal.rest": "true",
+            "listeners": "http://127.0.0.1:0",
+            "target.session.timeout.ms": 10_000,
+        },
+    )
 
 
 @pytest.mark.parametrize("version", ["3.9.1", "4.1.1"])
 def test_numbers_arrive_once(source, broker, tmp_path, version):
-    usable = apache_kafka.available(f"connect-{version}")
-    if not usable:
-        pytest.skip(usable.reason)
+    apache_kafka.require(f"connect-{version}")
     numbers = Numbers(source.bootstrap)
     copies = f"source.{numbers.topic}"
     create(broker.bootstrap, copies)

@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.broker.subject import Subject
 from tests.clients.environments import Unavailable, environment
 from tests.oracle import apache_kafka
 from tests.tools.exactly_once.counting import Numbers, Reader, create, through_kills
@@ -19,13 +18,6 @@ from tests.tools.exactly_once.counting import Numbers, Reader, create, through_k
 pytestmark = [pytest.mark.long, pytest.mark.timeout(1800)]
 
 PROGRAM = Path(__file__).with_name("quix_sums.py")
-
-
-@pytest.fixture
-def broker(tmp_path):
-    with Subject(tmp_path / "data", {"log.retention.ms": -1}) as subject:
-        yield subject
-        assert subject.unexpected_errors == 0, subject.log()[-8000:]
 
 
 @pytest.fixture
