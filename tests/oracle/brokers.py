@@ -14,7 +14,7 @@ from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from tests.broker.asking import list_offset
+from tests.broker.asking import create, list_offset
 from tests.oracle import recordset, wire
 from tests.oracle.apache_kafka import Process
 from tests.oracle.recordset import Rec
@@ -269,6 +269,15 @@ def _has_coordinator(connection: wire.Connection, kind: int) -> bool:
     asked = connection.ask("DescribeTransactions", 0, transactional_ids=[WARM_UP])
     code = asked["transaction_states"][0]["error_code"]
     return code in (0, TRANSACTIONAL_ID_NOT_FOUND)
+
+
+def make_topics(
+    connection: wire.Connection, partitions: Mapping[str, int], **settings: str
+) -> None:
+    """Make topics of so many partitions, all with the same settings, and wait until they answer."""
+    for name, count in partitions.items():
+        create(connection, name, count, **settings)
+    wait_for_leaders(connection, partitions)
 
 
 def wait_for_leaders(connection: wire.Connection, partitions: Mapping[str, int]) -> None:

@@ -16,7 +16,7 @@ from tests.broker.conftest import healthy
 from tests.broker.subject import eventually
 from tests.broker.transactions.requests import NONE, Transactional, committed
 from tests.oracle import apache_kafka, wire
-from tests.oracle.brokers import wait_for_coordinators, wait_for_leaders
+from tests.oracle.brokers import make_topics, wait_for_coordinators
 from tests.tools.conftest import VERSIONS
 from tidelog.cli.parser import main
 
@@ -43,9 +43,7 @@ def left(tmp_path_factory):
     with apache_kafka.ApacheKafka(KAFKA, directory / "kafka", jvm=apache_kafka.QUICK) as kafka:
         wait_for_coordinators(kafka.bootstrap)
         with wire.Connection(kafka.bootstrap, timeout_s=DEADLINE_S) as connection:
-            for topic in HANGING:
-                create(connection, topic)
-            wait_for_leaders(connection, dict.fromkeys(HANGING, 1))
+            make_topics(connection, dict.fromkeys(HANGING, 1))
         for topic in HANGING:
             settings = {"bootstrap.servers": kafka.bootstrap, "transactional.id": topic}
             producer = Producer({**settings, "transaction.timeout.ms": 600_000})

@@ -240,6 +240,7 @@ class _EpochsDoNotMatter(Ownership):
 
 
 class _NobodyResigns(Ownership):
+    # Whatever makes a partition go ends there, so the mistake has no public name.
     def _let_go(self, indexes):
         super()._let_go(indexes)
         return []

@@ -33,7 +33,7 @@ class Transactional:
 
     def __init__(self, connection: wire.Connection, transactional_id: str) -> None:
         self.connection = connection
-        self.id = transactional_id
+        self.id: str | None = transactional_id
         self.given = UNKNOWN
         self.sequences: dict[tuple[str, int], int] = {}
 
@@ -202,6 +202,26 @@ class Transactional:
     def state(self) -> str:
         """The state, as the coordinator says it."""
         return self.described()["transaction_state"]
+
+
+def mark(
+    connection: wire.Connection,
+    topic: str,
+    given: Given,
+    *partitions: int,
+    commit: bool,
+    coordinator_epoch: int = 0,
+) -> list[int]:
+    """Writes markers as a coordinator does, or an operator; the error of each."""
+    marker = {
+        "producer_id": given.producer_id,
+        "producer_epoch": given.epoch,
+        "transaction_result": commit,
+        "topics": [{"name": topic, "partition_indexes": list(partitions)}],
+        "coordinator_epoch": coordinator_epoch,
+    }
+    answer = connection.ask("WriteTxnMarkers", 1, markers=[marker])
+    return [each["error_code"] for each in answer["markers"][0]["topics"][0]["partitions"]]
 
 
 def offsets_of(

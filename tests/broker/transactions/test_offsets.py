@@ -12,7 +12,7 @@ from tests.broker.asking import create, new_name
 from tests.broker.inside import Inside
 from tests.broker.members import commit
 from tests.broker.subject import eventually
-from tests.broker.transactions.requests import NONE, Given, Transactional, offsets_of
+from tests.broker.transactions.requests import NONE, Given, Transactional, mark, offsets_of
 from tidelog.broker.coordination.internal_topic import InternalTopic
 from tidelog.broker.groups.messages import Join
 from tidelog.protocol.group_errors import InconsistentGroupProtocol
@@ -125,14 +125,8 @@ def test_an_epoch_that_is_over_and_an_unknown_id_are_refused(connection, produce
 def test_offsets_wait_for_a_transaction_that_cannot_end(connection, producer, topic, version):
     """Its marker cannot be written: a later epoch of the producer is in the partition."""
     assert producer.add(topic, 0) == [NONE]
-    marker = {
-        "producer_id": producer.given.producer_id,
-        "producer_epoch": producer.given.epoch + 5,
-        "transaction_result": False,
-        "topics": [{"name": topic, "partition_indexes": [0]}],
-        "coordinator_epoch": 0,
-    }
-    connection.ask("WriteTxnMarkers", 1, markers=[marker])
+    later = Given(producer.given.producer_id, producer.given.epoch + 5)
+    assert mark(connection, topic, later, 0, commit=False) == [NONE]
     assert producer.end(commit=True) == NONE
     assert producer.state == "PrepareCommit"
     sent = producer.commit_offsets(new_name("group"), topic, {0: 1}, version=version)

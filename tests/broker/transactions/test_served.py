@@ -6,7 +6,7 @@ import pytest
 
 from tests.broker.asking import create, new_name
 from tests.broker.subject import eventually
-from tests.broker.transactions.requests import NONE, Given, Transactional, committed
+from tests.broker.transactions.requests import NONE, Given, Transactional, committed, mark
 
 UNKNOWN_PARTITION, NOT_ENOUGH_REPLICAS = 3, 19
 INVALID_REQUEST = 42
@@ -190,16 +190,9 @@ def test_an_operator_ends_a_transaction_with_a_marker(connection, producer, topi
     producer.send(topic, "a")
 
     def marked(epoch, coordinator_epoch, *partitions, producer_id=producer.given.producer_id):
-        marker = {
-            "producer_id": producer_id,
-            "producer_epoch": epoch,
-            "transaction_result": False,
-            "topics": [{"name": topic, "partition_indexes": list(partitions)}],
-            "coordinator_epoch": coordinator_epoch,
-        }
-        answer = connection.ask("WriteTxnMarkers", 1, markers=[marker])
-        (result,) = answer["markers"][0]["topics"]
-        return [each["error_code"] for each in result["partitions"]]
+        given = Given(producer_id, epoch)
+        more = {"commit": False, "coordinator_epoch": coordinator_epoch}
+        return mark(connection, topic, given, *partitions, **more)
 
     epoch = producer.given.epoch
     assert marked(epoch, 0, 0, 9) == [NONE, UNKNOWN_PARTITION]

@@ -1,7 +1,7 @@
 """Mistakes in transactions that the checker must find, each a switch of a broker process.
 
 `tests.planting` starts brokers with one of them: the process replaces a function of the broker before it
-serves.
+serves. The mistakes are inside of the broker, so the names that they replace are mostly private.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from tests.oracle import comparison, wire
-from tests.oracle.brokers import Tidelog, wait_for_leaders
+from tests.oracle.brokers import Tidelog, make_topics
 from tests.oracle.groups import conversation
 from tests.oracle.groups.cases import MOST_MEMBERS, member_cases
 from tests.oracle.groups.differences import REASONS
@@ -36,14 +36,8 @@ TOPICS = {"committed-a": 3, "committed-b": 1}
 
 def prepare(bootstrap):
     """Make the topics offsets are committed for, and wake the coordinator."""
-    base = {"replication_factor": 1, "assignments": [], "configs": []}
-    topics = [{"name": name, "num_partitions": count, **base} for name, count in TOPICS.items()]
     with wire.Connection(bootstrap, timeout_s=60) as connection:
-        answer = connection.ask(
-            "CreateTopics", 4, topics=topics, timeout_ms=60_000, validate_only=False
-        )
-        assert [one["error_code"] for one in answer["topics"]] == [0, 0]
-        wait_for_leaders(connection, TOPICS)
+        make_topics(connection, TOPICS)
     conversation.wait_for_groups(bootstrap)
 
 

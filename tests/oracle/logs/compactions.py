@@ -13,8 +13,9 @@ import random
 import time
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from tests.broker import asking
 from tests.oracle import recordset, wire
-from tests.oracle.brokers import wait_for_changes, wait_for_leaders
+from tests.oracle.brokers import make_topics, wait_for_changes
 from tests.oracle.recordset import Rec
 
 if TYPE_CHECKING:
@@ -141,23 +142,9 @@ class Broker(NamedTuple):
 
 def create(broker: Broker) -> None:
     """Make the topics."""
-    topics = [
-        {
-            "name": name,
-            "num_partitions": LOGS_EACH,
-            "replication_factor": 1,
-            "assignments": [],
-            "configs": [{"name": key, "value": value} for key, value in settings.items()],
-        }
-        for name, settings in TOPICS.items()
-    ]
     with wire.Connection(broker.bootstrap, timeout_s=60) as connection:
-        answer = connection.ask(
-            "CreateTopics", 4, topics=topics, timeout_ms=60_000, validate_only=False
-        )
-        refused = [one for one in answer["topics"] if one["error_code"]]
-        assert not refused, refused
-        wait_for_leaders(connection, dict.fromkeys(TOPICS, LOGS_EACH))
+        for name, settings in TOPICS.items():
+            make_topics(connection, {name: LOGS_EACH}, **settings)
 
 
 def write(connection: wire.Connection, sets: Mapping[TopicPartition, bytes]) -> None:
@@ -242,29 +229,7 @@ def left(connection: wire.Connection, name: TopicPartition) -> list[Left]:
     found: list[Left] = []
     offset, end = 0, 1
     while offset < end:
-        wanted = {
-            "partition": index,
-            "current_leader_epoch": -1,
-            "fetch_offset": offset,
-            "last_fetched_epoch": -1,
-            "log_start_offset": -1,
-            "partition_max_bytes": 1 << 20,
-        }
-        answer = connection.ask(
-            "Fetch",
-            12,
-            replica_id=-1,
-            max_wait_ms=0,
-            min_bytes=0,
-            max_bytes=1 << 20,
-            isolation_level=0,
-            session_id=0,
-            session_epoch=-1,
-            topics=[{"topic": topic, "partitions": [wanted]}],
-            forgotten_topics_data=[],
-            rack_id="",
-        )
-        part = answer["responses"][0]["partitions"][0]
+        part = asking.fetch(connection, topic, offset, partition=index, min_bytes=0)
         assert part["error_code"] == 0, f"{name} at {offset}: {part['error_code']}"
         end = part["high_watermark"]
         batches, rest = recordset.parse(part["records"] or b"")
@@ -323,28 +288,13 @@ EARLY = "early"
 def early(broker: Broker) -> list[Left]:
     """Write a log of times before 1970 that may be cleaned at once; what is there when it is closed."""
     settings = {**_BASE, "min.cleanable.dirty.ratio": ALWAYS}
-    topic = {
-        "name": EARLY,
-        "num_partitions": 1,
-        "replication_factor": 1,
-        "assignments": [],
-        "configs": [{"name": key, "value": value} for key, value in settings.items()],
-    }
     recs = [Rec(-77_000 + i, b"value-%d" % i, b"key-%d" % (i % 3)) for i in range(12)]
     fillers = [Rec(0, random.Random(i).randbytes(FILLER_BYTES), b"filler") for i in range(2)]
     sets = [recordset.batch(recs[at : at + 4]) for at in range(0, len(recs), 4)]
     with wire.Connection(broker.bootstrap, timeout_s=60) as connection:
-        answer = connection.ask(
-            "CreateTopics", 4, topics=[topic], timeout_ms=60_000, validate_only=False
-        )
-        assert answer["topics"][0]["error_code"] == 0
-        wait_for_leaders(connection, {EARLY: 1})
+        make_topics(connection, {EARLY: 1}, **settings)
         for records in [*sets, *(recordset.batch([one]) for one in fillers)]:
-            data = [{"name": EARLY, "partition_data": [{"index": 0, "records": records}]}]
-            answer = connection.ask(
-                "Produce", 9, transactional_id=None, acks=-1, timeout_ms=60_000, topic_data=data
-            )
-            assert answer["responses"][0]["partition_responses"][0]["error_code"] == 0
+            assert asking.produce(connection, EARLY, records)["error_code"] == 0
         deadline = time.monotonic() + DEADLINE_S
         end = len(recs) + 1
         while cleaned_offsets(broker.log_dir).get((EARLY, 0)) != end and not given_up(broker):

@@ -10,9 +10,9 @@ import time
 
 import pytest
 
-from tests.broker.asking import create, fetch, produce, topic_id_of, values
+from tests.broker.asking import fetch, produce, topic_id_of, values
 from tests.oracle import recordset, wire
-from tests.oracle.brokers import wait_for_leaders
+from tests.oracle.brokers import make_topics
 
 pytestmark = [pytest.mark.oracle, pytest.mark.timeout(900)]
 
@@ -35,8 +35,7 @@ class Script:
         self.said: list[tuple[str, object]] = []
 
     def topic(self, name: str, partitions: int = 3) -> None:
-        create(self.connection, name, partitions=partitions)
-        wait_for_leaders(self.connection, {name: partitions})
+        make_topics(self.connection, {name: partitions})
         self.ids[name] = topic_id_of(self.connection, name)
 
     def append(self, topic: str, partition: int, count: int = 1, size: int = 10) -> None:
@@ -187,8 +186,7 @@ def deleted(script: Script) -> None:
     script.delete_topic("u")
     script.next("a topic was deleted")
     script.next("and is still told")
-    create(script.connection, "u", partitions=3)
-    wait_for_leaders(script.connection, {"u": 3})
+    make_topics(script.connection, {"u": 3})
     script.next("a new topic has its name")
     script.next("told again")
     script.next("the old one is forgotten", forget=[("u", 0)])

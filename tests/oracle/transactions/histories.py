@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from tests.broker.asking import fetch, list_offset, produce, topic_id_of
 from tests.broker.transactions.requests import NONE, TRANSACTIONAL, Transactional
 from tests.oracle import recordset
-from tests.oracle.brokers import wait_for_leaders
+from tests.oracle.brokers import make_topics
 from tests.oracle.recordset import CONTROL_BIT, Rec
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ class History:
 
     def play(self) -> None:
         """All of it."""
-        self._create()
+        make_topics(self.connection, {self.topic: 1}, **self.settings)
         for number, each in enumerate(self.producers):
             each.first_init(timeout_ms=600_000)
             self.numbers[each.given.producer_id] = number
@@ -79,19 +79,6 @@ class History:
             self._send(each, still_open)
         self._plain()
         self.ends.append(self.read_ends())
-
-    def _create(self) -> None:
-        topic = {"name": self.topic, "num_partitions": 1, "replication_factor": 1}
-        configs = [{"name": name, "value": value} for name, value in self.settings.items()]
-        answer = self.connection.ask(
-            "CreateTopics",
-            4,
-            topics=[topic | {"assignments": [], "configs": configs}],
-            timeout_ms=60_000,
-            validate_only=False,
-        )
-        assert answer["topics"][0]["error_code"] == NONE, answer
-        wait_for_leaders(self.connection, {self.topic: 1})
 
     def _step(self, one: Transactional, still_open: set[Transactional]) -> None:
         what = self._chance.choice(("send", "send", "send", "commit", "abort", "abort", "plain"))

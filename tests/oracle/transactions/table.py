@@ -11,16 +11,15 @@ import itertools
 import time
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from tests.broker.asking import NO_ID
-from tests.broker.transactions.requests import NONE, Given, Transactional
-from tests.oracle import recordset, wire
-from tests.oracle.brokers import wait_for_leaders
-from tests.oracle.recordset import Rec
+from tests.broker.transactions.requests import NONE, Given, Transactional, mark
+from tests.oracle.brokers import make_topics
 from tests.oracle.transactions import forging
 from tests.oracle.transactions.forging import LAST
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+
+    from tests.oracle import wire
 
 LEVEL_2 = "4.1.1"
 """Apache Kafka's release that follows transaction.version 2."""
@@ -82,16 +81,7 @@ class Stage:
 
     def prepare(self) -> None:
         """Makes the topic."""
-        made = {"name": self.topic, "num_partitions": 2, "replication_factor": 1}
-        answer = self.connection.ask(
-            "CreateTopics",
-            4,
-            topics=[made | {"assignments": [], "configs": []}],
-            timeout_ms=60_000,
-            validate_only=False,
-        )
-        assert answer["topics"][0]["error_code"] == NONE, answer
-        wait_for_leaders(self.connection, {self.topic: 2})
+        make_topics(self.connection, {self.topic: 2})
         for state in PREPARED:  # nothing of the table is the first of its kind that a broker does
             self.play(Cell(state, "ListTransactions"))
 
@@ -377,48 +367,18 @@ def _send_plainly(version: int, who: str) -> Any:
     """A batch that is of no transaction, of the same producer."""
 
     def make(stage: Stage, one: Subject) -> Any:
-        named, name = one.named(who), (stage.topic, 0)
-        records = recordset.batch(
-            [Rec(1_000, b"plain")],
-            producer_id=named.given.producer_id,
-            producer_epoch=named.given.epoch,
-            base_sequence=named.sequences.get(name, 0),
-        )
-        answer = stage.connection.ask(
-            "Produce",
-            version,
-            transactional_id=None,
-            acks=-1,
-            timeout_ms=5_000,
-            topic_data=[
-                {
-                    "name": stage.topic,
-                    "topic_id": NO_ID,
-                    "partition_data": [{"index": 0, "records": records}],
-                }
-            ],
-        )
-        return answer["responses"][0]["partition_responses"][0]["error_code"]
+        named = one.named(who)
+        named.id = None
+        return named.send(stage.topic, "plain", version=version, attributes=0)
 
     return make
 
 
 def write_marker(stage: Stage, given: Given, *, commit: bool, coordinator_epoch: int) -> int:
     """Writes a marker as another coordinator would; its error."""
-    answer = stage.connection.ask(
-        "WriteTxnMarkers",
-        1,
-        markers=[
-            {
-                "producer_id": given.producer_id,
-                "producer_epoch": given.epoch,
-                "transaction_result": commit,
-                "topics": [{"name": stage.topic, "partition_indexes": [0]}],
-                "coordinator_epoch": coordinator_epoch,
-            }
-        ],
+    (code,) = mark(
+        stage.connection, stage.topic, given, 0, commit=commit, coordinator_epoch=coordinator_epoch
     )
-    code: int = answer["markers"][0]["topics"][0]["partitions"][0]["error_code"]
     return code
 
 

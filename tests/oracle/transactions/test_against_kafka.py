@@ -16,7 +16,7 @@ import pytest
 from tests.broker.transactions.requests import NONE, Given, Transactional, committed, offsets_of
 from tests.broker.transactions.test_offsets import member_of
 from tests.oracle import wire
-from tests.oracle.brokers import wait_for_leaders
+from tests.oracle.brokers import make_topics
 
 pytestmark = [pytest.mark.oracle, pytest.mark.timeout(900)]
 
@@ -226,14 +226,8 @@ def deleted(script):
 
 
 def prepare(bootstrap):
-    base = {"replication_factor": 1, "assignments": [], "configs": []}
-    topics = [{"name": name, "num_partitions": count, **base} for name, count in TOPICS.items()]
     with wire.Connection(bootstrap, timeout_s=DEADLINE_S) as connection:
-        answer = connection.ask(
-            "CreateTopics", 4, topics=topics, timeout_ms=60_000, validate_only=False
-        )
-        assert [one["error_code"] for one in answer["topics"]] == [NONE] * len(TOPICS)
-        wait_for_leaders(connection, TOPICS)
+        make_topics(connection, TOPICS)
 
 
 @pytest.fixture(scope="module")
