@@ -10,46 +10,31 @@ from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 TIMEOUT_S = 60
 
 
-def failure_of(error):
-    """An error as the protocol writes it."""
-    told = error.args[0]
-    return lines.failure(told.code() if told.code() > 0 else None, told.name(), told.str())
-
-
-class Transactions:
+class Transactions(lines.Transactions):
     """The transactional producers of one driver.
 
     They ask for no delivery reports: where one is fatal, the binding raises in the middle of flush(). What
     was not delivered is raised by commit_transaction().
     """
 
+    raised = KafkaException
+
     def __init__(self, server):
+        super().__init__()
         self.server = server
-        self.producers = {}
-        self.begun = set()
 
-    def run(self, command):
-        operations = {"open": self.open, "write": self.write, "copy": self.copy}
-        client = self.producers.get(command["as"])
-        try:
-            if command["what"] == "close":
-                del self.producers[command["as"]]
-                yield {}
-            else:
-                yield operations[command["what"]](command) or {}
-        except KafkaException as error:
-            yield {"error": failure_of(error), "abort": self.abort(client, command["as"])}
+    def failure_of(self, error):
+        told = error.args[0]
+        return lines.failure(told.code() if told.code() > 0 else None, told.name(), told.str())
 
-    def abort(self, client, name):
-        """What applications do after an error; what was raised, if anything."""
-        self.begun.discard(name)
-        if client is None:
-            return None
-        try:
-            client.abort_transaction(TIMEOUT_S)
-        except KafkaException as error:
-            return failure_of(error)
-        return None
+    def abort(self, client):
+        client.abort_transaction(TIMEOUT_S)
+
+    def begin(self, client):
+        client.begin_transaction()
+
+    def close(self, command):
+        del self.producers[command["as"]]
 
     def open(self, command):
         options = {"bootstrap.servers": self.server, "transactional.id": command["id"]}
@@ -58,19 +43,12 @@ class Transactions:
         self.producers[command["as"]] = client
 
     def write(self, command):
-        client = self.begin(command["as"])
+        client = self.begun_by(command["as"])
         for batch in command["batches"]:
             for record in batch["records"]:
                 value = lines.raw(record["value"])
                 client.produce(batch["topic"], value, partition=batch["partition"])
         self.end(client, command)
-
-    def begin(self, name):
-        client = self.producers[name]
-        if name not in self.begun:
-            client.begin_transaction()
-            self.begun.add(name)
-        return client
 
     def end(self, client, command):
         if command["end"] == "commit":
@@ -79,8 +57,7 @@ class Transactions:
             client.flush(TIMEOUT_S)  # an abort would throw away what is not sent yet
         if command["end"] == "abort":
             client.abort_transaction(TIMEOUT_S)
-        if command["end"] is not None:
-            self.begun.discard(command["as"])
+        self.ended(command)
 
     def copy(self, command):
         reader = Consumer(
@@ -97,7 +74,7 @@ class Transactions:
         reader.subscribe([command["topic"]])
         try:
             messages = take(reader, command["count"])
-            client = self.begin(command["as"])
+            client = self.begun_by(command["as"])
             nexts = {}
             for message in messages:
                 partition = message.partition()

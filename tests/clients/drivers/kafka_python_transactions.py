@@ -12,49 +12,32 @@ from kafka.structs import OffsetAndMetadata
 TIMEOUT_S = 60
 
 
-def failure_of(error):
-    """An error as the protocol writes it."""
-    return lines.failure(getattr(error, "errno", None), type(error).__name__, error)
-
-
-class Transactions:
+class Transactions(lines.Transactions):
     """The transactional producers of one driver."""
 
+    raised = KafkaError
+
     def __init__(self, server, options):
+        super().__init__()
         self.server = server
         self.options = options
-        self.producers = {}
-        self.begun = set()
 
-    def run(self, command):
-        operations = {
-            "open": self.open,
-            "write": self.write,
-            "copy": self.copy,
-            "close": self.close,
-        }
-        client = self.producers.get(command["as"])
-        try:
-            yield operations[command["what"]](command) or {}
-        except KafkaError as error:
-            yield {"error": failure_of(error), "abort": self.abort(client, command["as"])}
+    def failure_of(self, error):
+        return lines.failure(getattr(error, "errno", None), type(error).__name__, error)
 
-    def abort(self, client, name):
-        """What applications do after an error; what was raised, if anything."""
-        self.begun.discard(name)
-        if client is None:
-            return None
+    def abort(self, client):
         deadline = time.monotonic() + TIMEOUT_S
         while True:
             try:
-                client.abort_transaction()
+                return client.abort_transaction()
             except KafkaError as error:
                 # After some errors 3.0 asks for a new epoch by itself, and refuses all calls meanwhile.
-                if "BUMPING_PRODUCER_EPOCH" in str(error) and time.monotonic() < deadline:
-                    time.sleep(0.02)
-                    continue
-                return failure_of(error)
-            return None
+                if "BUMPING_PRODUCER_EPOCH" not in str(error) or time.monotonic() > deadline:
+                    raise
+            time.sleep(0.02)
+
+    def begin(self, client):
+        client.begin_transaction()
 
     def open(self, command):
         client = KafkaProducer(
@@ -70,20 +53,13 @@ class Transactions:
         self.producers.pop(command["as"]).close(timeout=5)
 
     def write(self, command):
-        client = self.begin(command["as"])
+        client = self.begun_by(command["as"])
         futures = [
             client.send(batch["topic"], lines.raw(record["value"]), partition=batch["partition"])
             for batch in command["batches"]
             for record in batch["records"]
         ]
         self.end(client, command, futures)
-
-    def begin(self, name):
-        client = self.producers[name]
-        if name not in self.begun:
-            client.begin_transaction()
-            self.begun.add(name)
-        return client
 
     def end(self, client, command, futures):
         client.flush(timeout=TIMEOUT_S)
@@ -93,8 +69,7 @@ class Transactions:
             client.commit_transaction()
         elif command["end"] == "abort":
             client.abort_transaction()
-        if command["end"] is not None:
-            self.begun.discard(command["as"])
+        self.ended(command)
 
     def copy(self, command):
         reader = KafkaConsumer(
@@ -109,7 +84,7 @@ class Transactions:
         )
         try:
             records = take(reader, command["count"])
-            client = self.begin(command["as"])
+            client = self.begun_by(command["as"])
             futures, nexts = [], {}
             for place, record in records:
                 value = record.value + b" copied"

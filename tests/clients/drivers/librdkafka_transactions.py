@@ -64,12 +64,13 @@ def demand(error):
         raise Refused(told(code, text))
 
 
-class Transactions:
+class Transactions(lines.Transactions):
     """The transactional producers of one driver."""
 
+    raised = Refused
+
     def __init__(self):
-        self.producers = {}
-        self.begun = set()
+        super().__init__()
         self.undelivered = []
         self.callback = DeliveryReport(self.report)
 
@@ -77,29 +78,14 @@ class Transactions:
         if message.contents.err:
             self.undelivered.append(message.contents.err)
 
-    def run(self, command):
-        operations = {
-            "open": self.open,
-            "write": self.write,
-            "copy": self.copy,
-            "close": self.close,
-        }
-        client = self.producers.get(command["as"])
-        try:
-            yield operations[command["what"]](command) or {}
-        except Refused as error:
-            yield {"error": error.args[0], "abort": self.abort(client, command["as"])}
+    def failure_of(self, error):
+        return error.args[0]
 
-    def abort(self, client, name):
-        """What applications do after an error; what was raised, if anything."""
-        self.begun.discard(name)
-        if client is None:
-            return None
-        try:
-            demand(rd.rd_kafka_abort_transaction(client, CALL_MS))
-        except Refused as error:
-            return error.args[0]
-        return None
+    def abort(self, client):
+        demand(rd.rd_kafka_abort_transaction(client, CALL_MS))
+
+    def begin(self, client):
+        demand(rd.rd_kafka_begin_transaction(client))
 
     def open(self, command):
         conf = configure({"transactional.id": command["id"], "transaction.timeout.ms": 60_000})
@@ -111,16 +97,12 @@ class Transactions:
     def close(self, command):
         rd.rd_kafka_destroy(self.producers.pop(command["as"]))
 
-    def begin(self, name):
-        client = self.producers[name]
-        if name not in self.begun:
-            demand(rd.rd_kafka_begin_transaction(client))
-            self.begun.add(name)
+    def begun_by(self, name):
         self.undelivered.clear()
-        return client
+        return super().begun_by(name)
 
     def write(self, command):
-        client = self.begin(command["as"])
+        client = self.begun_by(command["as"])
         for batch in command["batches"]:
             for record in batch["records"]:
                 send(client, batch["topic"], batch["partition"], lines.raw(record["value"]))
@@ -134,8 +116,7 @@ class Transactions:
             demand(rd.rd_kafka_abort_transaction(client, CALL_MS))
         if self.undelivered:
             raise Refused(told(self.undelivered[0], "not delivered"))
-        if command["end"] is not None:
-            self.begun.discard(command["as"])
+        self.ended(command)
 
     def copy(self, command):
         options = {
@@ -152,7 +133,7 @@ class Transactions:
         rd.rd_kafka_topic_partition_list_destroy(topics)
         try:
             records = take(reader, command["count"])
-            client = self.begin(command["as"])
+            client = self.begun_by(command["as"])
             for partition, _, value in records:
                 send(client, command["to"], partition, value + b" copied")
             nexts = {partition: offset + 1 for partition, offset, _ in records}

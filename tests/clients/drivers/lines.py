@@ -192,6 +192,51 @@ class Sending:
         }
 
 
+class Transactions:
+    """The transactional producers of one driver, by name; a client's own class says how each thing is done.
+
+    That is `open`, `write`, `copy` and `close` of a command, `begin` and `abort` of a client, `raised`, which
+    its calls raise, and `failure_of` such an error.
+    """
+
+    def __init__(self):
+        self.producers = {}
+        self.begun = set()
+
+    def run(self, command):
+        """Answers one command."""
+        client = self.producers.get(command["as"])
+        try:
+            yield getattr(self, command["what"])(command) or {}
+        except self.raised as error:
+            told = self.aborted(client, command["as"])
+            yield {"error": self.failure_of(error), "abort": told}
+
+    def aborted(self, client, name):
+        """Aborts as applications do after an error; what was raised, if anything."""
+        self.begun.discard(name)
+        if client is None:
+            return None
+        try:
+            self.abort(client)
+        except self.raised as error:
+            return self.failure_of(error)
+        return None
+
+    def begun_by(self, name):
+        """The producer of that name, in a transaction."""
+        client = self.producers[name]
+        if name not in self.begun:
+            self.begin(client)
+            self.begun.add(name)
+        return client
+
+    def ended(self, command):
+        """The transaction has ended as the command says, unless that leaves it open."""
+        if command["end"] is not None:
+            self.begun.discard(command["as"])
+
+
 def serve(version: str, **operations) -> None:
     """Answer commands until standard input ends.
 
