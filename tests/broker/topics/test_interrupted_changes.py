@@ -76,13 +76,13 @@ async def test_a_log_without_a_topic_id_is_taken_over_not_emptied(tmp_path):
 
 async def test_overlapping_deletion_and_creation_end_with_every_log(tmp_path):
     async with Broker(tmp_path) as broker:
-        await broker.node.topics.create("t", partitions=50)
+        await broker.node.topics.create("t", partitions=20)
         first, second = await asyncio.gather(
-            broker.node.topics.delete("t"), broker.node.topics.create("t", partitions=50)
+            broker.node.topics.delete("t"), broker.node.topics.create("t", partitions=20)
         )
         assert first.topic_id != second.topic_id
-        assert broker.logs("t") == list(range(50))
-        assert {broker.store.topic_id("t", index) for index in range(50)} == {second.topic_id}
+        assert broker.logs("t") == list(range(20))
+        assert {broker.store.topic_id("t", index) for index in range(20)} == {second.topic_id}
 
 
 async def test_changes_of_settings_that_overlap_are_both_kept_live_and_stored(tmp_path):
