@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from tests.storage.conftest import entries_of
 from tidelog.protocol.records.batch import records, scan
-from tidelog.storage.log import slices
+from tidelog.storage.log import lookup, slices
 from tidelog.storage.segment.appended import layout as append_entries
 from tidelog.storage.segment.appended.layout import UNKNOWN
 from tidelog.storage.segment.batch_headers import last_offset_at
@@ -49,6 +49,10 @@ def contents(partition: Partition, model: ModelLog, *, is_trimmed: bool) -> None
             offset = batch.end - 1
             assert append_time(partition, offset) == batch.append, batch
             assert partition.reader.leader_epoch_at(offset) == model.epoch_of(offset), batch
+    shown = [row for row in model.rows if row.offset < partition.high_watermark]
+    for row in shown[-3:]:
+        times = partition.reader.times_of(row.offset)
+        assert times[:3] == (lookup.DATA, row.time, append_time(partition, row.offset)), row
     found = [tuple(entry) for entry in partition.state.epochs.entries]
     assert found == model.epochs, (found, model.epochs)
     indexes(partition, model)

@@ -1,71 +1,9 @@
 """What a log knows of its times and producers after a truncation, without reading all of it again."""
 
-import random
-
-import pytest
-
 from tidelog.storage import files
 from tidelog.storage.log.producers import recovered_producers
-from tidelog.storage.log.producers.recovered_producers import load_producers
 from tidelog.storage.segment import indexed_log
 from tidelog.storage.segment.segment import Segment
-from tidelog.storage.segment.survey import catch_up
-
-
-def facts(producers):
-    return {
-        each.producer_id: (each.epoch, each.batches, each.last_append_time_ms) for each in producers
-    }
-
-
-def read_anew(partition):
-    """The times of the last segment and the producers, as the log alone says."""
-    state, active = partition.state, partition.state.active
-    segment = Segment(state.directory, active.base_offset, active.tail)
-    segment.has_true_indexes = segment.is_true = True
-    segment.known_times[0].created_clock = active.known_times[0].created_clock
-    catch_up(segment)
-    producers = load_producers(
-        state.directory,
-        partition.segments,
-        state.producer_id_expiration_ms,
-        state.deletion_ms,
-        log_start_offset=0,
-    )
-    return segment.times, facts(producers)
-
-
-def produce(log, rng):
-    producer = rng.randrange(4)
-    known = log.partition.state.read_producers().get(producer)
-    epoch, sequence = (known.epoch, known.next_sequence) if known else (0, 0)
-    if rng.random() < 0.05:
-        epoch, sequence = epoch + 1, 0
-    times = [rng.randrange(-1, 99) for _ in range(rng.randrange(1, 4))]
-    written = {}
-    if producer:
-        written = {"producer_id": producer, "producer_epoch": epoch, "base_sequence": sequence}
-    log.append(times, now=log.now + rng.randrange(3), **written)
-
-
-@pytest.mark.parametrize("seed", range(20))
-def test_it_is_what_the_log_says(make_log, monkeypatch, seed):
-    monkeypatch.setattr(indexed_log, "_REMEMBER_BYTES", 500)
-    monkeypatch.setattr(recovered_producers, "_CUT_BYTES", (200, 1000, 100_000))
-    rng = random.Random(seed)
-    log = make_log(segment_bytes=6000, index_interval_bytes=100).create()
-    for _ in range(4):
-        for _ in range(rng.randrange(1, 90)):
-            produce(log, rng)
-        end = rng.randrange(max(0, log.partition.log_end_offset - 30), log.partition.log_end_offset)
-        log.partition.truncater.truncate_to(end, below_high_watermark=True)
-        known = log.partition.state.producers
-        times, producers = read_anew(log.partition)
-        assert log.partition.state.active.times == times
-        assert known is None or facts(known) == producers
-        if rng.random() < 0.3:
-            log.crash()
-            log.open()
 
 
 def test_little_of_the_log_is_read_for_it(make_log, monkeypatch):
