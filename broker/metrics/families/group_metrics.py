@@ -124,6 +124,7 @@ def _states(scrape: Scrape) -> Samples:
 
 
 def members(scrape: Scrape) -> Samples:
+    """Yields the members of each group; of groups beyond MOST_GROUPS the sum."""
     groups = iter(_groups(scrape))
     for kept in islice(groups, MOST_GROUPS):
         yield (kept.group.group_id,), len(kept.group.members)
