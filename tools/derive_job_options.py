@@ -35,7 +35,7 @@ def page(job: str) -> str:
 
 def options(job: str) -> str:
     """Returns the section about the options of a job."""
-    (jobs,) = _choices(cli._parser(job))  # noqa: SLF001 - the parser is the declaration
+    (jobs,) = _choices(cli.parser_of(job))
     rows = list(_rows(jobs[job]))
     lines = ["## Every option", "", *_HEAD, *rows]
     for choices in _choices(jobs[job]):

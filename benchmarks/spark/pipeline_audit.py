@@ -116,7 +116,7 @@ def audited(session: Session, where: list[str], out: Path, run: str) -> dict[str
         *where,
     ]
     with contextlib.redirect_stdout(open(os.devnull, "w")):
-        options = cli._parser("audit").parse_args(given)
+        options = cli.parser_of("audit").parse_args(given)
         audit.run(options, session)
     report: dict[str, Any] = json.loads((out / run / "report.json").read_text())
     return report

@@ -165,7 +165,7 @@ class Bench(NamedTuple):
         given += ["--topics", audits.TOPIC, "--rename", f"{audits.TOPIC}={topic}", "--create"]
         given += ["--out", str(self.out), "--run", topic, "--report", "json"]
         given += ["--delivery", "position"]
-        options = cli._parser("mirror").parse_args(given)
+        options = cli.parser_of("mirror").parse_args(given)
         with contextlib.redirect_stdout(Path(os.devnull).open("w")):
             status = cli.module_of("mirror").run(options, self.session)
         if status:
