@@ -124,7 +124,7 @@ def _states(scrape: Scrape) -> Samples:
 
 
 def members(scrape: Scrape) -> Samples:
-    """Yields the members of each group; of groups beyond MOST_GROUPS the sum."""
+    """Yields the members of each group that has a label of its own, and the sum of the others."""
     groups = iter(_groups(scrape))
     for kept in islice(groups, MOST_GROUPS):
         yield (kept.group.group_id,), len(kept.group.members)
