@@ -66,6 +66,15 @@ class SlowDisk(files.System):
                 self.may_go.set()
 
 
+class NoDisk(SlowDisk):
+    """No sync takes any time."""
+
+    def sync(self, number):
+        pass
+
+    sync_data = sync_file_system = sync
+
+
 class SlowReads(SlowDisk):
     """It is the reads from files of topic `slow` that do not end."""
 
@@ -98,36 +107,9 @@ def found(connection, topic):
     assert asking.list_offset(connection, topic, -3)["offset"] >= 0
 
 
-@pytest.fixture(scope="module")
-def first_life(tmp_path_factory):
-    """A log directory that a broker has left: a topic of each kind that is asked for or worked on."""
-    directory = tmp_path_factory.mktemp("first-life")
-    with Inside(directory, ManualClock(1_000_000)) as broker, broker.connect() as connection:
-        asking.create(connection, "same", partitions=8, **SMALL)
-        asking.create(connection, "other", **SMALL)
-        asking.create(connection, "going", **SMALL)
-        asking.create(connection, "durable", **SMALL, **{"flush.messages": "1"})
-        asking.create(connection, "long", **{"segment.bytes": "4000000"})
-        asking.create(connection, "slow", **{"segment.bytes": "6000000"})
-        for topic in ("same", "other", "going", "durable"):
-            for _ in range(4):
-                produced(connection, topic)
-        for _ in range(6):
-            produced(connection, "long", size=900_000)
-        for _ in range(8):
-            produced(connection, "slow", size=900_000)
-    return directory
-
-
 @contextmanager
-def second_life(first_life, directory, disk, missing=()):
-    """A broker with what the first has left behind, but for some files of `slow`."""
-    shutil.copytree(first_life, directory, dirs_exist_ok=True)
-    for pattern in missing:
-        paths = list((directory / "slow-0").glob(pattern))
-        assert paths
-        for path in paths:
-            path.unlink()
+def running(directory, disk):
+    """A broker on a disk, which is let go in the end."""
     before = files.use(disk)
     try:
         with Inside(directory, ManualClock(1_000_000)) as broker:
@@ -137,6 +119,38 @@ def second_life(first_life, directory, disk, missing=()):
                 disk.go()
     finally:
         files.use(before)
+
+
+@pytest.fixture(scope="module")
+def first_life(tmp_path_factory):
+    """A log directory that a broker has left: a topic of each kind that is asked for or worked on."""
+    directory = tmp_path_factory.mktemp("first-life")
+    with running(directory, NoDisk()) as broker, broker.connect() as connection:
+        asking.create(connection, "same", partitions=8, **SMALL)
+        asking.create(connection, "other", **SMALL)
+        asking.create(connection, "going", **SMALL)
+        asking.create(connection, "durable", **SMALL, **{"flush.messages": "1"})
+        asking.create(connection, "long", **{"segment.bytes": "900000"})
+        asking.create(connection, "slow", **{"segment.bytes": "6000000"})
+        for topic in ("same", "other", "going", "durable"):
+            for _ in range(4):
+                produced(connection, topic)
+        for _ in range(6):
+            produced(connection, "long", size=200_000)
+        for _ in range(8):
+            produced(connection, "slow", size=900_000)
+    return directory
+
+
+def second_life(first_life, directory, disk, missing=()):
+    """A broker with what the first has left behind, but for some files of `slow`."""
+    shutil.copytree(first_life, directory, dirs_exist_ok=True)
+    for pattern in missing:
+        paths = list((directory / "slow-0").glob(pattern))
+        assert paths
+        for path in paths:
+            path.unlink()
+    return running(directory, disk)
 
 
 def serve_meanwhile(broker, disk, work):
