@@ -145,18 +145,13 @@ IN_PROCESSES = {
 
 ETCD = (
     "changes do not wait for the watch",
-    "a read takes the place of a comparison",
     "a key is put without its lease",
     "the watch tells deletions as empty values",
     "the watch tells a revision in parts",
     "changes of etcd that are forgotten are left out",
     "only the first comparison is sent",
 )
-TROUBLED_ETCD = (
-    "a transaction that may have happened is sent again",
-    "a watch does not resume where it ended",
-    "a compaction is passed over",
-)
+TROUBLED_ETCD = ("a transaction that may have happened is sent again",)
 LAGGING_ETCD = ("a member that is behind may answer a read",)
 """Mistakes that only trouble shows, the last one only with three members; see `planted_etcd`."""
 
