@@ -67,10 +67,6 @@ async def works(store, key):
     return revision is not None and await store.keep_alive(lease)
 
 
-async def test_everything_works_with_a_user_and_a_password(store):
-    assert await works(store, "a")
-
-
 @pytest.mark.slow
 async def test_a_token_that_etcd_has_forgotten_is_replaced(etcd, store):
     assert await works(store, "a")
