@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from tests.broker.replication.states import brokers, min_insyncs, state, states, written
+from tests.broker.replication.states import state, written
 from tidelog.broker.metadata.records import NO_LEADER
 from tidelog.broker.replication.controller import election
 from tidelog.broker.replication.controller.election import elect, prefer
-from tidelog.broker.replication.eligible_leaders import effective_min, elr_after, may_advance
+from tidelog.broker.replication.eligible_leaders import may_advance
 
 # replicas (* leads) | ISR | ELR | who is able | min.insync.replicas -> the same three afterwards
 RULES = {
@@ -109,55 +107,3 @@ def test_the_high_watermark_stands_below_min_insync_replicas_and_while_replicas_
     assert may_advance(state("1* 2 3", "1 2"), 2)
     assert not may_advance(state("1* 2 3", "1"), 2)
     assert not may_advance(state("1* 2 3", "1", "2"), 1)  # the setting was lowered since
-
-
-@given(states(), brokers, min_insyncs, st.booleans())
-def test_after_any_election(before, able, min_insync, allows_unclean):
-    after = elect(before, able, min_insync, allows_unclean=allows_unclean)
-    if after is None:
-        assert set(before.isr) <= able
-        assert (before.leader == NO_LEADER) == (not before.isr)
-        return
-    _is_lawful(before, after, able, min_insync)
-    complete = {*before.isr, *before.elr}
-    assert {*after.isr, *after.elr} <= complete or after.is_recovering
-    assert election.is_unclean(before, after) == (after.leader not in {*complete, NO_LEADER})
-    if election.is_unclean(before, after):
-        assert not complete & able  # nobody who has all records could lead
-        assert allows_unclean or not complete
-    again = elect(after, able, min_insync, allows_unclean=allows_unclean)
-    assert again is None, "an election settles what it can"
-
-
-@given(states(), brokers)
-def test_after_any_preferred_election(before, able):
-    after = prefer(before, able)
-    if after is not None:
-        assert (after.leader, after.isr, after.elr) == (before.replicas[0], before.isr, before.elr)
-        assert after.leader in {*after.isr} & able
-        assert after.leader_epoch == before.leader_epoch + 1
-
-
-@given(states(), st.data(), min_insyncs)
-def test_an_elr_is_empty_or_has_all_who_were_complete(before, data, min_insync):
-    isr = data.draw(st.sets(st.sampled_from(before.replicas)))
-    elr = elr_after(before, isr, min_insync)
-    if len(isr) >= effective_min(before, min_insync):
-        assert elr == ()
-    else:
-        assert set(elr) == {*before.isr, *before.elr} - isr
-
-
-def _is_lawful(before, after, able, min_insync):
-    """What a checker of the whole cluster asks of a stored state (docs/decisions/0033)."""
-    isr, elr, replicas = set(after.isr), set(after.elr), set(after.replicas)
-    assert after.leader in isr or (after.leader == NO_LEADER and not isr)
-    assert isr <= replicas
-    assert elr <= replicas
-    assert not isr & elr
-    assert isr <= able
-    assert len(isr) < effective_min(after, min_insync) or not elr
-    assert after.partition_epoch == before.partition_epoch + 1
-    assert after.leader_epoch == before.leader_epoch + (after.leader != before.leader)
-    assert after.nonce == ""
-    assert (after.last_leader == NO_LEADER) == (after.leader != NO_LEADER)

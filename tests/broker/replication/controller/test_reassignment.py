@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from tests.broker.replication.cluster import Cluster
-from tests.broker.replication.states import brokers, min_insyncs, state, states, written
+from tests.broker.replication.states import state, written
 from tidelog.broker.replication.controller import reassignment
 from tidelog.broker.replication.controller.reassignment import (
     begin,
@@ -16,7 +14,6 @@ from tidelog.broker.replication.controller.reassignment import (
     original,
     target,
 )
-from tidelog.broker.replication.eligible_leaders import effective_min
 from tidelog.protocol.errors import InvalidReplicaAssignment, NoReassignmentInProgress
 
 ALL = range(1, 9)
@@ -109,25 +106,3 @@ def test_the_controller_takes_the_last_step():
     cluster.set("t", 0, growing._replace(isr=(3, 4, 1, 2)))
     (done,) = cluster.settle()
     assert (done.why, written(cluster.state())) == ("reassignment", ("3* 4", "3 4", ""))
-
-
-@given(states(), st.lists(st.integers(1, 6), min_size=1, max_size=4, unique=True), st.data())
-def test_any_reassignment(before, wanted, data):
-    growing = begin(before, wanted, range(1, 9))
-    assert target(growing) == tuple(wanted)
-    assert set(original(growing)) == set(before.replicas)
-    assert {*growing.isr, *growing.elr} <= set(growing.replicas)
-    isr = data.draw(st.sets(st.sampled_from(growing.replicas), min_size=1))
-    leader = data.draw(st.sampled_from(sorted(isr)))
-    grown = growing._replace(isr=tuple(isr), leader=leader, elr=())
-    able, min_insync = data.draw(brokers), data.draw(min_insyncs)
-    after = complete(grown, able, min_insync)
-    if after is None:
-        return
-    assert after.replicas == tuple(wanted)
-    assert not reassignment.is_in_progress(after)
-    assert len(after.isr) >= effective_min(after, min_insync)
-    assert set(after.isr) == isr & set(wanted)
-    assert after.leader in after.isr
-    assert after.leader == leader or after.leader in able
-    assert (after.leader_epoch > grown.leader_epoch) == bool(growing.removing)
