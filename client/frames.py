@@ -47,7 +47,7 @@ _LEAST_BYTES: Final = 4  # of an answer: its correlation id
 _HEAD = Struct(">hhih")
 _UNSUPPORTED_VERSION: Final = 35
 _TLS_RECORDS: Final = (b"\x15\x03", b"\x16\x03")  # how an alert and a handshake begin
-_RENEWED_AFTER: Final = 0.85  # of a session, and up to a tenth more, as Kafka's clients do
+RENEWED_AFTER: Final = 0.85  # of a session, and up to a tenth more, as Kafka's clients do
 _RANDOM = random.Random()  # noqa: S311 - spreads renewals
 
 
@@ -301,7 +301,7 @@ class Frames:
         except StopIteration as end:
             self._handshake = None
             self.is_ready = True
-            part = _RENEWED_AFTER + _RANDOM.random() / 10
+            part = RENEWED_AFTER + _RANDOM.random() / 10
             lifetime_s = end.value / 1000 if end.value > 0 else math.inf
             self._renew_at_s = self._clock() + lifetime_s * part
             held, self._held = self._held, []

@@ -38,7 +38,7 @@ TRIED_S: Final = 5.0
 """After so long the rate of what is done counts; before, it may be that of starting up."""
 SPARK_START_S: Final = 10.0
 """About what Spark takes until its first task is done."""
-_WATCH_S: Final = 1.0
+WATCH_S: Final = 1.0
 _WORKER_PYTHON: Final = "PYTHON_VERSION_MISMATCH"
 
 
@@ -145,7 +145,7 @@ class Session:
                 results.append(task(item))
                 done.here += weight
             left = list(zip(weights, items, strict=True))[len(results) :]
-            return [*results, *(self._on_spark(task, left, done) if left else ())]
+            return [*results, *(self.on_spark(task, left, done) if left else ())]
 
     def _is_for_here(self, total_bytes: int | None, done: _Done) -> bool:
         """Returns whether the next item is for this process."""
@@ -154,7 +154,7 @@ class Session:
         left_bytes = None if total_bytes is None else total_bytes - done.here
         return self.master == AUTO and is_small(left_bytes, done.here, done.elapsed_s)
 
-    def _on_spark(
+    def on_spark(
         self, task: Callable[[Any], Any], left: Sequence[tuple[int, Any]], done: _Done
     ) -> list[Any]:
         """Runs `task` for the (size, item) pairs in Spark."""
@@ -206,7 +206,7 @@ def _watched(watch: Callable[[int], None] | None, done: _Done) -> Iterator[None]
     is_over = threading.Event()
 
     def look() -> None:
-        while not is_over.wait(_WATCH_S):
+        while not is_over.wait(WATCH_S):
             with contextlib.suppress(OSError):  # a terminal that is gone
                 watch(done.total)
 
@@ -233,7 +233,7 @@ def _collected(context: Any, rows: Any, group: str, errors: Any) -> list[bytes]:
         future = pool.submit(collect)
         try:
             while not future.done():
-                wait([future], timeout=_WATCH_S)
+                wait([future], timeout=WATCH_S)
                 _raise_reported(errors)
             _raise_reported(errors)
             return future.result()

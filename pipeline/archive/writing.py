@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from tidelog.pipeline.source.splits import Split
 
 _GROUP_BYTES: Final = 4 << 20  # a row group; restoring holds one per date
-_GROUP_ROWS: Final = 65_536
+GROUP_ROWS: Final = 65_536
 _READ_BYTES: Final = 16 << 20
 
 
@@ -152,7 +152,7 @@ def write_file(
 
 def group_rows(each_bytes: int) -> int:
     """Returns the number of rows of a row group, for records of this size in bytes."""
-    return max(1, min(_GROUP_ROWS, _GROUP_BYTES // max(1, each_bytes)))
+    return max(1, min(GROUP_ROWS, _GROUP_BYTES // max(1, each_bytes)))
 
 
 class Writer:

@@ -51,7 +51,7 @@ POSITION: Final = "position"
 AT_LEAST_ONCE: Final = "at-least-once"
 MODES: Final = (AUTO, TRANSACTIONS, POSITION, AT_LEAST_ONCE)
 _SEQUENCE_MASK: Final = 0x7FFFFFFF
-_TRANSACTION_RECORDS: Final = 500_000
+TRANSACTION_RECORDS: Final = 500_000
 _TRANSACTION_BYTES: Final = 64 << 20
 _FIRST_LOOK_S: Final = 0.005
 _LONGEST_LOOK_S: Final = 0.5
@@ -259,7 +259,7 @@ class TransactionWriter(_AmongOthers):
         self._next = (self._next + count) & _SEQUENCE_MASK
         self._records += count
         self._bytes += len(batch.data)
-        if self._records >= _TRANSACTION_RECORDS or self._bytes >= _TRANSACTION_BYTES:
+        if self._records >= TRANSACTION_RECORDS or self._bytes >= _TRANSACTION_BYTES:
             self._commit()
 
     def finish(self) -> None:

@@ -127,9 +127,10 @@ class Transactions:
         for _ in self._progress.flush():
             pass
         self._next += 1
-        self._end(commit=True)
+        self.end(commit=True)
 
-    def _end(self, *, commit: bool) -> None:
+    def end(self, *, commit: bool) -> None:
+        """Ends the transaction. Raises Fenced."""
         self._unless_fenced(producers.end(self.transactional_id, self._producer, commit=commit))
 
     def _unless_fenced(self, call: Call[None]) -> None:

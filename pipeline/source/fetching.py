@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from tidelog.pipeline.source.reading import Options
     from tidelog.pipeline.source.splits import Split
 
-_FETCH_BYTES: Final = 4 << 20
+FETCH_BYTES: Final = 4 << 20
 _MOST_NAMED: Final = 3  # replicas that are named one after another, before the leader is asked
 
 
@@ -104,7 +104,7 @@ class Fetches:
             self._split.topic,
             self._split.partition,
             offset,
-            max_bytes=_FETCH_BYTES,
+            max_bytes=FETCH_BYTES,
             isolation=self._isolation,
             with_append_times=True,
             rack=self._rack,

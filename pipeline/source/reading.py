@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 __all__ = ["HEADERS", "RECORDS", "TIMES", "UNKNOWN", "Columns", "Filling", "Options", "read_file"]
 
 BATCH_BYTES: Final = 16 << 20
-_CHUNK: Final = 4 << 20
+CHUNK: Final = 4 << 20
 _NEAR_CHUNK: Final = (
     1 << 20
 )  # of a local file: so much stays in a processor's cache while it is decoded
@@ -244,8 +244,8 @@ def _read_part(
 def _chunk(file: locations.File, head: bytes) -> int:
     """Returns how much to read at once, before a batch that begins with some bytes."""
     if not file.is_near:
-        return _CHUNK
-    return min(max(_NEAR_CHUNK, _LEAST_BATCHES * size_at(head)), _CHUNK)
+        return CHUNK
+    return min(max(_NEAR_CHUNK, _LEAST_BATCHES * size_at(head)), CHUNK)
 
 
 def _cut_short(
@@ -275,7 +275,7 @@ def _pass_over(file: locations.File, position: int, end: int, low_time: int) -> 
 def _is_unused(file: locations.File, position: int, end: int) -> bool:
     """Returns whether there are only zeros from a position on: preallocated space."""
     while position < end:
-        data = file.read_at(position, min(_CHUNK, end - position))
+        data = file.read_at(position, min(CHUNK, end - position))
         if not data:
             return True
         if any(data):

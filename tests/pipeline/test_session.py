@@ -50,7 +50,7 @@ def test_what_is_small(left_bytes, done_bytes, elapsed_s, expected):
     ],
 )
 def test_where_tasks_run(monkeypatch, master, sizes, where):
-    monkeypatch.setattr(Session, "_on_spark", lambda self, task, left, done: ["Spark"] * len(left))
+    monkeypatch.setattr(Session, "on_spark", lambda self, task, left, done: ["Spark"] * len(left))
     with Session("x", master=master) as session:
         assert session.run(lambda item: "here", [1, 2], sizes=sizes) == [where, where]
         assert session.run(lambda item: "here", [], sizes=None if sizes is None else []) == []
@@ -62,7 +62,7 @@ def test_what_takes_long_after_all_goes_to_spark(monkeypatch):
     monkeypatch.setattr(
         session_module, "time", type("Clock", (), {"monotonic": lambda: next(moments) + 100})
     )
-    monkeypatch.setattr(Session, "_on_spark", lambda self, task, left, done: ["Spark"] * len(left))
+    monkeypatch.setattr(Session, "on_spark", lambda self, task, left, done: ["Spark"] * len(left))
     with Session("x") as session:
         found = session.run(lambda item: "here", [1, 2, 3, 4], sizes=[10, 10, 40, 40])
     assert found == ["here", "here", "Spark", "Spark"]
@@ -70,7 +70,7 @@ def test_what_takes_long_after_all_goes_to_spark(monkeypatch):
 
 def test_spark_submit_says_the_master(monkeypatch):
     monkeypatch.setenv("PYSPARK_GATEWAY_PORT", "1")
-    monkeypatch.setattr(Session, "_on_spark", lambda self, task, left, done: ["Spark"])
+    monkeypatch.setattr(Session, "on_spark", lambda self, task, left, done: ["Spark"])
     with Session("x") as session:
         assert session.run(lambda item: "here", [1], sizes=[1]) == ["Spark"]
     with Session("x", master="auto") as session:
@@ -93,7 +93,7 @@ def test_an_error_of_a_task_is_raised_as_it_is():
 
 def test_progress_moves_while_tasks_run(monkeypatch):
     """The second task waits until the first was shown as done."""
-    monkeypatch.setattr(session_module, "_WATCH_S", 0.01)
+    monkeypatch.setattr(session_module, "WATCH_S", 0.01)
     shown = threading.Event()
     seen = []
 

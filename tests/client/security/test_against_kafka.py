@@ -209,7 +209,7 @@ def renewed_early(monkeypatch):
 
     Kafka refuses who does so within a second.
     """
-    monkeypatch.setattr(frames, "_RENEWED_AFTER", 0.55)
+    monkeypatch.setattr(frames, "RENEWED_AFTER", 0.55)
 
 
 @pytest.mark.usefixtures("renewed_early")

@@ -319,7 +319,7 @@ def test_what_avoids_a_deletion(rules):
 def test_dates_are_merged_in_the_order_of_offsets(tmp_path, monkeypatch, group):
     from tidelog.pipeline.archive import writing
 
-    monkeypatch.setattr(writing, "_GROUP_ROWS", group)
+    monkeypatch.setattr(writing, "GROUP_ROWS", group)
     with_logs(tmp_path, [(0, some(250, 4))])
     assert archive(tmp_path, "--task-offsets", "100") == OK
     assert action("compact", tmp_path, run="c") == OK

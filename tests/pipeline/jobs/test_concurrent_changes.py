@@ -41,7 +41,7 @@ def other(tmp_path_factory):
 
 def after_fetches(monkeypatch, number, do):
     """Do something once, when a source of brokers has been read so many times, little at a time."""
-    monkeypatch.setattr(fetching, "_FETCH_BYTES", 2000)
+    monkeypatch.setattr(fetching, "FETCH_BYTES", 2000)
     begin, seen = fetching.Fetches.begin, []
 
     def counted(*arguments):

@@ -351,8 +351,8 @@ def test_a_run_ends_when_readers_of_committed_records_see_all_of_it(
         late.append(threading.Timer(0.5, end))
         late[-1].start()
 
-    monkeypatch.setattr(delivery, "_TRANSACTION_RECORDS", limit)  # at 300 an append commits all
-    monkeypatch.setattr(Transactions, "_end", end_late)
+    monkeypatch.setattr(delivery, "TRANSACTION_RECORDS", limit)  # at 300 an append commits all
+    monkeypatch.setattr(Transactions, "end", end_late)
     outcome = replay_partition(task)
     with Client(kafka.bootstrap) as client:
         readable = client.end_offset(topic, 0, isolation=READ_COMMITTED)
@@ -366,7 +366,7 @@ def test_a_run_ends_when_readers_of_committed_records_see_all_of_it(
 def test_a_marker_that_never_comes_is_told(kafka, topic, monkeypatch):
     made(kafka.bootstrap, topic)
     task = task_of(kafka.bootstrap, topic, some(300, 27), TRANSACTIONS, timeout_s=2.0)
-    monkeypatch.setattr(Transactions, "_end", lambda self, *, commit: None)
+    monkeypatch.setattr(Transactions, "end", lambda self, *, commit: None)
     outcome = replay_partition(task)
     (doubt,) = outcome.doubts
     assert "has not written the marker of the last transaction within 2 s" in doubt
@@ -393,7 +393,7 @@ def test_a_run_does_not_wait_for_the_transactions_of_others(kafka, topic):
         outcome = replay_partition(task)
         assert (outcome.count, outcome.error, outcome.doubts) == (300, None, ())
         assert client.end_offset(topic, 0, isolation=READ_COMMITTED) == 0
-        other._end(commit=False)
+        other.end(commit=False)
 
 
 @pytest.mark.oracle

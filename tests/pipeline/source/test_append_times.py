@@ -138,7 +138,7 @@ def check(house, topic, **options):
 @pytest.mark.parametrize("fetch_bytes", [1, 700, 5000, 8 << 20])
 @pytest.mark.parametrize("batch_bytes", [1, 2000, 16 << 20])
 def test_every_record_of_many_segments(house, topic, monkeypatch, fetch_bytes, batch_bytes):
-    monkeypatch.setattr(fetching, "_FETCH_BYTES", fetch_bytes)
+    monkeypatch.setattr(fetching, "FETCH_BYTES", fetch_bytes)
     fill(house, topic)
     seen = check(house, topic, batch_bytes=batch_bytes)
     assert len(list((house.log_dir / f"{topic}-0").glob("*.log"))) > 3

@@ -30,7 +30,7 @@ RACK_AWARE = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
 @pytest.fixture(autouse=True)
 def many_requests(monkeypatch):
     """A split takes many fetches, and one that hangs is given up soon."""
-    monkeypatch.setattr(fetching, "_FETCH_BYTES", 1 << 14)
+    monkeypatch.setattr(fetching, "FETCH_BYTES", 1 << 14)
     monkeypatch.setattr(sync_client, "REQUEST_TIMEOUT_S", REQUEST_S)
 
 

@@ -87,7 +87,7 @@ def test_the_size_of_splits_changes_nothing(written, split_bytes):
 
 @pytest.mark.parametrize("split_bytes", [300, 1 << 30])
 def test_batches_know_where_they_lie(written, split_bytes, monkeypatch):
-    monkeypatch.setattr(reading, "_CHUNK", 700)
+    monkeypatch.setattr(reading, "CHUNK", 700)
     found = []
     for split in plan(Selection(upto=LOG_END, split_bytes=split_bytes), logs=[str(written)]):
         for columns in read(split, Options(depth=HEADERS, batch_bytes=1000)):

@@ -251,7 +251,7 @@ def test_each_broker_is_waited_for_while_brokers_of_two_versions_answer(newer, m
         waited_for.append(line)
 
     monkeypatch.setattr(rolling, "ControlClient", upgraded.client)
-    monkeypatch.setattr(rolling, "_POLL_S", 0)
+    monkeypatch.setattr(rolling, "POLL_S", 0)
     view = rolling.View(["1", "2", "3"])
     rolling.Roll(upgraded, view, within_s=5, say=say).run([])
     assert len(waited_for) == 3

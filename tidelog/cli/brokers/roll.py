@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 DATA = "data"
 _WITHIN_S = 300
-_POLL_S = 0.2
+POLL_S = 0.2
 _ANSWERS_WITHIN_S = 3.0
 _OK = "ok"
 
@@ -206,7 +206,7 @@ class Roll:
                     return answer
             if time.monotonic() >= deadline_s:
                 raise CommandError(f"{reason}, {self._within_s:.0f} s {when}")
-            time.sleep(_POLL_S)
+            time.sleep(POLL_S)
 
 
 def add_roll(parser: argparse.ArgumentParser) -> None:
