@@ -115,14 +115,6 @@ def test_filters_leave_out_what_does_not_match(run, told, producer):
         assert sentence in err
 
 
-def test_an_id_that_nobody_knows_is_an_error(run):
-    status, out, err = run("describe", "nobody")
-    assert (status, out, err) == (
-        *(1, ""),
-        "tidelog transactions describe: there is no transactional id nobody\n",
-    )
-
-
 def test_what_an_id_has_open_is_aborted_and_its_producer_fenced(
     run, told, connection, topic, producer
 ):
@@ -153,6 +145,7 @@ def test_what_a_coordinator_will_end_does_not_hang(run, told, topic, producer):
 
 def test_mistakes_are_sentences(run, topic):
     for arguments, sentence in (
+        (("describe", "nobody"), "there is no transactional id nobody"),
         (("abort",), "expected TOPIC or --id ID"),
         (("abort", topic, "--id", "x"), "expected TOPIC or --id ID"),
         (("abort", "--id", "x", "--partition", "0"), "leave out the others"),
