@@ -109,7 +109,7 @@ def test_every_job_by_spark_submit_on_a_standalone_master(root, broker, topic):
         done = archive(root, "--to", root / "again", through=through)
         assert done.returncode == OK, done.stderr
         ended = [("theirs", "FINISHED"), ("tidelog archive", "FINISHED")]
-        assert sorted(cluster.completed(), reverse=False) == ended
+        assert sorted(cluster.completed()) == ended
 
 
 def test_spark_submit_keeps_progress_and_failures_out_of_standard_output(root):
