@@ -1,6 +1,6 @@
 """What a policy is said to delete is what a log then loses, over the whole table of event-time retention.
 
-The table is that of `tests/storage/time/test_event_time_retention.py`: 1,440 topics, four rounds each. Once
+The table is that of `tests/storage/time/event_time_table.py`: 1,440 topics, four rounds each. Once
 with logs that this process writes, and once with a broker of its own that somebody holds the clock of.
 """
 
@@ -15,7 +15,7 @@ import pytest
 from tests.broker import asking
 from tests.oracle import wire
 from tests.sampling import sampled
-from tests.storage.time.test_event_time_retention import (
+from tests.storage.time.event_time_table import (
     EVENT,
     FORMATS,
     LOADS,
