@@ -31,9 +31,11 @@ FROM ?= 1
 ROUNDS ?= 200
 SEED ?= 1
 MINUTES ?= 60
+ROOM ?= storage
+MUTANTS ?= 20
 
 .DEFAULT_GOAL := help
-.PHONY: help setup serve fetch test test-all test-slow test-long test-clients test-docker test-spark simulate simulate-clocks nemesis soak oracle check style types imports derived derive rewrite bench bench-cluster bench-full bench-logs bench-partitions bench-pipeline bench-silence bench-streaming fuzz-kernels image compose-up compose-down compose-cluster-up compose-cluster-down fuzz clean
+.PHONY: help setup serve fetch test test-all test-slow test-long test-clients test-docker test-spark simulate simulate-clocks nemesis soak oracle check style types imports derived derive rewrite bench bench-cluster bench-full bench-logs bench-partitions bench-pipeline bench-silence bench-streaming fuzz-kernels mutants image compose-up compose-down compose-cluster-up compose-cluster-down fuzz clean
 
 help: ## list the commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-20s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -94,6 +96,10 @@ test-docker: $(TEST) ## the image and the compose stack, with docker or podman
 
 fuzz-kernels: $(TEST) ## the kernels with address and undefined-behaviour sanitizers, and the fuzz of records
 	$(BIN)/python tools/fuzz_kernels.py
+
+mutants: $(TEST) ## faults planted in the code, and which tests catch them: ROOM=storage MUTANTS=20 SEED=1
+	@PIP_COMPILE=0 $(INSTALL) 'tidelog[mutants]'
+	@$(BIN)/python tools/mutants.py --room $(ROOM) --count $(MUTANTS) --seed $(SEED)
 
 simulate: $(TEST) ## lives of a cluster with faults: SEEDS=10000 FROM=1; PLANT=list names mistakes to plant
 	@SEEDS=$(SEEDS) FROM=$(FROM) PLANT="$(PLANT)" STORAGE="$(STORAGE)" $(BIN)/python -m tests.simulation.replication.lives
