@@ -9,7 +9,6 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from tests.broker.cluster.brokers import page
-from tests.broker.metadata.etcd.server import running_etcd
 from tests.broker.replicas.load import create
 from tests.broker.subject import eventually
 from tidelog.cli.parser import main
@@ -19,12 +18,6 @@ pytestmark = pytest.mark.slow
 
 LEASE_MS = 2_000
 WITHIN_S = 60
-
-
-@pytest.fixture
-def etcd():
-    with running_etcd() as server:
-        yield server
 
 
 @pytest.fixture

@@ -31,12 +31,6 @@ LONG_LEASE_MS = 6_000
 TOPIC = {"min.insync.replicas": "2"}
 
 
-@pytest.fixture
-def etcd():
-    with running_etcd() as server:
-        yield server
-
-
 def cluster_over(etcd, path, lease_ms=LEASE_MS):
     settings = {"metadata.store": etcd.url(), "broker.session.timeout.ms": lease_ms}
     return BrokerCluster(path / "data", settings=settings)

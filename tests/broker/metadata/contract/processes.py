@@ -24,7 +24,6 @@ from tests.broker.metadata.contract.schedule import Lost
 ROOT = Path(__file__).parents[4]
 _SIZE = struct.Struct(">I")
 _TIME = struct.Struct(">q")
-_PATH = struct.Struct(">H")
 
 
 class Nursery:

@@ -13,7 +13,6 @@ class Proxy:
 
     def __init__(self, endpoint, port=0):
         """Listens on a port of 127.0.0.1; on a free one, if that is 0."""
-        self.wanted = f"127.0.0.1:{port}"
         self._own_port = port
         self._host, _, self._port = endpoint.rpartition(":")
         self._server = None
