@@ -124,22 +124,12 @@ class Life(Host):
         before = self.model.end
         self.append()
         self.model.advance(self.model.end)
+        new = [batch for batch in self.model.batches if batch.first >= before]
         added = state.active.tail.size - (size if state.active is active else 0)
-        assert (state.active is not active) == bool(
-            size
-            and (
-                must_roll
-                or active.is_ended
-                or size + added > self.config.segment_bytes
-                or rules.rolls(
-                    self.config,
-                    here,
-                    clock,
-                    [batch for batch in self.model.batches if batch.first >= before],
-                    self.now,
-                )
-            )
-        )
+        is_full = size + added > self.config.segment_bytes
+        is_due = must_roll or active.is_ended or is_full
+        is_due = is_due or rules.rolls(self.config, here, clock, new, self.now)
+        assert (state.active is not active) == (size > 0 and is_due)
 
     def follow(self) -> None:
         """Append what a leader sends: some batches, times and epochs beside them."""
