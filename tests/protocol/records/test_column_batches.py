@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tidelog.protocol.records.batch import Record, build, records, scan, verify
@@ -42,6 +42,7 @@ def read_back(batches):
     return found
 
 
+@settings(max_examples=40)
 @given(rows=ROWS)
 def test_one_batch_is_the_one_it_was_decoded_from(rows):
     wanted = numbered(rows)
@@ -50,6 +51,7 @@ def test_one_batch_is_the_one_it_was_decoded_from(rows):
     assert one.data == build(wanted)
 
 
+@settings(max_examples=40)
 @given(
     rows=ROWS,
     limit=st.integers(min_value=1, max_value=2000),
@@ -65,6 +67,7 @@ def test_many_batches_hold_the_same_records(rows, limit, compression):
         assert all(len(one.data) <= max(limit, 62) or one.end == one.start + 1 for one in batches)
 
 
+@settings(max_examples=40)
 @given(rows=ROWS, cut=st.data())
 def test_some_of_the_rows(rows, cut):
     wanted = numbered(rows)

@@ -28,6 +28,11 @@ DATA = [b"x", TEXT, NOISE, NOISE[:70_000] + bytes(70_000) + TEXT]
 GZIP, SNAPPY, LZ4, ZSTD = 1, 2, 3, 4
 
 
+@pytest.fixture(autouse=True)
+def implementation():
+    """Codecs are the same with both kernels: these tests run once."""
+
+
 @pytest.mark.parametrize("codec", range(5))
 @pytest.mark.parametrize("magic", [0, 1, 2])
 def test_what_is_packed_unpacks(codec, magic):
@@ -221,9 +226,9 @@ def test_sizes_that_are_lies():
 def test_bombs_of_one_step():
     million = bytes(1 << 20)
     for codec, bomb in (
-        (GZIP, gzip.compress(million) * 300),
-        (ZSTD, zstandard.ZstdCompressor().compress(million) * 300),
-        (GZIP, zlib.compress(bytes(300 << 20), wbits=31)),
+        (GZIP, gzip.compress(million) * 110),
+        (ZSTD, zstandard.ZstdCompressor().compress(million) * 110),
+        (GZIP, zlib.compress(bytes(110 << 20), wbits=31)),
     ):
         with pytest.raises(UnpackedTooLarge, match="unpacks to more"):
             decompress(codec, bomb, 2, 100 << 20)
