@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 DAY = dt.timedelta(days=1)
+_NO_CIPHERS = {"encipher_only": False, "decipher_only": False}
 
 
 def _name(common_name: str) -> x509.Name:
@@ -78,8 +79,11 @@ class Authority:
     def __init__(self, name: str) -> None:
         self._key = ec.generate_private_key(ec.SECP256R1())
         self._name = _name(name)
-        builder = self._builder(self._name, self._key, 3650 * DAY, -DAY).add_extension(
-            x509.BasicConstraints(ca=True, path_length=None), critical=True
+        usage = x509.KeyUsage(*5 * [False], key_cert_sign=True, crl_sign=True, **_NO_CIPHERS)
+        builder = (
+            self._builder(self._name, self._key, 3650 * DAY, -DAY)
+            .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+            .add_extension(usage, critical=True)
         )
         self.certificate = builder.sign(self._key, hashes.SHA256())
 
@@ -107,4 +111,12 @@ class Authority:
             .serial_number(x509.random_serial_number())
             .not_valid_before(now + begin)
             .not_valid_after(now + begin + life)
+            # Without these, Python's own default context refuses a certificate from 3.13 on.
+            .add_extension(
+                x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False
+            )
+            .add_extension(
+                x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key()),
+                critical=False,
+            )
         )
