@@ -41,6 +41,7 @@ FOR_LATER = (
     "cramjam",
     "lz4",
     "prometheus_client",
+    "tidelog.protocol.records.codecs",
     "tidelog.protocol.records.kernels.kernels_py",
     "rich",
     "tidelog.storage.log.partition",
