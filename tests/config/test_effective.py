@@ -28,8 +28,11 @@ READ_IN_CONFIG = {"listener_security_protocol_map", "controller_listener_names",
 
 @pytest.fixture(scope="module")
 def readers():
+    """What storage and broker read of a configuration: `config.x` as "x", `config.x.y` as "x" and "x.y"."""
     sources = [path for package in ("storage", "broker") for path in (ROOT / package).rglob("*.py")]
-    return "\n".join(path.read_text(encoding="utf-8") for path in sources)
+    code = "\n".join(path.read_text(encoding="utf-8") for path in sources)
+    paths = re.findall(r"(?:\bconfig|settings\.broker)\.(\w+)(\.\w+)?", code)
+    return {part for one, two in paths for part in (one, one + two)}
 
 
 @pytest.mark.parametrize(
@@ -38,7 +41,6 @@ def readers():
     ids=lambda x: str(x)[:40],
 )
 def test_effective_means_that_somebody_reads_it(readers, attribute, setting):
-    part, _, name = READ_AS.get(attribute, attribute).rpartition(".")
-    found = re.search(rf"(?:\bconfig|settings\.broker)\.(?:{part}\.)?{name}\b", readers)
-    is_read = found is not None
+    path = READ_AS.get(attribute, attribute)
+    is_read = not readers.isdisjoint((path, path.rpartition(".")[2]))
     assert setting.effective == (is_read or attribute in READ_IN_CONFIG)

@@ -223,6 +223,7 @@ def crowded(cls: type[Message], version: int, count: int) -> Iterator[Message]:
             yield cls(**{field.name: [crowd] if field.is_array else crowd})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("key", sorted({key for key, _ in REQUESTS}))
 def test_time_and_memory_grow_with_the_frame_and_not_faster(key):
     """The oldest version, the newest, and a share of those between."""
