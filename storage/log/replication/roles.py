@@ -158,7 +158,8 @@ class Roles:
             times, size = segment.known_times
             if size and not state.corrections and segment.has_true_indexes:
                 found = next(segment.walk(size), None)
-                if found is not None and found.batch.base_offset <= high_watermark:
+                # Where a compressed batch of format 0 or 1 begins is not known without unpacking it.
+                if found is not None and 0 <= found.batch.base_offset <= high_watermark:
                     yield CountedBatch(found.batch.base_offset, times.event, segment.base_offset)
                     position = size
             for end_offset, event in survey.event_times(segment, position):

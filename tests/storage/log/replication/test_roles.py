@@ -4,6 +4,7 @@ import pytest
 
 from tidelog.protocol.errors import FencedLeaderEpoch, NotLeaderOrFollower
 from tidelog.protocol.records.batch import Record, build
+from tidelog.protocol.records.layout import Compression
 from tidelog.storage.checkpoints import EpochStart
 from tidelog.storage.log.epochs import LeaderEpochs
 from tidelog.storage.log.high_watermark import Role
@@ -75,6 +76,22 @@ def test_an_opened_log_is_readable_as_far_as_is_known(log, role):
     with log.partition.state.append_lock:
         log.partition.state.advance_high_watermark(2)
     assert log.partition.max_event_time == 9_000
+
+
+@pytest.mark.parametrize("release", ["0.10.2", "3.0"])
+def test_compressed_batches_above_the_high_watermark_have_no_largest_event_time(make_log, release):
+    """Where a compressed batch of format 1 begins is not in its header."""
+    log = make_log(message_format_version=release).create()
+    log.partition.roles.lead(1)
+    magic = 1 if release == "0.10.2" else 2
+    for time in (5_000, 9_000):
+        log.append([time], magic=magic, compression=Compression.GZIP)
+    log.store.checkpoint()  # what is known of the times up to here
+    log.append([7_000], magic=magic, compression=Compression.GZIP)
+    log.crash()
+    log.open(2)
+    log.partition.roles.follow(2, high_watermark=1)
+    assert (log.partition.high_watermark, log.partition.max_event_time) == (1, 5_000)
 
 
 @pytest.mark.parametrize("stop", ["crash", "close"])
