@@ -101,8 +101,8 @@ mutants: $(TEST) ## faults planted in the code, and which tests catch them: ROOM
 	@PIP_COMPILE=0 $(INSTALL) 'tidelog[mutants]'
 	@$(BIN)/python tools/mutants.py --room $(ROOM) --count $(MUTANTS) --seed $(SEED)
 
-simulate: $(TEST) ## lives of a cluster with faults: SEEDS=10000 FROM=1; PLANT=list names mistakes to plant
-	@SEEDS=$(SEEDS) FROM=$(FROM) PLANT="$(PLANT)" STORAGE="$(STORAGE)" $(BIN)/python -m tests.simulation.replication.lives
+simulate: $(TEST) ## lives of a cluster with faults: SEEDS=10000 FROM=1; STORE=etcd over etcd; PLANT=list names mistakes
+	@SEEDS=$(SEEDS) FROM=$(FROM) PLANT="$(PLANT)" STORE="$(STORE)" $(BIN)/python -m tests.simulation.replication.lives
 
 simulate-clocks: $(TEST) ## lives with wrong clocks: SEEDS=20000 FROM=1; PLANT=list names mistakes to plant
 	@SEEDS=$(SEEDS) FROM=$(FROM) PLANT="$(PLANT)" $(BIN)/python -m tests.simulation.clocks.lives

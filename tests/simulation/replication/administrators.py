@@ -9,20 +9,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
-from tests.simulation.replication.cluster.coordinating import TOPIC
-from tests.simulation.replication.cluster.network import CLIENTS
-from tests.simulation.replication.cluster.settings import stored_assignment
+from tests.simulation.replication.brokers.machine import GROUPS
+from tests.simulation.replication.network.network import CLIENTS
 from tidelog.broker.metadata import records
 from tidelog.broker.metadata.brokers.records import LIVE_PREFIX, REGISTRATION_PREFIX
 from tidelog.broker.metadata.records import PartitionRecord, TopicRecord
 from tidelog.broker.metadata.store import Delete
 from tidelog.broker.replication.controller import reassignment
 from tidelog.protocol.errors import BrokerError
-from tidelog.storage.time.corrections import ForwardStep
 
 if TYPE_CHECKING:
-    from tests.simulation.replication.cluster.replica import Replica
-    from tests.simulation.replication.world import World
+    from tests.simulation.replication.life import Life
     from tidelog.broker.metadata.memory import MemoryState
     from tidelog.broker.metadata.store import Operation
 
@@ -36,7 +33,7 @@ STEP_MS = 3_000  # a clock was behind for so long before it was corrected
 class Administrators:
     """What they do in one life."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: Life) -> None:
         pick = world.timeline.random
         self.world = world
         self.pick = pick
@@ -53,11 +50,9 @@ class Administrators:
         )
         for number in range(self.topics):
             self._create(f"topic-{number}")
-        self.has_groups = pick.random() < 0.4
-        self.groups_id: UUID | None = None
-        if self.has_groups:
-            configs = {"min.insync.replicas": str(self.min_isr)}
-            self.groups_id = self._create(TOPIC, 1, configs)
+        if world.has_groups:
+            configs = {"min.insync.replicas": str(self.min_isr), "retention.ms": "-1"}
+            self._create(GROUPS, 1, configs)
         world.timeline.after(pick.randint(4_000, 8_000), self.next)
         if world.has_resets:
             world.timeline.every(RESET_MS, self.reset_clock)
@@ -90,7 +85,9 @@ class Administrators:
         configs = {
             "min.insync.replicas": str(self.min_isr),
             "message.timestamp.type": pick.choice(["CreateTime", "LogAppendTime"]),
-            "simulated.format": pick.choice(["2", "2", "1", "0"]),
+            "message.format.version": pick.choice([*["3.0"] * 4, "0.10.2", "0.9.0"]),
+            "retention.time.basis": "append",
+            "min.cleanable.dirty.ratio": "0.01",
         }
         if pick.random() < 0.3:
             configs["flush.messages"] = "1"
@@ -99,7 +96,8 @@ class Administrators:
         if pick.random() < 0.6:
             configs["retention.ms"] = str(pick.choice([5_000, 5_000, 4 * 3_600_000]))
         if pick.random() < 0.3:
-            configs["simulated.retention.event.ms"] = str(pick.choice([30_000, MINUTE_MS * 90]))
+            configs["retention.max.eventtime.ms"] = str(pick.choice([30_000, MINUTE_MS * 90]))
+            configs["retention.max.eventtime.grace.ms"] = "0"
         return configs
 
     def _create(
@@ -190,31 +188,16 @@ class Administrators:
             return
         key = self.pick.choice(keys)
         broker = self.world.brokers[self.world.checker.stored.parts[key].leader]
-        replica = broker.replicas.get(key)
-        if replica is not None and broker.is_up and broker.paused_since is None:
-            broker.call(self._reset, replica)
-
-    def _reset(self, replica: Replica) -> None:
-        broker, ledger = replica.broker, self.world.checker.stored.ledgers[replica.key]
-        if replica.leader is None or broker.lease.is_lost(broker.now_ms):
-            return  # only a leader does
-        now_ms = broker.clock.wall_ms(broker.now_ms)
-        ledger.marks.append((replica.log.end, now_ms))
-        if replica.log.reset_clock(replica.epoch, now_ms):
-            self.world.say("reset", replica, replica.log, now_ms)
-        else:
-            ledger.marks.pop()
+        broker.reset_clock(key)
 
     def step_clock(self) -> None:
-        """Corrects a broker's clock, which was behind for a while, by a step that is trusted."""
+        """Lets a broker's clock be behind for a while; what ends that is a step that is trusted."""
         broker = self.pick.choice(list(self.world.brokers.values()))
-        if not self.is_over and broker.is_up and broker.paused_since is None:
+        if not self.is_over:
             behind_ms = self.pick.randint(1, 10) * MINUTE_MS
-            now_ms = broker.clock.wall_ms(broker.now_ms)
-            broker.clock.jump(behind_ms)
-            step = ForwardStep(now_ms - STEP_MS, now_ms, behind_ms, now_ms + behind_ms)
             self.world.say("step", broker, behind_ms)
-            broker.call(broker.disk.note_step, step)
+            broker.clock.jump(-behind_ms)
+            self.world.timeline.after(STEP_MS, broker.clock.jump, behind_ms)
 
     # --- partitions -------------------------------------------------------------------------------
 
@@ -237,17 +220,18 @@ class Administrators:
         topic_id, index = self.world.ids[key]
 
         def move(store: MemoryState) -> None:
-            known = stored_assignment(store, topic_id, index)
-            if known is None:
+            found = store.read(records.partition_key(topic_id, index)).pairs
+            if not found:
                 return
+            known = records.read(found[0].key, found[0].value)
             registered = [
                 int(pair.key.partition("/")[2]) for pair in store.read(REGISTRATION_PREFIX).pairs
             ]
             try:
                 record = (
-                    reassignment.cancel(known.record)
+                    reassignment.cancel(known)
                     if cancels
-                    else reassignment.begin(known.record, brokers, registered)
+                    else reassignment.begin(known, brokers, registered)
                 )
             except BrokerError:
                 return  # nothing is in progress

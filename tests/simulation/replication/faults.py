@@ -1,4 +1,4 @@
-"""What goes wrong, each for a while: processes, machines, disks, networks, clocks, coordinator.
+"""What goes wrong, each for a while: processes, machines, disks, threads, networks, clocks, coordinator.
 
 Which faults a life has is chosen by its seed, so that some lives have one kind again and again and
 others have all of them. `end` puts everything right, for the time in which the cluster must
@@ -9,20 +9,22 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tests.simulation.replication.cluster.disk import HOUR_MS
-from tests.simulation.replication.cluster.network import CALM, COORDINATOR
+from tests.simulation.replication.link_faults import LinkFaults
+from tests.simulation.replication.metadata.etcd import ADDRESS
+from tests.simulation.replication.network.network import CALM
+from tests.simulation.replication.timeline import HOUR_MS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tests.simulation.replication.cluster.broker import Broker
-    from tests.simulation.replication.world import World
+    from tests.simulation.replication.brokers.machine import Machine
+    from tests.simulation.replication.life import Life
 
 
-class Faults:
+class Faults(LinkFaults):
     """The faults of one life."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: Life) -> None:
         pick = world.timeline.random
         self.world = world
         self.pick = pick
@@ -32,33 +34,37 @@ class Faults:
             (self.kill_all, 1),
             (self.lose_power, 3),
             (self.lose_all_power, 1),
-            (self.wipe, 2),
-            (self.fail_logs, 2) if world.storage is None else (self.fail_disk, 1),
-            (self.fill_disk, 1),
-            (self.pause, 3),
-            (self.hang, 1),
+            (self.wipe, 1),
+            (self.fail_syncs, 2),
+            (self.fill_disk, 2),
+            (self.leave_behind, 4),
+            (self.interrupt, 3),
+            (self.pause, 4),
+            (self.hang, 2),
             (self.cut_brokers, 4),
             (self.cut_coordinator, 3),
             (self.isolate, 2),
             (self.slow_down, 2),
-            (self.leave_behind, 4),
+            (self.slow_threads, 3),
+            (self.depose, 3),
+            (self.break_connections, 3),
             (self.lose_quorum, 1),
-            (self.end_leases, 1),
+            (self.end_leases, 2),
             (self.forget_answers, 2),
             (self.lag, 1),
-            (self.change_clock, 3),
-            (self.shut_down, 2),
+            (self.change_clock, 2),
+            (self.shut_down, 3),
         ]
-        if world.storage is not None:
-            kinds.append((self.interrupt, 4))
+        if world.etcd is not None:
+            kinds += [(self.lag_member, 4), (self.break_watches, 3)]
         if world.cuts_off:
             kinds.append((self.cut_off, 6))
         count = pick.choice([1, 3, len(kinds), len(kinds)])
         self.kinds = pick.sample(kinds, count)
         self.interval_ms = pick.choice([800, 2_000, 5_000])
         if world.fault:
-            self.kinds, self.interval_ms = [(getattr(self, world.fault), 1)], 5_000
-        world.timeline.after(pick.randint(3_000, 6_000), self.next)
+            self.kinds, self.interval_ms = [(getattr(self, world.fault), 1)], 2_500
+        world.timeline.after(pick.randint(2_000, 4_000), self.next)
 
     def next(self) -> None:
         """Lets something go wrong, and plans the next fault."""
@@ -68,56 +74,57 @@ class Faults:
         self.pick.choices(calls, weights)[0]()
         self.world.timeline.after(self.pick.randint(100, self.interval_ms), self.next)
 
-    def _later(self, least_ms: int, most_ms: int, call: Callable[..., None], *args: object) -> None:
-        self.world.timeline.after(self.pick.randint(least_ms, most_ms), call, *args)
-
-    def _broker(self) -> Broker:
-        """Returns any broker, more often one that leads."""
-        leaders = self.world.leaders()
-        if leaders and self.pick.random() < 0.5:
-            return self.world.brokers[self.pick.choice(leaders)]
-        return self.pick.choice(list(self.world.brokers.values()))
-
     # --- processes and machines -------------------------------------------------------------------
 
     def kill(self) -> None:
         """Ends a process; the page cache stays."""
         broker = self._broker()
-        broker.stop("killed")
+        broker.kill()
         self._later(50, 6_000, broker.start)
 
     def kill_all(self) -> None:
         """Ends all processes at once."""
         for broker in self.world.brokers.values():
-            broker.stop("killed with all")
+            broker.kill("killed with all")
             self._later(50, 6_000, broker.start)
 
     def lose_power(self) -> None:
         """Ends a machine: what was not synced may be gone."""
         broker = self._broker()
-        self._lose_power(broker)
-        self._later(200, 6_000, broker.start)
+        if self.pick.random() < 0.5:
+            self._hold_back(broker, broker.lose_power)
+        else:
+            broker.lose_power()
+            self._later(200, 6_000, broker.start)
 
     def lose_all_power(self) -> None:
         """Ends all machines at once."""
         for broker in self.world.brokers.values():
-            self._lose_power(broker)
+            broker.lose_power()
             self._later(200, 6_000, broker.start)
 
-    def _lose_power(self, broker: Broker) -> None:
-        broker.stop("power")
-        if self.pick.random() < 0.5:
-            self._delay_last(broker)
-        broker.boot += 1
-        if not broker.disk.is_flushed:
-            self.world.checker.loses(broker, all_of_it=False)
-        self.world.say("lost", broker, broker.disk.lose_power())
+    def wipe(self) -> None:
+        """Replaces a disk by an empty one."""
+        broker = self._broker()
+        self._hold_back(broker, broker.wipe)
 
-    def _delay_last(self, broker: Broker) -> None:
-        life = broker.life
-        self.world.network.delay_last(
-            broker.id, lambda: broker.life > life and broker.is_serving and not broker.is_fenced
-        )
+    def _hold_back(self, broker: Machine, end: Callable[[], None]) -> None:
+        """Ends a broker whose last requests arrive when it is back: others were paused meanwhile."""
+        others = [other for other in self.world.brokers if other != broker.id]
+        for other in others:
+            self.world.network.cut(broker.id, other, both_ways=False)
+        life = broker.life + 1
+
+        def come_back() -> None:
+            for other in others:
+                self._join(broker.id, other)
+
+        def go() -> None:
+            end()
+            self._later(200, 3_000, broker.start)
+            self._when(lambda: broker.life >= life and broker.is_serving, 1_000, come_back)
+
+        self._later(10, 600, go)
 
     def interrupt(self) -> None:
         """Ends a process, or its machine, in the middle of what it soon does with its disk."""
@@ -125,58 +132,26 @@ class Faults:
         if broker.is_up:
             broker.disk.stop_after(self.pick.randint(1, 40))
 
-    def interrupted(self, broker: Broker) -> None:
-        """A broker was in the middle of something when it, or its machine, stopped."""
+    def interrupted(self, broker: Machine) -> None:
+        """A broker was in the middle of a write when it, or its machine, stopped."""
+        broker.views.note_deletions()
         if self.pick.random() < 0.5:
-            broker.stop("killed in the middle")
+            broker.kill("killed in the middle")
         else:
-            self._lose_power(broker)
+            broker.lose_power()
         self._later(50, 6_000, broker.start)
 
-    def wipe(self) -> None:
-        """Replaces a disk by an empty one."""
+    def shut_down(self) -> None:
+        """Stops a broker in order, as a rolling restart does, or kills it when that takes too long."""
         broker = self._broker()
-        broker.stop("wiped")
-        self._delay_last(broker)
-        self.world.checker.loses(broker, all_of_it=True)
-        broker.disk.wipe()
-        self._later(200, 6_000, broker.start)
+        if broker.is_up and broker.epoch >= 0:
+            broker.shut_down()
+            self._later(3_000, 8_000, self._start_again, broker, broker.life)
 
-    def fail_logs(self) -> None:
-        """Syncs of some logs fail; the process goes on with the others, and ends later."""
-        broker = self._broker()
-        if not broker.is_up or broker.paused_since is not None or not broker.replicas:
-            return
-        keys = list(broker.replicas)
-        some = self.pick.sample(keys, self.pick.randint(1, len(keys)))
-        broker.failed.add(some, takes_file=self.pick.random() < 0.5)
-        self._later(500, 9_000, self._start_again, broker, broker.life)
-
-    def fail_disk(self) -> None:
-        """A sync fails: the directory says so. The machine starts anew, and sees what was synced."""
-        broker = self._broker()
-        if not broker.is_up or broker.disk.registration is None:
-            return
-        broker.disk.fail()
-        broker.stop("EIO")
-        broker.boot += 1
-        self.world.checker.loses(broker, all_of_it=True)
-        broker.disk.lose_power()
-        self._later(200, 6_000, broker.start)
-
-    def fill_disk(self) -> None:
-        """A disk is full for a while."""
-        broker = self._broker()
-        broker.disk.is_full = True
-        self.world.say("full", broker)
-        self._later(500, 8_000, self._make_room, broker)
-
-    def _make_room(self, broker: Broker) -> None:
-        broker.disk.is_full = False
-        if broker.disk.refuses:
-            self.world.after(broker, 0, broker.look_at_all)
-        for replica in broker.replicas.values():
-            self.world.after(broker, 0, replica.fetch)
+    def _start_again(self, broker: Machine, life: int) -> None:
+        if broker.life == life:
+            broker.kill("killed, to start again")
+            broker.start()
 
     def pause(self) -> None:
         """Stops a process for a while, maybe past its lease."""
@@ -190,158 +165,59 @@ class Faults:
         broker.pause(is_hung=True)
         self._later(2_000, 14_000, broker.resume)
 
-    def shut_down(self) -> None:
-        """Stops a broker in order, as a rolling restart does, or kills it when that takes too long."""
+    def fail_syncs(self) -> None:
+        """Syncs of some logs fail; the process goes on with the others, and ends later."""
+        self._broker().fail_syncs()
+
+    def start_again(self, broker: Machine) -> None:
+        """Starts a broker anew some time later, as an operator does whose broker has failed logs."""
+        self._later(500, 9_000, self._start_again, broker, broker.life)
+
+    def fill_disk(self) -> None:
+        """A disk is full for a while."""
         broker = self._broker()
-        if broker.is_up and broker.epoch >= 0:
-            broker.call(broker.session.stop)
-            self._later(3_000, 8_000, self._start_again, broker, broker.life)
+        broker.disk.is_full = True
+        self.world.say("full", broker)
+        self._later(500, 8_000, self._make_room, broker)
 
-    def _start_again(self, broker: Broker, life: int) -> None:
-        if broker.life == life:
-            broker.stop("killed, to start again")
-            broker.start()
+    def _make_room(self, broker: Machine) -> None:
+        broker.disk.is_full = False
 
-    # --- the network ------------------------------------------------------------------------------
+    def slow_threads(self) -> None:
+        """Lets many threads of a broker wait for its disk for a while."""
+        self.slow_threads_of(self._broker(), self.pick.choice([0.2, 0.7]))
 
-    def cut_brokers(self) -> None:
-        """Cuts the link between two brokers, maybe in one direction."""
-        one, other = self.pick.sample(sorted(self.world.brokers), 2)
-        self._cut(one, other)
+    def slow_threads_of(self, broker: Machine, share: float) -> None:
+        """Lets a share of a broker's threads wait for a while."""
+        if broker.process is not None:
+            broker.process.slow_threads = share
+            self.world.say("slow threads", broker)
+            self._later(1_000, 6_000, self._speed_up_threads, broker)
 
-    def cut_coordinator(self) -> None:
-        """Cuts a broker off from the coordinator, maybe in one direction."""
-        broker = self._broker().id
-        pair = (broker, COORDINATOR) if self.pick.random() < 0.5 else (COORDINATOR, broker)
-        self._cut(*pair)
+    def _speed_up_threads(self, broker: Machine) -> None:
+        if broker.process is not None:
+            broker.process.slow_threads = self.world.slow_threads
 
-    def cut_off(self) -> None:
-        """Cuts a broker off from the coordinator alone, until others have led for long.
-
-        Maybe a follower is cut off with it.
-        """
-        number = 1 if self.pick.random() < 0.7 else 2
-        brokers = self.pick.sample(sorted(self.world.brokers), number)
-        delay_ms = self.pick.randint(8_000, 14_000)
-        for broker in brokers:
-            self.world.network.cut(broker, COORDINATOR, both_ways=True)
-            self.world.say("cut off", broker)
-            self.world.timeline.after(delay_ms, self._join, broker, COORDINATOR)
-
-    def isolate(self) -> None:
-        """Cuts a broker off from everybody, maybe not from the coordinator."""
-        broker = self._broker().id
-        for other in self.world.brokers:
-            if other != broker:
-                self._cut(broker, other)
-        if self.pick.random() < 0.7:
-            self._cut(broker, COORDINATOR)
-
-    def leave_behind(self) -> None:
-        """Cuts a follower off until it is out of the ISR; it comes back to the next leader.
-
-        That is one that has what was committed, and does not know yet that it was.
-        """
-        used = {client.key for client in self.world.clients}
-        stored = self.world.checker.stored.parts.items()
-        parts = [(key, part) for key, part in stored if part.leader > 0 and key in used]
-        if not parts:
+    def depose(self) -> None:
+        """Ends the lease of a broker while its threads are slow: another may lead."""
+        broker = self._broker()
+        if broker.process is None:
             return
-        key, part = self.pick.choice(parts)
-        others = [each for each in part.replicas if each != part.leader]
-        if len(others) < 2:
-            return
-        behind, *rest = self.pick.sample(others, len(others))
-        for other in (part.leader, *rest):
-            self.world.network.cut(behind, other, both_ways=True)
-        self.world.say("left behind", behind)
-        leader, world = part.leader, self.world
-        is_settled_soon = world.settle_ms < HOUR_MS // 4 and (
-            len(rest) == 1 or self.pick.random() < 0.5
-        )
-        go = self._hand_over if is_settled_soon else self._die
+        self.slow_threads_of(broker, 0.7)
+        self._later(0, 400, self._end_lease, broker)
 
-        def knows_less() -> bool:
-            logs = [self.world.brokers[each].disk.logs.get(key) for each in (leader, rest[0])]
-            theirs, mine = logs
-            if theirs is None or mine is None:
-                return False
-            return mine.high_watermark < mine.end <= theirs.high_watermark
+    def _end_lease(self, broker: Machine) -> None:
+        if broker.epoch >= 0 and broker.node is not None:
+            self.world.say("lease ends", broker)
+            self.world.coordinator.store.revoke(broker.node.cluster.lease_id)
 
-        def end() -> None:
-            world.network.slow.pop((leader, rest[0]), None)
-            go(key, behind, leader, rest)
-
-        def wait() -> None:
-            world.network.slow[leader, rest[0]] = self.pick.randint(50, 500)
-            self._when(knows_less, 800, end)
-
-        world.timeline.after(world.lag_time_max_ms + 2_500, wait)
-
-    def _when(self, is_true: Callable[[], bool], tries: int, call: Callable[[], None]) -> None:
-        """Makes a call as soon as something is true, or when nobody waits for that any more."""
-        if is_true() or not tries or self.is_over:
-            call()
-        else:
-            self._later(1, 10, self._when, is_true, tries - 1, call)
-
-    def _hand_over(self, key: str, behind: int, leader: int, rest: list[int]) -> None:
-        """Another becomes the preferred leader; it cannot be reached from the old one."""
-        self.world.network.cut(leader, rest[0], both_ways=False)
-        self._later(2_000, 8_000, self._join, leader, rest[0])
-        order = [rest[0], leader, *rest[1:], behind]
-        self.world.timeline.after(10, self.world.administrators.reorder, order)
-        self._come_back(key, behind, rest)
-
-    def _die(self, key: str, behind: int, leader: int, rest: list[int]) -> None:
-        """The leader is killed, and the others cannot reach each other."""
-        self.world.brokers[leader].stop("killed before a follower came back")
-        self._later(1_000, 6_000, self.world.brokers[leader].start)
-        for one in rest:
-            for other in rest:
-                if one < other:
-                    self._cut(one, other)
-        self._join(behind, leader)
-        self._come_back(key, behind, rest)
-
-    def _come_back(self, key: str, behind: int, rest: list[int]) -> None:
-        """Lets a follower come back, on a slow link, when another leads."""
-        parts = self.world.checker.stored.parts
-
-        def has_new_leader() -> bool:
-            return key not in parts or parts[key].leader == rest[0]
-
-        def come_back() -> None:
-            self._join(behind, rest[0])
-            for other in self.world.brokers:
-                if other not in (behind, rest[0]):
-                    self._later(1_000, 3_000, self._join, behind, other)
-            self.world.network.slow[rest[0], behind] = self.pick.randint(50, 500)
-            self._later(2_000, 4_000, self._speed_up, rest[0])
-
-        self._when(has_new_leader, 800, come_back)
-
-    def _cut(self, one: int, other: int) -> None:
-        network = self.world.network
-        network.cut(one, other, both_ways=self.pick.random() < 0.6)
-        self.world.say("cut", one, other)
-        self._later(200, 8_000, self._join, one, other)
-
-    def _join(self, one: int, other: int) -> None:
-        self.world.network.is_cut.pop((one, other), None)
-        self.world.network.is_cut.pop((other, one), None)
-        self.world.say("join", one, other)
-
-    def slow_down(self) -> None:
-        """Makes the links from a broker slow."""
-        one = self._broker().id
-        for other in (COORDINATOR, *self.world.brokers):
-            self.world.network.slow[one, other] = self.pick.randint(100, 1_500)
-        self._later(500, 8_000, self._speed_up, one)
-
-    def _speed_up(self, one: int) -> None:
-        for other in (COORDINATOR, *self.world.brokers):
-            self.world.network.slow.pop((one, other), None)
+    def break_connections(self) -> None:
+        """Breaks all connections of a broker."""
+        broker = self._broker()
+        self.world.say("break", broker)
+        for end in self.world.wires.ends:
+            if end.source == broker.id and not end.is_lost:
+                end.abort()
 
     # --- the coordinator --------------------------------------------------------------------------
 
@@ -378,6 +254,22 @@ class Faults:
     def _hear_soon(self) -> None:
         self.world.coordinator.lag_ms = 50
 
+    def lag_member(self) -> None:
+        """Lets a member of etcd lag behind for a while."""
+        etcd = self.world.etcd
+        assert etcd is not None
+        member = self.pick.randrange(len(ADDRESS.endpoints))
+        etcd.lag(member)
+        self.world.say("member lags", member)
+        self._later(500, 8_000, etcd.catch_up, member)
+
+    def break_watches(self) -> None:
+        """Breaks the watches at a member of etcd, or all."""
+        etcd = self.world.etcd
+        assert etcd is not None
+        self.world.say("watches break")
+        etcd.break_watches(self.pick.choice([None, *range(len(ADDRESS.endpoints))]))
+
     # --- clocks -----------------------------------------------------------------------------------
 
     def change_clock(self) -> None:
@@ -397,15 +289,20 @@ class Faults:
         self.is_over = True
         world = self.world
         world.network.heal()
+        world.wires.heal()
         world.network.weather = CALM
         world.coordinator.find_quorum()
         self._answer_again()
         self._hear_soon()
+        world.slow_threads = 0.0
+        if world.etcd is not None:
+            world.etcd.end()
         for broker in world.brokers.values():
             broker.disk.repair()
-            self._make_room(broker)
-            if broker.session.is_stopping or broker.failed.keys:
-                broker.stop("killed, to start again")
+            broker.clock.thaw()
+            self._speed_up_threads(broker)
+            if broker.stop_asked is not None and broker.stop_asked.is_set():
+                broker.kill("killed, to start again")
             broker.resume()
             broker.start()
         world.say("all faults are over")

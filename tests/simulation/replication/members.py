@@ -1,33 +1,32 @@
-"""Members of consumer groups: they commit offsets and ask for them, at whichever broker leads.
+"""Members of groups: they commit offsets and ask for them, at whichever broker coordinates.
 
-A member commits its next offset when the last one was acknowledged. Each request has a connection
-of its own, which is closed when the member gives up: what arrives on it later is dropped.
+A member commits its next offset when the last one was acknowledged.
 """
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING
 
+from tests.simulation.replication.brokers.machine import GROUPS
 from tests.simulation.replication.checking.ledger import BrokenInvariantError
-from tests.simulation.replication.clients import BACKOFF_MS, TIMEOUT_MS, Client
-from tests.simulation.replication.cluster.coordinating import TOPIC
-from tidelog.protocol.errors import ErrorCode
+from tests.simulation.replication.clients import BACKOFF_MS, Client
+from tidelog.client import apis
+from tidelog.protocol.api import offset_commit, offset_fetch
 
 if TYPE_CHECKING:
-    from tests.simulation.replication.world import World
+    from tests.simulation.replication.life import Life
 
 
 class Member(Client):
     """The only member of a group."""
 
-    def __init__(self, world: World, number: int) -> None:
-        super().__init__(world, number, TOPIC, 0)
-        pick = world.timeline.random
-        self.pause_ms = pick.choice([300, 1_500])
+    def __init__(self, world: Life, number: int) -> None:
+        super().__init__(world, number, GROUPS, 0)
+        self.pause_ms = world.timeline.random.choice([300, 1_500])
         self.committing: int | None = None
         self.acknowledged = -1
         self.losses = 0  # of the partition, as far as they are excused
-        world.timeline.after(pick.randint(0, 500), self.next)
 
     def begin_partition(self) -> None:
         self.committing, self.acknowledged = None, -1
@@ -37,42 +36,53 @@ class Member(Client):
         """Whether a commit has not been acknowledged."""
         return self.committing is not None
 
-    def next(self) -> None:
-        """Commits, or asks for what is committed."""
-        if self.is_stopped and self.committing is None:
-            return
-        timeline, leader = self.world.timeline, self.find_leader()
-        if leader is None:
-            timeline.after(BACKOFF_MS, self.next)
-            return
-        if self.committing is None and timeline.random.random() < 0.6:
-            self.committing = self.acknowledged + 1
-        self.attempt += 1
-        life = self.world.brokers[leader].life
-        what, known = ("commit", self.committing), self.acknowledged
-        if self.committing is None:
-            what = ("committed", None)
-        self.world.to_broker(self.id, leader, life, "coordinate", what, self.attempt, self, known)
-        timeline.after(TIMEOUT_MS, self.answered, self.attempt, None, known, None)
+    async def main(self) -> None:
+        pick = self.world.timeline.random
+        while not self.is_stopped or self.committing is not None:
+            leader = self.find_leader()
+            if leader is None:
+                await asyncio.sleep(BACKOFF_MS / 1000)
+                continue
+            if self.committing is None and pick.random() < 0.6:
+                self.committing = self.acknowledged + 1
+            if self.committing is None:
+                is_served = await self._fetch(leader)
+            else:
+                is_served = await self._commit(leader)
+            self.was_answered(is_served=is_served)
+            pause_ms = self.pause_ms if is_served else BACKOFF_MS
+            await asyncio.sleep(pick.randint(1, pause_ms) / 1000)
 
-    def answered(
-        self, attempt: int, error: ErrorCode | None, known: int, offset: int | None
-    ) -> None:
-        """Takes the answer to an attempt; `known` was acknowledged when it was sent."""
-        if attempt != self.attempt:
-            return
-        self.attempt += 1
-        self.was_answered(is_served=error == ErrorCode.NONE)
-        timeline = self.world.timeline
-        if error != ErrorCode.NONE:
-            timeline.after(timeline.random.randint(1, BACKOFF_MS), self.next)
-            return
-        if offset is None:
-            self.acknowledged, self.committing = self.committing, None
-            self.world.checker.committed += 1
-        else:
-            self._check(known, offset)
-        timeline.after(timeline.random.randint(1, self.pause_ms), self.next)
+    @property
+    def _group(self) -> str:
+        return f"group-{self.id}"
+
+    async def _commit(self, leader: int) -> bool:
+        assert self.committing is not None
+        partition = offset_commit.OffsetCommitRequestPartition(
+            partition_index=0, committed_offset=self.committing
+        )
+        request = offset_commit.OffsetCommitRequest(
+            group_id=self._group,
+            member_id="",
+            topics=[offset_commit.OffsetCommitRequestTopic(name=GROUPS, partitions=[partition])],
+        )
+        answer = await self.ask(leader, request, apis.OFFSET_COMMIT)
+        if answer is None or answer.topics[0].partitions[0].error_code:
+            return False
+        self.acknowledged, self.committing = self.committing, None
+        self.world.checker.committed += 1
+        return True
+
+    async def _fetch(self, leader: int) -> bool:
+        known = self.acknowledged
+        topic = offset_fetch.OffsetFetchRequestTopic(name=GROUPS, partition_indexes=[0])
+        request = offset_fetch.OffsetFetchRequest(group_id=self._group, topics=[topic])
+        answer = await self.ask(leader, request, apis.OFFSET_FETCH)
+        if answer is None or answer.error_code or answer.topics[0].partitions[0].error_code:
+            return False
+        self._check(known, answer.topics[0].partitions[0].committed_offset)
+        return True
 
     def _check(self, known: int, offset: int) -> None:
         """Invariant 12: what was acknowledged is never answered older."""
@@ -80,6 +90,5 @@ class Member(Client):
         if ledger.losses > self.losses or ledger.is_excused:
             self.losses, self.acknowledged = ledger.losses, offset
         elif offset < known:
-            raise BrokenInvariantError(
-                f"invariant 12: group {self.id} is answered {offset}, and {known} was acknowledged"
-            )
+            answered = f"group {self.id} is answered {offset}, and {known} was acknowledged"
+            self.world.fail(BrokenInvariantError(f"invariant 12: {answered}"))

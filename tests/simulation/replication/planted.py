@@ -1,7 +1,7 @@
-"""Mistakes to plant: in the product's rules of replication, in its storage, and in the broker here.
+"""Mistakes to plant in the product's rules of replication, and in its storage.
 
 Each replaces one rule, or more where one catches the mistake of the other (README.md says which).
-The checker has to notice every one of them.
+The checker has to notice every one of them. Those of the shells are in `planted_shells.py`.
 """
 
 from __future__ import annotations
@@ -9,9 +9,8 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING, Any, NamedTuple
 from unittest import mock
+from weakref import WeakKeyDictionary
 
-from tests.simulation.replication.cluster.log import Log
-from tests.simulation.replication.cluster.replica import Replica
 from tests.storage.replicas.planted import (
     by_own_clock,
     by_the_clock_alone,
@@ -35,6 +34,7 @@ from tidelog.protocol.group_errors import NotCoordinator
 from tidelog.storage.log import appender
 from tidelog.storage.log.compactor import Compactor
 from tidelog.storage.log.epochs import LeaderEpochs
+from tidelog.storage.log.producers.producer_state import Producers
 from tidelog.storage.log.replication import leader_state, truncater
 from tidelog.storage.log.retention.retainer import Retainer
 from tidelog.storage.segment.append_times import AppendTimes
@@ -44,10 +44,13 @@ from tidelog.storage.time.timestamp import exceeds
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from tidelog.storage.log.state import LogState
+
 ON_ANSWER = Follower.on_answer
 BEGIN = Leader.__init__
 MEMBERS = Leadership._members_after_lag
 LED_BY = election.led_by
+_REMEMBERED: WeakKeyDictionary[LogState, Any] = WeakKeyDictionary()
 
 
 class Patch(NamedTuple):
@@ -61,14 +64,12 @@ class Patch(NamedTuple):
 class Mistake(NamedTuple):
     """Rules that are replaced, and a seed that catches it, tried first; a change may move it.
 
-    `is_stored`: the mistake is in storage, so all its seeds have real storage. `fault`: the only
-    fault that its seeds have; others would hide it from most seeds. `has_etcd`: all its seeds have
-    the metadata in etcd.
+    `fault`: the only fault that its seeds have; others would hide it from most seeds. `has_etcd`:
+    all its seeds have the metadata in etcd.
     """
 
     patches: tuple[Patch, ...]
     known: int = 1
-    is_stored: bool = False
     fault: str = ""
     has_etcd: bool = False
 
@@ -128,9 +129,9 @@ def name_the_offset_alone(self: Leadership, request: Any) -> Diverging | None:
 def remember_followers(self: Leader, me: int, assignment: Any, log: Any, *rest: Any) -> None:
     """A new leader takes over what it knew of followers in an earlier epoch."""
     BEGIN(self, me, assignment, log, *rest)
-    known = getattr(log.epochs, "remembered", {})
+    known = _REMEMBERED.get(log.epochs._state, {})
     self._remotes.update({each: known[each] for each in known if each in self._remotes})
-    log.epochs.remembered = self._remotes
+    _REMEMBERED[log.epochs._state] = self._remotes
 
 
 def join_without_fetch(self: Leadership, now_ms: int) -> list[int]:
@@ -221,17 +222,10 @@ PLANTED: dict[str, Mistake] = {
     "divergence is answered without the leader's epoch": Mistake(
         (Patch(Leadership, "_diverging_epoch", name_the_offset_alone),), 30
     ),
-    "append times are not cut with the log": Mistake(
-        (Patch(AppendTimes, "truncate", nothing),), is_stored=True
-    ),
-    "epochs are not cut with the log": Mistake(
-        (Patch(LeaderEpochs, "truncate_to", nothing),), 6, is_stored=True
-    ),
+    "append times are not cut with the log": Mistake((Patch(AppendTimes, "truncate", nothing),)),
+    "epochs are not cut with the log": Mistake((Patch(LeaderEpochs, "truncate_to", nothing),), 6),
     "producers are not cut with the log": Mistake(
-        (
-            Patch(Log, "rebuild_producers", nothing),
-            Patch(truncater, "producers_before", keep_producers),
-        ),
+        (Patch(truncater, "producers_before", keep_producers),),
         42,
     ),
     # (d)
@@ -266,17 +260,15 @@ PLANTED: dict[str, Mistake] = {
     ),
     # ours
     "an operator's mark does not travel": Mistake(
-        (Patch(leader_state, "leader_state", without(back_offset=0)),), 55, is_stored=True
+        (Patch(leader_state, "leader_state", without(back_offset=0)),), 55
     ),
     "the last append time may always go down": Mistake(
-        (Patch(leader_state, "take_last_append_time", lower_always),), 11, is_stored=True
+        (Patch(leader_state, "take_last_append_time", lower_always),), 11
     ),
     "a new leader stamps by its clock alone": Mistake(
-        (Patch(appender, "stamps_at", by_the_clock_alone),), 6, is_stored=True
+        (Patch(appender, "stamps_at", by_the_clock_alone),), 6
     ),
-    "followers delete by their own clocks": Mistake(
-        (Patch(Retainer, "_rules", by_own_clock),), is_stored=True
-    ),
+    "followers delete by their own clocks": Mistake((Patch(Retainer, "_rules", by_own_clock),)),
     "a broker that hangs keeps its lease": Mistake((Patch(Lease, "may_renew", always(True)),), 57),
     "a pause past the lease is not noticed": Mistake(
         (Patch(Lease, "_was_paused_past_end", always(False)),), 37
@@ -329,7 +321,7 @@ PLANTED: dict[str, Mistake] = {
     "a follower takes a high watermark beyond its log": Mistake(
         (Patch(Follower, "_high_watermark", take_all),)
     ),
-    "a retry is appended again": Mistake((Patch(Replica, "known", always(None)),), 11),
+    "a retry is appended again": Mistake((Patch(Producers, "check", always(None)),), 11),
     "who fetches is in sync": Mistake(
         (
             Patch(Leadership, "_has_committed", always(True)),
@@ -340,16 +332,15 @@ PLANTED: dict[str, Mistake] = {
     "what is not committed is compacted": Mistake(
         (Patch(Compactor, "_limit", lambda self: self._state.ends.log_end_offset),),
         50,
-        is_stored=True,
     ),
     "corrections of a clock do not travel": Mistake(
-        (Patch(leader_state, "leader_state", without(corrections=())),), 9, is_stored=True
+        (Patch(leader_state, "leader_state", without(corrections=())),), 9
     ),
     "the largest event time does not travel": Mistake(
-        (Patch(leader_state, "leader_state", without(max_event_time=None)),), 3, is_stored=True
+        (Patch(leader_state, "leader_state", without(max_event_time=None)),), 3
     ),
     "a lookup passes by what was appended at the time": Mistake(
-        (Patch(entries, "reaches", exceeds),), is_stored=True
+        (Patch(entries, "reaches", exceeds),)
     ),
     "groups are served before they are loaded": Mistake(
         (Patch(Ownership, "check", served_at_once),), 39

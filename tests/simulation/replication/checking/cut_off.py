@@ -9,14 +9,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tests.simulation.replication.cluster.governing import LEASE_MS
-
 if TYPE_CHECKING:
+    from tests.simulation.replication.brokers.machine import Machine
     from tests.simulation.replication.checking.stored import Stored
-    from tests.simulation.replication.cluster.broker import Broker
-    from tests.simulation.replication.cluster.timeline import Timeline
+    from tests.simulation.replication.timeline import Timeline
     from tidelog.broker.replication.leader import Leader
 
+LEASE_MS = 3_000  # of the sessions of brokers
 MOST_MS = 2 * LEASE_MS
 MOST_AFTER_FETCH_MS = (
     LEASE_MS + LEASE_MS // 2
@@ -34,7 +33,7 @@ class CutOff:
         """A replica follows in a leader epoch now, in truth."""
         self._followed_ms[key, leader_epoch, broker] = self._timeline.now_ms
 
-    def check(self, broker: Broker, key: str, leader: Leader) -> None:
+    def check(self, broker: Machine, key: str, leader: Leader) -> None:
         """A leader answers a client."""
         part, epoch, now_ms = (
             self._stored.parts.get(key),

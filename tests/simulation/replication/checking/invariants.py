@@ -14,23 +14,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tests.simulation.replication.checking.cut_off import CutOff
+from tests.simulation.replication.checking.cut_off import LEASE_MS, CutOff
 from tests.simulation.replication.checking.ledger import BrokenInvariantError
 from tests.simulation.replication.checking.lookups import check_lookups
 from tests.simulation.replication.checking.prefixes import is_prefix
 from tests.simulation.replication.checking.stored import Stored
-from tests.simulation.replication.cluster.governing import LEASE_MS
-from tests.simulation.replication.cluster.network import CALM
+from tests.simulation.replication.network.network import CALM
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
+    from tests.simulation.replication.brokers.machine import Machine
+    from tests.simulation.replication.brokers.views import Replica, Rules
     from tests.simulation.replication.checking.ledger import Ledger
-    from tests.simulation.replication.cluster.broker import Broker
-    from tests.simulation.replication.cluster.log import Batch, Log
-    from tests.simulation.replication.cluster.replica import Replica
-    from tests.simulation.replication.cluster.settings import Settings
-    from tests.simulation.replication.world import World
+    from tests.simulation.replication.checking.log import Batch, Log
+    from tests.simulation.replication.life import Life
 
 
 LOOKED_UP = 0.3  # of the changes of stored logs are followed by a lookup
@@ -46,14 +44,14 @@ class Seen:
         self.high_watermark = log.high_watermark
         self.start, self.end = log.start, log.end
         self.mark, self.back = log.mark, log.back
-        self.times = log.known_times()
+        self.last_append = log.last_append
         self.equal_to = 0  # below this offset it has been compared with the ledger
 
 
 class Checker:
     """Sees everything; brokers tell it what they answered, and it looks at the rest."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: Life) -> None:
         self.world = world
         self.stored = Stored(world.coordinator.store, world.brokers, world.timeline)
         self.cut_off = CutOff(self.stored, world.timeline)
@@ -91,7 +89,7 @@ class Checker:
             if replica is not None and replica.leader is not None:
                 self.check_leader(replica)
 
-    def _look(self, broker: Broker, key: str, log: Log) -> None:
+    def _look(self, broker: Machine, key: str, log: Log) -> None:
         seen = self.seen.get((broker.id, key))
         if seen is None or seen.log is not log:
             seen = self.seen[broker.id, key] = Seen(log)
@@ -110,24 +108,23 @@ class Checker:
             self._check_log(broker, ledger, log, seen, is_new_life=is_new_life)
         if seen.cuts == log.cuts and not is_new_life:
             self._check_times(broker, ledger, log, seen)
-        seen.mark, seen.back, seen.times = log.mark, log.back, log.known_times()
+        seen.mark, seen.back, seen.last_append = log.mark, log.back, log.last_append
         seen.cuts, seen.life = log.cuts, broker.life
         seen.high_watermark, seen.start, seen.end = log.high_watermark, log.start, log.end
 
-    def _check_times(self, broker: Broker, ledger: Ledger, log: Log, seen: Seen) -> None:
-        """Invariant 9: only a newer mark of an operator lowers what a log knows of times.
+    def _check_times(self, broker: Machine, ledger: Ledger, log: Log, seen: Seen) -> None:
+        """Invariant 9: only a newer mark of an operator lowers the last append time.
 
         A log that has lost its end and fetches it again may reach an older mark once more: append
         times go back there.
         """
-        now = log.known_times()
-        is_lower = now[0] < seen.times[0]
+        is_lower = log.last_append < seen.last_append
         if any(seen.end <= offset < log.end for offset, _ in ledger.marks):
             is_lower = False
-        is_lower |= now[1] < seen.times[1]
         is_newer = log.mark > seen.mark or log.back > seen.back
         if is_lower and not is_newer:
-            raise ledger.broken(9, f"{broker} knew {seen.times}, and now {now}: {log.mark}")
+            times = f"the last append time {seen.last_append}, and now {log.last_append}"
+            raise ledger.broken(9, f"{broker} knew {times}: {log.mark}")
 
     def _check_shape(self, ledger: Ledger, log: Log) -> None:
         if not log.start <= log.high_watermark <= log.end:
@@ -162,7 +159,7 @@ class Checker:
             self.stored.changed.append(key)
 
     def _check_log(
-        self, broker: Broker, ledger: Ledger, log: Log, seen: Seen, *, is_new_life: bool
+        self, broker: Machine, ledger: Ledger, log: Log, seen: Seen, *, is_new_life: bool
     ) -> None:
         """Invariants 1, 3, 5, 7, 9 and 10 of one log."""
         if ledger.is_anew:
@@ -181,7 +178,7 @@ class Checker:
             if what:
                 raise ledger.broken(3, f"{broker}: {what}")
             seen.equal_to = log.high_watermark
-            if log.is_stored and log.is_there and broker.is_up and not log.is_offline:
+            if log.is_there and broker.is_up and not log.is_offline:
                 self._check_lookup(ledger, log)
 
     def _check_lookup(self, ledger: Ledger, log: Log) -> None:
@@ -230,18 +227,18 @@ class Checker:
         ledger.note_untimed(replica.log, is_wounded=broker.id in ledger.wounded)
 
     def loses(
-        self, broker: Broker, *, all_of_it: bool, failed: Collection[str] | None = None
+        self, broker: Machine, *, all_of_it: bool, failed: Collection[str] | None = None
     ) -> None:
         """A disk has forgotten what was not synced, or everything; `failed`: only of some logs."""
         broker.lossy_life = broker.life
         self._count_loss(broker, all_of_it=all_of_it, failed=failed)
 
-    def fails(self, broker: Broker, failed: Collection[str]) -> None:
+    def fails(self, broker: Machine, failed: Collection[str]) -> None:
         """Logs have failed: what they have counts no more, even if the process lives on."""
         self._count_loss(broker, all_of_it=True, failed=failed)
 
     def _count_loss(
-        self, broker: Broker, *, all_of_it: bool, failed: Collection[str] | None
+        self, broker: Machine, *, all_of_it: bool, failed: Collection[str] | None
     ) -> None:
         for key, ledger in self.stored.ledgers.items():
             part = self.stored.parts[key]
@@ -251,7 +248,7 @@ class Checker:
                     keeps = key not in failed
                 (ledger.restarted if keeps else ledger.wounded).add(broker.id)
 
-    def resumes(self, broker: Broker, paused_ms: int) -> None:
+    def resumes(self, broker: Machine, paused_ms: int) -> None:
         """A loop that hung goes on: its lease must have ended, if it hung for so long."""
         since_ms = self.world.timeline.now_ms - paused_ms
         if not broker.is_hung or paused_ms < 3 * LEASE_MS or self.world.quorum_ms > since_ms:
@@ -263,7 +260,7 @@ class Checker:
         if live is not None and live[0] == broker.epoch:
             raise BrokenInvariantError(f"invariant 13: {broker} hung and kept its lease")
 
-    def answers_as_leader(self, broker: Broker) -> None:
+    def answers_as_leader(self, broker: Machine) -> None:
         """Nothing is answered after a pause before the lease was confirmed."""
         if broker.must_confirm:
             raise BrokenInvariantError(f"{broker} answers as leader after a pause past its lease")
@@ -319,45 +316,26 @@ class Checker:
         if batch.end > replica.log.high_watermark:
             raise ledger.broken(8, f"{batch} is acknowledged above {replica.log.high_watermark}")
 
-    def reads(self, replica: Replica, batches: tuple[Batch, ...]) -> None:
-        """A consumer has read: invariant 7, no value changes after it was read."""
-        self.answers_as_leader(replica.broker)
-        self.cut_off.check(replica.broker, replica.key, replica.leader)
-        ledger = self.stored.ledgers.get(replica.key)
-        if ledger is None or ledger.is_anew or replica.epoch < ledger.unclean_epoch:
-            return
-        self.read += len(batches)
-        for batch in batches:
-            numbers = ledger.numbers(batch.base, batch.end)
-            if not numbers or ledger.entries[numbers[0]].batch != batch:
-                raise ledger.broken(7, f"{replica.broker} gave {batch}, which is not committed")
-
-    def ends(self, broker: Broker) -> None:
-        """A process ends, maybe in the middle of a step: what its leaders have committed counts."""
-        for replica in broker.replicas.values():
-            if replica.leader is not None:
-                self.look(replica)
-
-    def look(self, replica: Replica) -> None:
-        """Looks at a log that this step may have changed already, before it is changed again."""
-        if (replica.broker.id, replica.key) in self._touched:
-            self._look(replica.broker, replica.key, replica.log)
-
-    def deletes(self, replica: Replica, first: int, settings: Settings, now_ms: int) -> None:
+    def deletes(
+        self, broker: Machine, key: str, log: Log, first: int, rules: Rules, now_ms: int
+    ) -> None:
         """A leader has raised its log start from `first`: invariant 10, by what was promised."""
-        ledger = self.stored.ledgers.get(replica.key)
-        if ledger is None or ledger.losses or ledger.is_excused:
+        ledger = self.stored.ledgers.get(key)
+        if ledger is None:
+            return
+        ledger.start = max(ledger.start, log.start)
+        if ledger.losses or ledger.is_excused:
             return  # what was lost may still be in the largest event time
-        kept = ledger.due(first, settings, now_ms)
-        if kept < replica.log.start:
-            raise ledger.broken(10, f"{replica.broker} deletes {kept} at {now_ms}")
+        kept = ledger.due(first, rules, now_ms)
+        if kept < log.start:
+            raise ledger.broken(10, f"{broker} deletes {kept} at {now_ms}")
 
-    def was_deleting(self, replica: Replica, first: int, settings: Settings, now_ms: int) -> None:
-        """A leader stopped while it was deleting: all that was due may be gone."""
-        ledger = self.stored.ledgers.get(replica.key)
+    def was_deleting(self, key: str, first: int, rules: Rules, now_ms: int) -> None:
+        """A leader stopped while it may have been deleting: all that was due may be gone."""
+        ledger = self.stored.ledgers.get(key)
         if ledger is not None:
             is_sure = not ledger.losses and not ledger.is_excused
-            due = ledger.due(first, settings, now_ms) if is_sure else ledger.end
+            due = ledger.due(first, rules, now_ms) if is_sure else ledger.end
             ledger.most_deleted = max(ledger.most_deleted, due)
 
     # --- leaders ----------------------------------------------------------------------------------

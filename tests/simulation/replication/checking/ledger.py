@@ -12,11 +12,11 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from typing import TYPE_CHECKING, NamedTuple
 
-from tests.simulation.replication.cluster.log import NO_TIME, key_of
+from tests.simulation.replication.checking.log import NO_TIME, key_of
 
 if TYPE_CHECKING:
-    from tests.simulation.replication.cluster.log import Batch, Log
-    from tests.simulation.replication.cluster.settings import Settings
+    from tests.simulation.replication.brokers.views import Rules
+    from tests.simulation.replication.checking.log import Batch, Log
 
 
 class BrokenInvariantError(AssertionError):
@@ -180,9 +180,9 @@ class Ledger:
         """Returns whether two append times of a batch are equal; one that was lost equals any."""
         return one == other or (base in self.untimed and NO_TIME in (one, other))
 
-    def due(self, first: int, settings: Settings, now_ms: int) -> int:
+    def due(self, first: int, rules: Rules, now_ms: int) -> int:
         """Returns the offset of the first batch that may not be deleted yet, or the end."""
-        event_ms, append_ms = settings.retention_event_ms, settings.retention_ms
+        event_ms, append_ms = rules.retention_event_ms, rules.retention_ms
         for number in self.numbers(first, self.end):
             batch, time, _ = self.entries[number]
             time = min([time, *(to_ms for mark, to_ms in self.marks if batch.end <= mark)])

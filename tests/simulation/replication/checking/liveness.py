@@ -10,12 +10,12 @@ from tests.simulation.replication.checking.lookups import check_lookups
 
 if TYPE_CHECKING:
     from tests.simulation.replication.checking.ledger import Ledger
+    from tests.simulation.replication.checking.log import Log
     from tests.simulation.replication.checking.stored import Part
-    from tests.simulation.replication.cluster.log import Log
-    from tests.simulation.replication.world import World
+    from tests.simulation.replication.life import Life
 
 
-def check_liveness(world: World) -> None:
+def check_liveness(world: Life) -> None:
     """Checks a cluster that had time to recover. Raises BrokenInvariantError."""
     stored = world.checker.stored
     for broker in world.brokers.values():
@@ -31,7 +31,7 @@ def check_liveness(world: World) -> None:
             raise BrokenInvariantError(f"invariant 13: client {client.id} still waits")
 
 
-def _check_partition(world: World, key: str, part: Part, ledger: Ledger) -> None:
+def _check_partition(world: Life, key: str, part: Part, ledger: Ledger) -> None:
     if part.leader < 0 or set(part.isr) != set(part.replicas) or part.elr:
         raise ledger.broken(13, f"it has not recovered: {part}")
     leader = world.brokers[part.leader].replicas[key]
@@ -68,7 +68,7 @@ def _check_judged_times(ledger: Ledger, logs: list[Log]) -> None:
             raise ledger.broken(9, f"the append time of {base} counts as {sorted(found)}")
 
 
-def _check_lookups(world: World, ledger: Ledger, logs: list[Log]) -> None:
+def _check_lookups(world: Life, ledger: Ledger, logs: list[Log]) -> None:
     pick = world.timeline.random
     first, end = max(log.start for log in logs), min(log.high_watermark for log in logs)
     entries = [ledger.entries[number] for number in ledger.numbers(first, end)]

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tests.simulation.replication.cluster.log import NO_TIME, Log
+from tests.simulation.replication.checking.log import NO_TIME
 
 if TYPE_CHECKING:
     import random
 
     from tests.simulation.replication.checking.ledger import Entry, Ledger
+    from tests.simulation.replication.checking.log import Log
 
 
 def check_lookups(pick: random.Random, ledger: Ledger, entry: Entry, logs: list[Log]) -> None:
@@ -41,6 +42,6 @@ def _check_compacted(
     """Compares with what each replica still has: they may be compacted up to other offsets."""
     for log in logs:
         found = log.lookup(first, time, by_append=by_append)
-        expected = Log.lookup(log, first, time, by_append=by_append)
+        expected = log.try_all(first, time, by_append=by_append)
         if found != expected:
             raise ledger.broken(11, f"{time} is at {expected}, {log} says {found}")

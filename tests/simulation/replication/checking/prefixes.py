@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tests.simulation.replication.cluster.log import key_of
+from tests.simulation.replication.checking.log import key_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from tests.simulation.replication.checking.ledger import Ledger
-    from tests.simulation.replication.cluster.log import Batch, Log
+    from tests.simulation.replication.checking.log import Batch, Log
 
 
 def is_prefix(log: Log, of: Log, ledger: Ledger) -> bool:

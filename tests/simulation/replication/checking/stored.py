@@ -13,12 +13,13 @@ from tests.simulation.replication.checking.ledger import BrokenInvariantError, L
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from tests.simulation.replication.cluster.broker import Broker
-    from tests.simulation.replication.cluster.timeline import Timeline
+    from tests.simulation.replication.brokers.machine import Machine
+    from tests.simulation.replication.timeline import Timeline
     from tidelog.broker.metadata.memory import MemoryState
     from tidelog.broker.metadata.store import Change
 
 DEFAULT_MIN_ISR = 1
+FORMATS = {"0.9.0": 0, "0.10.2": 1}  # by message.format.version; all others are 2
 STALE_MS = (
     10_000  # for so long a broker may not have heard of a change: a member of etcd lags for 8 s
 )
@@ -45,6 +46,7 @@ class Topic(NamedTuple):
     is_flushed: bool  # every append is durable before it is acknowledged
     min_isr_until: tuple[tuple[int, int], ...]  # earlier ones, and until when
     is_compacted: bool
+    format: int  # of records
 
     def known_min_isrs(self, now_ms: int) -> list[int]:
         """Returns what brokers may take min.insync.replicas for: the one before, and those of lately."""
@@ -57,7 +59,7 @@ class Stored:
     """The metadata as it is in truth, whatever brokers have heard of it."""
 
     def __init__(
-        self, store: MemoryState, brokers: Mapping[int, Broker], timeline: Timeline
+        self, store: MemoryState, brokers: Mapping[int, Machine], timeline: Timeline
     ) -> None:
         self.store = store
         self.brokers = brokers
@@ -101,7 +103,13 @@ class Stored:
         is_flushed = configs.get("flush.messages") == "1"
         is_compacted = configs.get("cleanup.policy") == "compact"
         self.topics[value["id"]] = Topic(
-            value["name"], min_isr, is_unclean, is_flushed, until, is_compacted
+            value["name"],
+            min_isr,
+            is_unclean,
+            is_flushed,
+            until,
+            is_compacted,
+            FORMATS.get(configs.get("message.format.version"), 2),
         )
         for key, ledger in self.ledgers.items():
             if key.startswith(value["id"] + "/"):
@@ -118,7 +126,7 @@ class Stored:
         self.registered[broker] = epoch
         self.live[broker] = epoch, value
 
-    def _take_registration(self, broker: Broker, value: dict[str, Any]) -> None:
+    def _take_registration(self, broker: Machine, value: dict[str, Any]) -> None:
         life = broker.life_of(value["incarnation"])
         if value["is_clean"] and broker.is_lossy and life > broker.lossy_life:
             raise BrokenInvariantError(

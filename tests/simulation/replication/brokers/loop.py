@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tests.simulation.replication.shells.process import Process
+    from tests.simulation.replication.brokers.process import Process
 
 
 class VirtualLoop(asyncio.AbstractEventLoop):

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tests.simulation.replication.cluster.timeline import Timeline
+    from tests.simulation.replication.timeline import Timeline
 
 COORDINATOR = 0
 CLIENTS = 100

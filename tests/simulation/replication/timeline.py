@@ -15,6 +15,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 
+HOUR_MS = 3_600_000
+BEGIN_MS = 1_700_000_000_000  # of true time
+
+
 class Timeline:
     """A heap of events. Events of one millisecond come in a random order."""
 

@@ -6,16 +6,16 @@ import asyncio
 import contextlib
 from typing import TYPE_CHECKING, Any
 
-from tests.simulation.replication.cluster.coordinator import LEASE_ENDED, UNKNOWN
-from tests.simulation.replication.shells.loop import VirtualLoop, arrive
+from tests.simulation.replication.brokers.loop import VirtualLoop, arrive
+from tests.simulation.replication.metadata.coordinator import LEASE_ENDED, UNKNOWN
 from tidelog.broker.metadata.store import CompactedError, LeaseEndedError
 from tidelog.protocol.errors import KafkaStorageError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Sequence
 
-    from tests.simulation.replication.cluster.coordinator import Pushed
-    from tests.simulation.replication.shells.life import Life
+    from tests.simulation.replication.life import Life
+    from tests.simulation.replication.metadata.coordinator import Pushed
     from tidelog.broker.metadata.memory import MemoryState
     from tidelog.broker.metadata.store import Change, Compare, Operation, Snapshot
 

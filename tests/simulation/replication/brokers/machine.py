@@ -8,18 +8,21 @@ time, a disk that loses power, a clock that may be wrong, a store at the coordin
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from functools import partial
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from tests.simulation.power_loss import PowerLoss
-from tests.simulation.replication.cluster.disk import Clock
-from tests.simulation.replication.real.disk import FAR_MS, RealDisk
-from tests.simulation.replication.shells.process import Process, VirtualKeepAlive
-from tests.simulation.replication.shells.views import Views
-from tidelog.broker.clock import Clock as NodeClock
+from tests.simulation.replication.brokers.clock import Clock, MachineClock
+from tests.simulation.replication.brokers.disk import FAR_MS
+from tests.simulation.replication.brokers.process import Process, VirtualKeepAlive
+from tests.simulation.replication.brokers.views import Views
+from tests.simulation.replication.checking.cut_off import LEASE_MS
 from tidelog.broker.cluster.cluster import NO_SESSION, Cluster
+from tidelog.broker.maintenance.compaction_rounds import CompactionRounds
 from tidelog.broker.maintenance.retention_rounds import Rounds
+from tidelog.broker.maintenance.room_watch import watch_room
 from tidelog.broker.metadata.cluster import ClusterMetadata
 from tidelog.broker.metadata.store import MetadataError
 from tidelog.broker.metrics.counters import Metrics
@@ -29,73 +32,19 @@ from tidelog.broker.node import Node
 from tidelog.broker.topics.startup import open_topics
 from tidelog.config import load
 from tidelog.protocol.errors import BrokerError
-from tidelog.storage.directory import registration_file
 from tidelog.storage.directory.log_directory import LogDirectoryError
-from tidelog.storage.directory.registration_file import RegistrationFileError
-from tidelog.storage.directory.store import LogStore
-from tidelog.storage.time.trusted_clock import Reading
+from tidelog.storage.filenames import REGISTRATION_FILE
 
 if TYPE_CHECKING:
-    from tests.simulation.replication.shells.life import Life
+    from tests.simulation.replication.life import Life
     from tidelog.broker.replication.lease import Lease
     from tidelog.config import BrokerConfig
+    from tidelog.storage.log.partition import Partition
 
 PORT = 9092
-LEASE_MS = 3_000
+GROUPS = "__consumer_offsets"  # the topic of the coordinators of groups
 OPEN_AGAIN_MS = 1_500
 CHECKPOINT_S = 3.0
-
-
-class MachineClock(NodeClock):
-    """What a process reads: the machine's wall clock, and virtual time."""
-
-    def __init__(self, machine: Machine) -> None:
-        self._machine = machine
-        self._timeline = machine.world.timeline
-        self._boot_id = machine.boot_id
-
-    def now_ms(self) -> int:
-        return self._machine.clock.wall_ms(self._timeline.now_ms)
-
-    def steady_ms(self) -> int:
-        return self._timeline.now_ms
-
-    async def reached(self, steady_ms: int) -> None:
-        await asyncio.sleep((steady_ms - self.steady_ms()) / 1000)
-
-    def monotonic_s(self) -> float:
-        return self._timeline.now_ms / 1000
-
-    def reading(self) -> Reading:
-        return Reading(self.now_ms(), self._timeline.now_ms, self._boot_id)
-
-
-class MachineDisk(RealDisk):
-    """A log directory whose logs are opened by a node."""
-
-    def new_store(self, boot_id: str, config: BrokerConfig) -> LogStore:
-        """Returns the store of a process that starts."""
-        self._store = LogStore(
-            [self.path],
-            default_config=config.topic_defaults,
-            producer_id_expiration_ms=FAR_MS,
-            boot_id=boot_id,
-        )
-        return self._store
-
-    @property
-    def is_off(self) -> bool:
-        """Whether it has lost power in the middle of a call."""
-        return self._power.is_off
-
-    @property
-    def is_flushed(self) -> bool:
-        """Whether the last process stopped in order, with everything flushed."""
-        try:
-            state = registration_file.read_state(self.path)
-        except RegistrationFileError:
-            return False
-        return state is None or state.is_stopped
 
 
 class Machine:
@@ -107,25 +56,32 @@ class Machine:
         self.id = number
         self.host = f"broker-{number}"
         self.clock = Clock(pick)
-        self.disk = world.new_disk(self)
+        self.disk = world.storage.new_disk(number)
         self.boot = 0
         self.has_power = True
         self.life = 0
         self.process: Process | None = None
         self.node: Node | None = None
         self.stop_asked: asyncio.Event | None = None
-        self.registered_life = self.lossy_life = 0  # as in `cluster/broker.py`
-        self.must_confirm = False
+        self.registered_life = 0  # the life that registered last, in truth; 0: none
+        self.lossy_life = 0  # the life after which its disk lost something; 0: none
+        self._overdue_epoch: int | None = None  # it was paused past the lease of this session
+        self._had_lease = False  # when it was paused, in truth
         self.is_hung = False
         self.paused_since: int | None = None
         self.awake_ms = 0  # since then it has done what came while it stood still
         self.replicas: dict[str, object] = {}
+        sizes = [30_000, 100_000] if world.large_percent else [1_000, 4_000]
         self._own = {  # segments and indexes are this broker's own
-            "log.segment.bytes": pick.choice([30_000, 100_000, 1 << 20]),
+            "log.segment.bytes": pick.choice([*sizes, 1 << 20]),
+            "log.roll.ms": pick.choice([5_000, FAR_MS]),
+            "log.segment.min.roll.interval.ms": pick.choice([0, 100]),
             "log.index.interval.bytes": pick.choice([0, 150, 4_096]),
             "log.segment.delete.delay.ms": pick.choice([0, 3_000]),
             "log.event.time.ahead.max.ms": FAR_MS,
         }
+        self._failed: dict[str, str] = {}  # by key, directories that have lost bytes
+        self._restarted_life = 0  # the life that ends because logs have failed
         self.views = Views(self)
         self.lives: dict[str, int] = {}  # by incarnation
 
@@ -163,6 +119,11 @@ class Machine:
         """Whether its disk has lost something since it registered, in truth."""
         return self.lossy_life >= self.registered_life > 0
 
+    @property
+    def must_confirm(self) -> bool:
+        """Whether it was paused past its lease, and has not stepped down since."""
+        return self._overdue_epoch is not None and self._overdue_epoch == self.epoch
+
     def life_of(self, incarnation: str) -> int:
         """Returns the life in which a session began."""
         return self.lives[incarnation]
@@ -186,6 +147,10 @@ class Machine:
         if not self.has_power:
             self.has_power = True
             self.boot += 1
+        if self._failed:
+            self.world.checker.loses(self, all_of_it=True, failed=self._failed)
+            self.disk.lose_failed(self._failed.values())
+            self._failed = {}
         self.life += 1
         self.paused_since = None
         self.process = Process(self.world, self.id)
@@ -206,6 +171,9 @@ class Machine:
             "replica.fetch.response.max.bytes": world.response_max_bytes,
             "replica.fetch.max.bytes": world.response_max_bytes,
             "log.retention.check.interval.ms": 2_000,
+            "log.cleaner.backoff.ms": 1_000,
+            "offsets.topic.num.partitions": 1,
+            "clock.scope": "all",
             **self._own,
         }
         return load(None, {}, {name: str(value) for name, value in given.items()})
@@ -247,6 +215,8 @@ class Machine:
             for work in (
                 self._checkpoint(node),
                 Rounds(node).run(),
+                CompactionRounds(node).run(),
+                watch_room(node),
                 node.topics.run(),
                 node.clock_watch.run(),
                 replicas.run(),
@@ -298,23 +268,64 @@ class Machine:
         if process is None:
             return
         self.world.say("stop", self, how)
+        self._failed = self.views.failures()
         process.die()
         self.world.bury(process)
         self.world.coordinator.watchers.pop(self.id, None)
         self.process = self.node = self.stop_asked = None
         self.replicas = {}
-        self.must_confirm = self.is_hung = False
+        self._overdue_epoch, self.is_hung = None, False
         self.disk.kill()
         if self.has_power:
             self.world.wires.died(process)
 
     # --- faults -----------------------------------------------------------------------------------
 
+    def fail_syncs(self) -> None:
+        """Lets the syncs of some logs fail: they are offline until the process ends."""
+        if self.node is None or self.process is None or self.paused_since is not None:
+            return
+        pick, opened = self.world.timeline.random, self.node.store.opened()
+        some = pick.sample(opened, pick.randint(1, len(opened))) if opened else []
+        names = [partition.directory.name for partition in some]
+        if pick.random() < 0.5:
+            names.append(f"{REGISTRATION_FILE}.tmp")  # nor can the directory say so
+        self.disk.fail_syncs(names)
+        self.world.say("syncs fail", self, *names)
+        self.process.in_thread(partial(_flush, some), _nothing, self.process.loop.create_future())
+
+    def reset_clock(self, key: str) -> None:
+        """Does what `tidelog clock reset` asks for: append times may go back to the clock."""
+        log = self.disk.logs.get(key)
+        if log is not None and self.process is not None:
+            reset = partial(self._reset, key, log.partition)
+            self.process.in_thread(reset, _nothing, self.process.loop.create_future())
+
+    def _reset(self, key: str, partition: Partition) -> None:
+        ledger = self.world.checker.stored.ledgers.get(key)
+        if ledger is None:
+            return
+        now_ms = self.clock.wall_ms(self.world.timeline.now_ms)
+        ledger.marks.append((partition.log_end_offset, now_ms))
+        reset = None
+        try:
+            reset = partition.append_clock.reset(now_ms)
+        except BrokerError as error:
+            self.world.say("not reset", self, error.message)
+        if reset is None:
+            ledger.marks.pop()
+        else:
+            self.world.say("reset", self, key[-6:], now_ms)
+
     def check(self) -> None:
         """Looks whether everybody is answered who waits; a process that stands still answers nobody."""
         is_awake = self.paused_since is None and self.world.timeline.now_ms > self.awake_ms
         if self.is_up and is_awake:
             self.views.check_waiting()
+        is_failed = any(log.is_offline for log in self.disk.logs.values())
+        if self.node is not None and is_failed and self._restarted_life != self.life:
+            self._restarted_life = self.life
+            self.world.faults.start_again(self)
 
     def kill(self, how: str = "killed") -> None:
         """Ends the process at once; the system keeps what it has written."""
@@ -323,6 +334,7 @@ class Machine:
     def wipe(self) -> None:
         """Ends the process, and replaces the disk by an empty one."""
         self._ended("wiped")
+        self._failed = {}
         self.world.checker.loses(self, all_of_it=True)
         self.disk.wipe()
 
@@ -331,8 +343,7 @@ class Machine:
         self.has_power = False
         self._ended("no power")
         was_flushed = self.disk.is_flushed
-        said = self.disk.lose_power()
-        self.world.say("lost", self, *said)
+        self.world.say("lost", self, self.disk.lose_power())
         if not was_flushed:
             self.world.checker.loses(self, all_of_it=False)
         self.views.look_again()
@@ -347,6 +358,7 @@ class Machine:
         """Stops the process as SIGSTOP does; `is_hung`: only its event loop stands still."""
         if self.process is not None and self.paused_since is None:
             self.paused_since, self.is_hung = self.world.timeline.now_ms, is_hung
+            self._had_lease = self._is_registered()
             self.process.pause(is_hung=is_hung)
             self.world.say("hang" if is_hung else "pause", self)
 
@@ -356,7 +368,29 @@ class Machine:
             return
         paused_ms = self.world.timeline.now_ms - self.paused_since
         self.world.checker.resumes(self, paused_ms)
+        self._note_overdue(paused_ms)
         self.paused_since = None
         self.world.say("resume", self, paused_ms)
         self.awake_ms = self.world.timeline.now_ms + 1_000
         self.process.resume()
+
+    def _is_registered(self) -> bool:
+        """Returns whether its session is there, in truth."""
+        live = self.world.checker.stored.live.get(self.id)
+        return live is not None and live[0] == self.epoch
+
+    def _note_overdue(self, paused_ms: int) -> None:
+        """Notes whether, in truth, the lease ran out during a pause that could be noticed."""
+        is_over = self._had_lease and not self._is_registered() and paused_ms >= LEASE_MS // 3
+        if is_over and self.lease._ends_ms <= self.world.timeline.now_ms:
+            self._overdue_epoch = self.epoch
+
+
+def _flush(partitions: list[Partition]) -> None:
+    for partition in partitions:
+        with contextlib.suppress(BrokerError):
+            partition.flush()
+
+
+def _nothing(*_: object) -> None:
+    """Nobody waits for it."""

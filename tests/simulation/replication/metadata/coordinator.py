@@ -10,15 +10,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from tests.simulation.replication.cluster.network import COORDINATOR
+from tests.simulation.replication.network.network import COORDINATOR
 from tidelog.broker.metadata.memory import MemoryState
 from tidelog.broker.metadata.store import CompactedError, LeaseEndedError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tests.simulation.replication.cluster.network import Network
-    from tests.simulation.replication.cluster.timeline import Timeline
+    from tests.simulation.replication.network.network import Network
+    from tests.simulation.replication.timeline import Timeline
     from tidelog.broker.metadata.store import Change
 
 CHECK_MS = 500  # how often leases are looked at

@@ -24,15 +24,15 @@ from unittest import mock
 import grpc
 from aetcd import rpc
 
-from tests.simulation.replication.cluster.coordinator import LEASE_ENDED, UNKNOWN
-from tests.simulation.replication.shells.etcd_watch import (
+from tests.simulation.replication.brokers.loop import arrive
+from tests.simulation.replication.metadata.coordinator import LEASE_ENDED, UNKNOWN
+from tests.simulation.replication.metadata.etcd_watch import (
     ADDRESS,
     FIRST,
     Stream,
     failure,
     header,
 )
-from tests.simulation.replication.shells.loop import arrive
 from tidelog.broker.metadata.etcd import follower, store
 from tidelog.broker.metadata.etcd.members import Members
 from tidelog.broker.metadata.etcd.store import EtcdStore
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     import random
     from collections.abc import Callable, Coroutine
 
-    from tests.simulation.replication.shells.life import Life
+    from tests.simulation.replication.life import Life
     from tidelog.broker.metadata.memory import MemoryState
     from tidelog.broker.metadata.store import KeyValue, Operation
 

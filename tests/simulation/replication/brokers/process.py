@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from tests.simulation.power_loss import PowerLoss
-from tests.simulation.replication.shells.loop import VirtualLoop
+from tests.simulation.replication.brokers.loop import VirtualLoop
 from tidelog.broker.cluster.keep_alive import Renewals
 
 if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable
 
-    from tests.simulation.replication.shells.life import Life
+    from tests.simulation.replication.life import Life
 
 THREAD_MS = [(0, 0)] * 4 + [(0, 3)] * 4 + [(5, 60)]
 SLOW_THREAD_MS = (200, 2_500)

@@ -11,14 +11,14 @@ import asyncio
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
-from tests.simulation.replication.shells.loop import VirtualLoop, arrive
+from tests.simulation.replication.brokers.loop import VirtualLoop, arrive
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tests.simulation.replication.cluster.network import Network
-    from tests.simulation.replication.shells.life import Life
-    from tests.simulation.replication.shells.process import Process
+    from tests.simulation.replication.brokers.process import Process
+    from tests.simulation.replication.life import Life
+    from tests.simulation.replication.network.network import Network
 
 SPLIT = 0.1  # of what is written arrives in two parts
 _AGAIN_MS = 500  # until something is sent again that nobody has answered

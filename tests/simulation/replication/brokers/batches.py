@@ -1,4 +1,4 @@
-"""Batches as storage has them: written for a produce request, and read back from a log's bytes.
+"""Batches as producers send them, and as they are read back from a log's bytes.
 
 A produced batch has one record time, and each record has the request's value. Formats 0 and 1 store
 each record by itself unless they are compressed; here they always are, so a request is one batch.
@@ -10,9 +10,9 @@ import random
 import zlib
 from bisect import bisect_right
 from operator import attrgetter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
-from tests.simulation.replication.cluster.log import NO_TIME, Batch, key_of
+from tests.simulation.replication.checking.log import NO_TIME, Batch, key_of
 from tidelog.protocol.records import batch as records
 from tidelog.protocol.records.batch import Record
 from tidelog.protocol.records.layout import Compression
@@ -21,21 +21,29 @@ from tidelog.storage.log.replication.received import unpacked
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from tests.simulation.replication.cluster.requests import Produce
     from tidelog.storage.log.partition import Partition
     from tidelog.storage.log.replication.received import AppendedFrom
 
-NEWEST_VERSION, VERSION_OF_MESSAGES = 9, 2  # of Produce, with format 2 and with formats 0 and 1
+VERSION_OF_MESSAGES = 2  # of Produce, for formats 0 and 1
 _ALL_BYTES = 1 << 30
 _OFFSET = attrgetter("offset")
 
 
-def produced(
-    request: Produce, magic: int, *, has_key: bool = False, pad: int = 0
-) -> tuple[bytes, int]:
-    """Returns the bytes of a request's batch in a format, and a version of Produce that has it.
+class Produce(NamedTuple):
+    """A batch as a producer sends it."""
 
-    With `pad`, the batch is compressed, and so many bytes in its first key make it large.
+    value: int
+    count: int
+    record_time: int
+    producer: int
+    producer_epoch: int
+    sequence: int
+
+
+def produced(request: Produce, magic: int, *, has_key: bool, pad: int = 0) -> bytes:
+    """Returns the bytes of a request's batch in a format.
+
+    With `pad` the batch is compressed, and so many bytes in its first key make it large.
     """
     time = request.record_time if magic else NO_TIME
     key = b"%d" % key_of(request.value) if has_key else None
@@ -45,8 +53,7 @@ def produced(
         rows[0] = rows[0]._replace(key=random.Random(request.value).randbytes(pad))
         compression = Compression.GZIP
     if magic < 2:
-        data = records.build(rows, magic=magic, compression=Compression.GZIP)
-        return data, VERSION_OF_MESSAGES
+        return records.build(rows, magic=magic, compression=Compression.GZIP)
     producer = {}
     if request.producer >= 0:
         producer = {
@@ -54,7 +61,7 @@ def produced(
             "producer_epoch": request.producer_epoch,
             "base_sequence": request.sequence,
         }
-    return records.build(rows, magic=2, compression=compression, **producer), NEWEST_VERSION
+    return records.build(rows, magic=2, compression=compression, **producer)
 
 
 def stored(partition: Partition, offset: int) -> Iterator[tuple[Batch, int]]:
@@ -81,7 +88,7 @@ def parsed(data: bytes | memoryview) -> Iterator[Batch]:
         yield Batch(
             rows[0].offset,
             len(rows),
-            int(rows[0].value or b"-1"),
+            _value(rows[0].value),
             header.leader_epoch,
             rows[0].timestamp,
             header.max_timestamp if header.is_log_append_time else None,
@@ -90,6 +97,13 @@ def parsed(data: bytes | memoryview) -> Iterator[Batch]:
             header.base_sequence,
             zlib.crc32(bytes(data[header.position : header.position + header.size])),
         )
+
+
+def _value(written: bytes | None) -> int:
+    """Returns the value of a record; those that a coordinator has written are no numbers."""
+    if written is None:
+        return -1
+    return int(written) if written.isdigit() else zlib.crc32(written)
 
 
 def _time_of(entries: Sequence[AppendedFrom], batch: Batch) -> int:

@@ -9,18 +9,22 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from tests.simulation.replication.brokers.logs import StoredLog
 from tests.simulation.replication.checking.ledger import BrokenInvariantError
-from tests.simulation.replication.real.log import RealLog
+from tidelog.broker.membership import registration
+from tidelog.broker.metadata.brokers.records import OfflineRecord
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tests.simulation.replication.shells.machine import Machine
+    from tests.simulation.replication.brokers.machine import Machine
     from tidelog.broker.node import Node
+    from tidelog.broker.replicas.followed import Followed
     from tidelog.broker.replicas.led import Led
     from tidelog.broker.replicas.replicas import Replicas
     from tidelog.broker.replication.leader import Leader
     from tidelog.broker.replication.messages import LeaderRules
+    from tidelog.storage.directory.store import LogStore
     from tidelog.storage.log.partition import Appended, Partition
 
 PATIENCE_MS = 16_000  # an append waits for slow threads, and for those before it
@@ -31,7 +35,7 @@ class Replica(NamedTuple):
 
     broker: Machine
     key: str
-    log: RealLog
+    log: StoredLog
     leader: Leader | None
     epoch: int
 
@@ -45,40 +49,11 @@ class Replica(NamedTuple):
         return self.leader
 
 
-class StoredLog(RealLog):
-    """The log of a partition, read again when it has changed."""
+class Rules(NamedTuple):
+    """What deletes batches by their times."""
 
-    def __init__(self, disk: Any, partition: Partition) -> None:
-        self.print: tuple[object, ...] = ()
-        super().__init__(disk, partition)
-        self.print = self._print()
-
-    def _print(self) -> tuple[object, ...]:
-        partition, state = self.partition, self.partition.state
-        return (
-            state.version.log_start_offset,
-            state.ends,
-            state.epochs.entries[-1:],
-            len(state.epochs.entries),
-            state.mark,
-            state.back_offset,
-            state.lost_offset,
-            partition.durable_offset,
-            partition.state.version.segments[0].base_offset,
-        )
-
-    def follow_changes(self) -> bool:
-        """Looks at the log if it has changed; returns whether records were added."""
-        now = self._print()
-        if now == self.print or self.is_offline:
-            return False
-        before, self.print = self.end, now
-        end = self.partition.log_end_offset
-        is_longer = end >= before and self.print[-1] <= self.start
-        if not is_longer:
-            self.cuts += 1
-        self._look(before if is_longer else 0)
-        return is_longer and end > before
+    retention_ms: int
+    retention_event_ms: int
 
 
 class Views:
@@ -88,14 +63,16 @@ class Views:
         self._machine = machine
         self._world = machine.world
         self._led: dict[str, Led] = {}
-        self._seen: dict[str, Replica] = {}  # as the last look found them
+        self._seen: dict[Led | Followed, Replica] = {}  # as the last look found them
+        self._judged: dict[Leader, tuple[object, ...]] = {}  # what was checked of leaders
         self._keys: dict[Partition, str] = {}
         self._waiting: dict[asyncio.Future[Appended], int] = {}  # producers, and until when
         self._is_fresh = True
 
     def begin(self) -> None:
         """A process starts."""
-        self._led, self._seen, self._keys, self._is_fresh = {}, {}, {}, True
+        self._led, self._seen, self._judged = {}, {}, {}
+        self._keys, self._is_fresh = {}, True
         self._waiting.clear()
 
     def look_again(self) -> None:
@@ -111,66 +88,71 @@ class Views:
         node = machine.node
         if node is None:
             return
-        self._forget_what_is_gone(node)
-        added = self._look_at_logs(node.store.opened())
-        replicas = node.replicas
+        added = self._look_at_logs(node.store)
+        replicas, checker = node.replicas, self._world.checker
         found: dict[str, Replica] = {}
         new: list[Replica] = []
-        for name, led in replicas._led_by_name.items():
-            key = self._world.key_of(*name)
-            view = self._view(key, led.leader, led.leader.leader_epoch)
+        for led in replicas._led_by_name.values():
+            view = self._view(led, led.leader, led.leader.leader_epoch)
             if view is not None:
-                found[key] = view
-                if self._led.get(key) is not led:
-                    self._led[key] = led
+                found[view.key] = view
+                if self._led.get(view.key) is not led:
+                    self._led[view.key] = led
                     new.append(view)
         for followed in replicas._fetches:
-            key = self._world.key_of(*followed.name)
-            view = self._view(key, None, followed.follower.leader_epoch)
+            view = self._view(followed, None, followed.follower.leader_epoch)
             if view is not None:
-                found[key] = view
-                self._world.checker.cut_off.follows(key, view.epoch, machine.id)
-        machine.replicas = self._seen = found
+                found[view.key] = view
+                checker.cut_off.follows(view.key, view.epoch, machine.id)
+        machine.replicas = found
         for view in new:
             self._world.say("lead", machine, view.key[-4:], view.epoch, view.log.end)
-            self._world.checker.leads(view)
+            checker.leads(view)
         for key in added:
             view = found.get(key)
             if view is not None and view.leader is None:
-                self._world.checker.followed(view, view.epoch)
+                checker.followed(view, view.epoch)
         for view in found.values():
             if view.leader is not None:
-                self._world.checker.check_leader(view)
+                self._check_leader(view)
 
-    def _view(self, key: str, leader: Leader | None, epoch: int) -> Replica | None:
+    def _check_leader(self, view: Replica) -> None:
+        """Checks a leader that has changed; `Checker.after_step` does so when the stored state has."""
+        leader = view.leader
+        now = leader.maximal_isr, leader.record, leader.rules
+        if self._judged.get(leader) != now:
+            self._judged[leader] = now
+            self._world.checker.check_leader(view)
+
+    def _view(self, role: Led | Followed, leader: Leader | None, epoch: int) -> Replica | None:
         """Returns a partition in its role, that of the last look if it is the same; None without a log."""
-        log = self._machine.disk.logs.get(key)
+        seen = self._seen.get(role)
+        if seen is not None and seen.epoch == epoch and self._logs.get(seen.key) is seen.log:
+            return seen
+        key = self._world.key_of(*role.name)
+        log = self._logs.get(key)
         if log is None:
             return None
-        seen = self._seen.get(key)
-        if seen is not None and seen[2] is log and seen[3] is leader and seen[4] == epoch:
-            return seen
-        return Replica(self._machine, key, log, leader, epoch)
+        view = self._seen[role] = Replica(self._machine, key, log, leader, epoch)
+        return view
 
-    def _forget_what_is_gone(self, node: Node) -> None:
-        logs = self._machine.disk.logs
-        gone = [key for key, log in logs.items() if log.partition.is_deleted]
-        if self._is_fresh:
-            self._is_fresh = False
-            here = set(node.store.names())
-            gone += [
-                key
-                for key, log in logs.items()
-                if (log.partition.topic, log.partition.index) not in here
-            ]
-        for key in gone:
-            logs.pop(key, None)
+    @property
+    def _logs(self) -> dict[str, StoredLog]:
+        return self._machine.disk.logs
 
-    def _look_at_logs(self, opened: Any) -> list[str]:
+    def _look_at_logs(self, store: LogStore) -> list[str]:
         """Returns the partitions to which something was appended."""
         machine, checker, added = self._machine, self._world.checker, []
-        logs = machine.disk.logs
-        for partition in opened:
+        logs = self._logs
+        for key in [key for key, log in logs.items() if log.partition.state.is_deleted]:
+            del logs[key]
+        if self._is_fresh:
+            self._is_fresh = False
+            here = set(store.names())
+            for key, log in list(logs.items()):
+                if (log.partition.topic, log.partition.index) not in here:
+                    del logs[key]
+        for partition in store._table.opened.values():
             key = self._keys.get(partition)
             if key is None:
                 if partition.topic_id is None:
@@ -183,9 +165,56 @@ class Views:
                 log = logs[key] = StoredLog(machine.disk, partition)
                 log.changed = self._changed(key)
                 checker.touch(machine.id, key)
-            elif log.follow_changes():
+                continue
+            first = log.start
+            if log.follow_changes():
                 added.append(key)
+            if log.start > first and not partition.state.is_follower:
+                checker.deletes(
+                    machine, key, log, first, self._rules(partition), self._deletion_ms()
+                )
+            if partition.state.offline is not None and not log.has_failed:
+                log.has_failed = True
+                checker.fails(machine, [key])
         return added
+
+    def note_deletions(self) -> None:
+        """Leaders may be in the middle of deleting."""
+        if self._machine.node is None:
+            return
+        for key, log in self._logs.items():
+            if not log.partition.state.is_follower:
+                rules = self._rules(log.partition)
+                self._world.checker.was_deleting(key, log.start, rules, self._deletion_ms())
+
+    def failures(self) -> dict[str, str]:
+        """Returns the directories of logs that have failed, by their keys, if that is noted.
+
+        A process that dies before it has noted that is not simulated to lose anything: it would
+        start clean, and nobody could know better.
+        """
+        machine = self._machine
+        if machine.node is None:
+            return {}
+        logs = {key: log.partition for key, log in self._logs.items() if log.is_offline}
+        if not logs or not (machine.disk.has_failed or self._is_failure_stored(machine.node)):
+            return {}
+        return {key: partition.directory.name for key, partition in logs.items()}
+
+    def _is_failure_stored(self, node: Node) -> bool:
+        image, offline = node.metadata.image, node.cluster._disks.offline
+        failed = OfflineRecord(offline.directories, offline.partitions)
+        if self._machine.epoch < 0 or not offline.directories:
+            return False
+        me, epoch = self._machine.id, self._machine.epoch
+        return registration.report_offline(image, me, epoch, failed) is None
+
+    def _rules(self, partition: Partition) -> Rules:
+        config = partition.config
+        return Rules(config.retention_ms, config.retention_max_eventtime_ms)
+
+    def _deletion_ms(self) -> int:
+        return self._machine.node.clock_watch.deletion_ms()
 
     def _changed(self, key: str) -> Callable[[], None]:
         checker, number = self._world.checker, self._machine.id
@@ -208,11 +237,18 @@ class Views:
 
         def checked(partition: Partition) -> None:
             check_leading(partition)
+            self._world.checker.answers_as_leader(self._machine)
             led = replicas.led(partition)
             key = self._world.key_of(*led.name)
             self._world.checker.cut_off.check(self._machine, key, led.leader)
 
         replicas.acknowledged, replicas.check_leading = observed, checked
+
+    @property
+    def has_waiting(self) -> bool:
+        """Whether a producer has waited for long: somebody may have forgotten it."""
+        now_ms = self._world.timeline.now_ms
+        return any(now_ms > due_ms for due_ms in self._waiting.values())
 
     def check_waiting(self) -> None:
         """Invariant 13: who waits for the in-sync replicas is answered when that takes too long."""

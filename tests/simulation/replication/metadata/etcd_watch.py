@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 import grpc
 from aetcd import rpc
 
-from tests.simulation.replication.cluster.network import COORDINATOR
-from tests.simulation.replication.shells.loop import arrive
+from tests.simulation.replication.brokers.loop import arrive
+from tests.simulation.replication.network.network import COORDINATOR
 from tidelog.broker.metadata.etcd.wire import Keys
 from tidelog.broker.metadata.store import CompactedError
 from tidelog.config.broker.etcd_address import EtcdAddress
 
 if TYPE_CHECKING:
-    from tests.simulation.replication.shells.etcd import Etcd
+    from tests.simulation.replication.metadata.etcd import Etcd
     from tidelog.broker.metadata.memory import MemoryState
     from tidelog.broker.metadata.store import Change
 
