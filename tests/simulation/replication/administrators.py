@@ -182,12 +182,13 @@ class Administrators:
         self._alter(name, {key: configs[key] for key in some})
 
     def reset_clock(self) -> None:
-        """Lets the append times of a partition go back to its leader's clock, if they are ahead."""
+        """Sets a leader's clock back, and lets the append times of a partition go back with it."""
         keys = [key for key, part in self.world.checker.stored.parts.items() if part.leader > 0]
         if self.is_over or not keys:
             return
         key = self.pick.choice(keys)
         broker = self.world.brokers[self.world.checker.stored.parts[key].leader]
+        broker.clock.jump(-self.pick.randint(1, 10) * MINUTE_MS)
         broker.reset_clock(key)
 
     def step_clock(self) -> None:

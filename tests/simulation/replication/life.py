@@ -53,6 +53,7 @@ from tidelog.client.errors import ClientError
 from tidelog.protocol.errors import BrokerError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from uuid import UUID
 
     from tests.simulation.replication.brokers.process import Process
@@ -65,7 +66,9 @@ LEAST_PEACE_MS = 6_000
 LAST_MS = 5_000  # nobody sends anything new
 OBSERVED_S = 1.0  # how often a broker looks at its clock
 MOST_STEPS = 50_000  # in one millisecond
+COLLECTED = 10  # after so many lives all of their garbage is collected
 _TRACE_LINES = 1000
+_lives = itertools.count(1)
 _LOG = logging.getLogger("tidelog")
 _WATCH_LOST = "etcd's watch has lost changes"  # what the product logs
 _MAY_BE_RAISED = (BrokerError, ClientError, OSError, PowerLoss, asyncio.CancelledError)
@@ -106,23 +109,9 @@ class Life:
         self.wires = Wires(self, self.network)
         self.coordinator = Coordinator(timeline, self.network)
         self.etcd = Etcd(self, random.Random(seed)) if has_etcd else None
-        self.cuts_off = random.Random(seed).random() < 0.3 or fault == "cut_off"
+        self._choose(random.Random(f"settings {seed}"))
         self.brokers: dict[int, Machine] = {}
-        self.lag_time_max_ms = pick.choice([2_500, 5_000])
-        self.fetch_wait_ms = pick.choice([100, 500])
-        self.response_max_bytes = pick.choice([1, 1_000, 1 << 20])
-        self.transact_ms = pick.choice([150, 2_000])
-        self.slow_threads = pick.choice([0.0, 0.0, 0.1])
-        self.large_percent = pick.choice([0, 15, 50])  # of the batches are appended in threads
         self.quorum_ms = 0  # when the coordinator last found its quorum again
-        also = random.Random(seed)
-        self.has_resets = also.random() < 0.3  # of append clocks
-        self.has_steps = not self.has_resets and also.random() < 0.4  # of clocks
-        compacts = also.random() < 0.4
-        self.compacted = {
-            f"topic-{number}" for number in range(2) if compacts and also.random() < 0.7
-        }
-        self.has_groups = also.random() < 0.4
         self.ids: dict[str, tuple[UUID, int]] = {}
         self._keys: dict[tuple[UUID, int], str] = {}
         self._values = 0
@@ -131,17 +120,8 @@ class Life:
         self._failure: BaseException | None = None
         self._graves: list[Process] = []
         self.turns: list[Turns] = []  # of all processes
-        self.settle_ms = pick.choice([2_000, 1_000_000])  # until a preferred leader leads
         self.storage = Storage(self)
-        numbers = itertools.count()
-        drawn = SimpleNamespace(token_hex=lambda _size: f"secret {next(numbers)}")
-        self._patches = [
-            mock.patch.object(names, "uuid4", self._name),
-            mock.patch.object(session, "secrets", drawn),
-            mock.patch.object(compaction_rounds, "Worker", VirtualWorker),
-            mock.patch.object(clock_watch, "_INTERVAL_S", OBSERVED_S),
-            mock.patch.object(governing, "Sessions", partial(Sessions, settle_ms=self.settle_ms)),
-        ]
+        self._patches = self._patched()
         for patch in self._patches:
             patch.start()
         self._told = Told(self)
@@ -159,6 +139,36 @@ class Life:
         for broker in self.brokers.values():
             timeline.after(pick.randint(0, 200), broker.start)
             timeline.every(1_000, broker.check)
+
+    def _choose(self, pick: random.Random) -> None:
+        """Chooses what this life is like."""
+        self.cuts_off = pick.random() < 0.3 or self.fault == "cut_off"
+        self.lag_time_max_ms = pick.choice([2_500, 5_000])
+        self.fetch_wait_ms = pick.choice([100, 500])
+        self.response_max_bytes = pick.choice([1, 1_000, 1 << 20])
+        self.transact_ms = pick.choice([150, 2_000])
+        self.settle_ms = pick.choice([2_000, 1_000_000])  # until a preferred leader leads
+        self.slow_threads = pick.choice([0.0, 0.0, 0.1])
+        self.large_percent = pick.choice([0, 15, 50])  # of the batches are appended in threads
+        self.has_groups = pick.random() < 0.4
+        self.has_resets = pick.random() < 0.3  # of append clocks
+        self.has_steps = not self.has_resets and pick.random() < 0.4  # of clocks
+        compacts = pick.random() < 0.4
+        self.compacted = {
+            f"topic-{number}" for number in range(2) if compacts and pick.random() < 0.7
+        }
+
+    def _patched(self) -> list[Any]:
+        """Returns what replaces parts of the product: what is random, and what needs a process."""
+        numbers = itertools.count()
+        drawn = SimpleNamespace(token_hex=lambda _size: f"secret {next(numbers)}")
+        return [
+            mock.patch.object(names, "uuid4", self._name),
+            mock.patch.object(session, "secrets", drawn),
+            mock.patch.object(compaction_rounds, "Worker", VirtualWorker),
+            mock.patch.object(clock_watch, "_INTERVAL_S", OBSERVED_S),
+            mock.patch.object(governing, "Sessions", partial(Sessions, settle_ms=self.settle_ms)),
+        ]
 
     def _checker_of_new_metadata(self) -> Checker:
         """Returns the checker, which has seen the first keys of the store being written."""
@@ -357,14 +367,28 @@ def has_etcd(seed: int) -> bool:
     return chosen == "etcd" if chosen else seed % 2 == 1
 
 
-def lived(life: Life, seed: int) -> Life:
-    """Plays a life to its end; raises BrokenSeedError with its trace.
+@contextlib.contextmanager
+def uncollected() -> Iterator[None]:
+    """Lets no garbage be collected, but when a life is closed, and then only that of this life.
 
-    No garbage is collected meanwhile: what a broker does when an answer is gone would come at
-    moments that depend on what else the interpreter has done.
+    What a broker does when an answer is gone would come at moments that depend on what else the
+    interpreter has done.
     """
     was_enabled = gc.isenabled()
+    if next(_lives) % COLLECTED == 0:
+        gc.collect()
+    gc.freeze()
     gc.disable()
+    try:
+        yield
+    finally:
+        gc.unfreeze()
+        if was_enabled:
+            gc.enable()
+
+
+def lived(life: Life, seed: int) -> Life:
+    """Plays a life to its end; raises BrokenSeedError with its trace."""
     try:
         life.live()
     except Exception as error:
@@ -372,15 +396,12 @@ def lived(life: Life, seed: int) -> Life:
         raise BrokenSeedError("\n".join([f"FROM={seed} SEEDS=1:", *lines, repr(error)])) from error
     finally:
         life.close()
-        if was_enabled:
-            gc.enable()
     return life
 
 
 def run(seed: int, mistake: Mistake | None = None) -> Life:
     """Plays one seed, maybe with a mistake planted; raises BrokenSeedError with its trace."""
-    if mistake is None:
-        return lived(Life(seed, has_etcd=has_etcd(seed)), seed)
-    with planted(mistake):
+    mistake = mistake or Mistake(())
+    with planted(mistake), uncollected():
         is_in_etcd = mistake.has_etcd or has_etcd(seed)
         return lived(Life(seed, fault=mistake.fault, has_etcd=is_in_etcd), seed)

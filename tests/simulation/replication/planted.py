@@ -256,7 +256,7 @@ PLANTED: dict[str, Mistake] = {
         (Patch(Leader, "on_change_unknown", read_the_old_value),), 11
     ),
     "nobody hears that a log has failed": Mistake(
-        (Patch(registration, "report_offline", always(None)),), 7
+        (Patch(registration, "report_offline", always(None)),), fault="fail_syncs"
     ),
     # ours
     "an operator's mark does not travel": Mistake(
@@ -269,9 +269,11 @@ PLANTED: dict[str, Mistake] = {
         (Patch(appender, "stamps_at", by_the_clock_alone),), 6
     ),
     "followers delete by their own clocks": Mistake((Patch(Retainer, "_rules", by_own_clock),)),
-    "a broker that hangs keeps its lease": Mistake((Patch(Lease, "may_renew", always(True)),), 57),
+    "a broker that hangs keeps its lease": Mistake(
+        (Patch(Lease, "may_renew", always(True)),), fault="hang"
+    ),
     "a pause past the lease is not noticed": Mistake(
-        (Patch(Lease, "_was_paused_past_end", always(False)),), 37
+        (Patch(Lease, "_was_paused_past_end", always(False)),), fault="pause"
     ),
     # the rest
     "the high watermark moves below min.insync.replicas": Mistake(

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from tests.simulation.replication.life import Life
 
 
-LOOKED_UP = 0.3  # of the changes of stored logs are followed by a lookup
+LOOKED_UP = 0.15  # of the changes of stored logs are followed by a lookup
 
 
 class Seen:
