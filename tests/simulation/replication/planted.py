@@ -169,11 +169,6 @@ def all_that_live(image: Any) -> controller.Able:
     return controller.Able(frozenset(image.brokers), {}, {}, {})
 
 
-def any_replica(record: Any, _: Any, able: Any, **__: Any) -> int:
-    """Whoever lives may lead."""
-    return election._first(record.replicas, able)
-
-
 def take_all(self: Follower, answer: Any, log: Any) -> int:
     """The leader's high watermark, beyond the follower's own log."""
     return max(log.high_watermark, answer.high_watermark)
@@ -345,10 +340,10 @@ PLANTED: dict[str, Mistake] = {
         (Patch(entries, "reaches", exceeds),)
     ),
     "groups are served before they are loaded": Mistake(
-        (Patch(Ownership, "check", served_at_once),), 39
+        (Patch(Ownership, "check", served_at_once),), fault="depose"
     ),
     "offsets that were read for an older epoch count": Mistake(
-        (Patch(Ownership, "is_wanted", wanted_by_any_epoch),), 11
+        (Patch(Ownership, "is_wanted", wanted_by_any_epoch),), fault="depose"
     ),
     "a leader that is cut off goes on": Mistake(
         (Patch(Leader, "_stand", always([])),), 8, fault="cut_off"

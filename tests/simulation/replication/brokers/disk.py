@@ -126,11 +126,16 @@ class Disk:
         state = self._registered()
         return state is None or state.is_stopped
 
-    @property
-    def has_failed(self) -> bool:
-        """Whether a process has noted there that a log has failed."""
-        state = self._registered()
-        return state is not None and state.has_failed
+    def note_failure(self) -> None:
+        """Writes down that a log has failed, as its process would have done.
+
+        One that dies before is not simulated: it would start clean, and nobody could know better.
+        """
+        state, room = self._registered(), self._power.room
+        if state is not None and not state.has_failed:
+            self._power.room = None
+            registration_file.write_state(self.path, state._replace(has_failed=True))
+            self._power.room = room
 
     def _registered(self) -> registration_file.DirectoryState | None:
         try:

@@ -268,7 +268,8 @@ class Machine:
         if process is None:
             return
         self.world.say("stop", self, how)
-        self._failed = self.views.failures()
+        self._failed = {} if self.node is None else self.views.failures()
+        is_noted = not self._failed or self.views.is_failure_stored(self.node)
         process.die()
         self.world.bury(process)
         self.world.coordinator.watchers.pop(self.id, None)
@@ -276,6 +277,8 @@ class Machine:
         self.replicas = {}
         self._overdue_epoch, self.is_hung = None, False
         self.disk.kill()
+        if not is_noted:
+            self.disk.note_failure()
         if self.has_power:
             self.world.wires.died(process)
 

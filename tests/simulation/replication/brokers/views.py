@@ -188,20 +188,12 @@ class Views:
                 self._world.checker.was_deleting(key, log.start, rules, self._deletion_ms())
 
     def failures(self) -> dict[str, str]:
-        """Returns the directories of logs that have failed, by their keys, if that is noted.
-
-        A process that dies before it has noted that is not simulated to lose anything: it would
-        start clean, and nobody could know better.
-        """
-        machine = self._machine
-        if machine.node is None:
-            return {}
+        """Returns the directories of logs that have failed, by their keys."""
         logs = {key: log.partition for key, log in self._logs.items() if log.is_offline}
-        if not logs or not (machine.disk.has_failed or self._is_failure_stored(machine.node)):
-            return {}
         return {key: partition.directory.name for key, partition in logs.items()}
 
-    def _is_failure_stored(self, node: Node) -> bool:
+    def is_failure_stored(self, node: Node) -> bool:
+        """Returns whether the metadata say which logs have failed, as far as this broker knows."""
         image, offline = node.metadata.image, node.cluster._disks.offline
         failed = OfflineRecord(offline.directories, offline.partitions)
         if self._machine.epoch < 0 or not offline.directories:

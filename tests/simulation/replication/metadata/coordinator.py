@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from tidelog.broker.metadata.store import Change
 
 CHECK_MS = 500  # how often leases are looked at
-REFUSED = "refused"
 UNKNOWN = "unknown"
 LEASE_ENDED = "lease ended"
 

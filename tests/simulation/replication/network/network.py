@@ -7,7 +7,6 @@ brokers and links to the coordinator are cut apart.
 
 from __future__ import annotations
 
-from collections import deque
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
@@ -44,9 +43,6 @@ class Network:
         self.weather = weather
         self.is_cut: dict[tuple[int, int], bool] = {}
         self.slow: dict[tuple[int, int], int] = {}  # links that take so much longer, in ms
-        self.recent: deque[tuple[int, int, Callable[..., None], tuple[Any, ...]]] = deque(
-            maxlen=200
-        )
         self.latency_ms = timeline.random.choice([(0, 2), (1, 5), (5, 40)])
 
     def send(self, source: int, target: int, call: Callable[..., None], *args: Any) -> None:
@@ -55,7 +51,6 @@ class Network:
         if self.is_cut.get((source, target)):
             return
         weather = self.weather
-        self.recent.append((source, target, call, args))
         if weather is CALM:
             self._deliver(source, target, call, args)
             return
@@ -90,18 +85,6 @@ class Network:
         self.is_cut[source, target] = True
         if both_ways:
             self.is_cut[target, source] = True
-
-    def delay_last(self, source: int, is_back: Callable[[], bool]) -> None:
-        """Lets what a node has sent last arrive once more when it is back: its target was paused."""
-        for sent in [each for each in self.recent if each[0] == source][-20:]:
-            self._arrive_later(is_back, 100, *sent)
-
-    def _arrive_later(self, is_back: Callable[[], bool], tries: int, *sent: Any) -> None:
-        delay_ms = self.timeline.random.randint(0, 200)
-        if is_back():
-            self.timeline.after(delay_ms, self._arrive, *sent)
-        elif tries:
-            self.timeline.after(delay_ms, self._arrive_later, is_back, tries - 1, *sent)
 
     def heal(self) -> None:
         """Joins all links again, at full speed."""
