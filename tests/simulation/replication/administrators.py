@@ -107,7 +107,7 @@ class Administrators:
         topic_id = UUID(int=self.pick.getrandbits(127))
         configs = configs or self._configs()
         if name in self.world.compacted:
-            configs["cleanup.policy"] = "compact"
+            configs |= {"cleanup.policy": "compact", "segment.bytes": "500"}
         topic = TopicRecord(name, topic_id, partitions or self.partitions, configs)
         self.world.add_topic(topic_id, topic.partitions)
 

@@ -61,7 +61,7 @@ class Client:
         self.process: Process | None = None
         self._connection: AsyncConnection | None = None
         self._leader = -1
-        self._stays = world.cuts_off and number % 2 == 1
+        self._stays = world.cuts_off and (number % 2 == 1 or world.fault == "cut_off")
         self._asked: int | None = None  # the leader that was asked last
         self._answering: int | None = None  # the leader to stay with
         world.timeline.after(world.timeline.random.randint(0, 500), self._begin)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tests.simulation.replication.brokers.machine import GROUPS
 from tests.simulation.replication.link_faults import LinkFaults
 from tests.simulation.replication.metadata.etcd import ADDRESS
 from tests.simulation.replication.network.network import CALM
@@ -59,6 +60,8 @@ class Faults(LinkFaults):
             kinds += [(self.lag_member, 4), (self.break_watches, 3)]
         if world.cuts_off:
             kinds.append((self.cut_off, 6))
+        if world.has_groups:
+            kinds.append((self.move_groups, 2))
         count = pick.choice([1, 3, len(kinds), len(kinds)])
         self.kinds = pick.sample(kinds, count)
         self.interval_ms = pick.choice([800, 2_000, 5_000])
@@ -205,6 +208,15 @@ class Faults(LinkFaults):
             return
         self.slow_threads_of(broker, 0.7)
         self._later(0, 400, self._end_lease, broker)
+
+    def move_groups(self) -> None:
+        """Lets another broker coordinate the groups, while the threads of all are slow."""
+        stored = self.world.checker.stored
+        for key, part in stored.parts.items():
+            if stored.topic_of(key).name == GROUPS and part.leader > 0:
+                for broker in self.world.brokers.values():
+                    self.slow_threads_of(broker, 0.7)
+                self._later(0, 400, self._end_lease, self.world.brokers[part.leader])
 
     def _end_lease(self, broker: Machine) -> None:
         if broker.epoch >= 0 and broker.node is not None:

@@ -150,7 +150,7 @@ class Life:
         self.settle_ms = pick.choice([2_000, 1_000_000])  # until a preferred leader leads
         self.slow_threads = pick.choice([0.0, 0.0, 0.1])
         self.large_percent = pick.choice([0, 15, 50])  # of the batches are appended in threads
-        self.has_groups = pick.random() < 0.4
+        self.has_groups = pick.random() < 0.4 or self.fault == "move_groups"
         self.has_resets = pick.random() < 0.3  # of append clocks
         self.has_steps = not self.has_resets and pick.random() < 0.4  # of clocks
         compacts = pick.random() < 0.4

@@ -46,17 +46,20 @@ class LinkFaults:
         self._cut(*pair)
 
     def cut_off(self) -> None:
-        """Cuts a broker off from the coordinator alone, until others have led for long.
+        """Cuts a broker off from the coordinator, until others have led for long.
 
-        Maybe a follower is cut off with it.
+        Maybe a follower is cut off with it, or it is cut off from the other brokers, too.
         """
         number = 1 if self.pick.random() < 0.7 else 2
         brokers = self.pick.sample(sorted(self.world.brokers), number)
         delay_ms = self.pick.randint(8_000, 14_000)
+        is_alone = self.pick.random() < 0.3
         for broker in brokers:
-            self.world.network.cut(broker, COORDINATOR, both_ways=True)
             self.world.say("cut off", broker)
-            self.world.timeline.after(delay_ms, self._join, broker, COORDINATOR)
+            others = [each for each in self.world.brokers if is_alone and each != broker]
+            for other in (COORDINATOR, *others):
+                self.world.network.cut(broker, other, both_ways=True)
+                self.world.timeline.after(delay_ms, self._join, broker, other)
 
     def isolate(self) -> None:
         """Cuts a broker off from everybody, maybe not from the coordinator."""

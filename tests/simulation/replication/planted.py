@@ -340,10 +340,10 @@ PLANTED: dict[str, Mistake] = {
         (Patch(entries, "reaches", exceeds),)
     ),
     "groups are served before they are loaded": Mistake(
-        (Patch(Ownership, "check", served_at_once),), fault="depose"
+        (Patch(Ownership, "check", served_at_once),), fault="move_groups"
     ),
     "offsets that were read for an older epoch count": Mistake(
-        (Patch(Ownership, "is_wanted", wanted_by_any_epoch),), fault="depose"
+        (Patch(Ownership, "is_wanted", wanted_by_any_epoch),), fault="move_groups"
     ),
     "a leader that is cut off goes on": Mistake(
         (Patch(Leader, "_stand", always([])),), 8, fault="cut_off"
