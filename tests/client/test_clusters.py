@@ -75,7 +75,7 @@ def test_the_next_leader_is_found_whatever_happened_to_the_first_broker(
         client.perform(append._replace(is_repeatable=True))
         for partition in range(3):
             found = client.perform(calls.list_offset("t", partition, calls.LATEST))
-            assert found.offset == (partition == led)
+            assert (found.offset > 0) == (partition == led)  # a repeated append may come twice
     finally:
         if how == "pause":
             cluster.resume(1)

@@ -15,7 +15,7 @@ from tests.simulation.replication.lives import ALL_PLANTED
 from tests.simulation.seeds import BrokenSeedError
 
 SEEDS = range(1, 301)
-ONE_IN = 5  # of them is played, unless every case is
+ONE_IN = 4  # of them is played, unless every case is
 PARTS = 6
 ENOUGH = 200  # seeds, in which each mistake is caught
 PLAYED_AGAIN = [4, 5]  # with the metadata in memory, and in etcd
@@ -40,13 +40,9 @@ def test_no_seed_breaks_an_invariant(part):
     assert sum(world.checker.acknowledged for world in worlds) > 20 * len(worlds)
     assert sum(world.checker.read for world in worlds) > 20 * len(worlds)
     assert sum(world.checker.elections for world in worlds) > 2 * len(worlds)
+    with_groups = [world for world in worlds if world.has_groups]
+    assert sum(world.checker.committed for world in with_groups) > 5 * len(with_groups) > 0
     assert not any(world.storage.path.exists() for world in worlds)
-
-
-@pytest.mark.slow
-def test_members_of_groups_commit_offsets():
-    worlds = [world for world in map(run, range(1, 11)) if world.has_groups]
-    assert sum(world.checker.committed for world in worlds) > 5 * len(worlds) > 5
 
 
 @pytest.mark.parametrize("seed", one_of(PLAYED_AGAIN))
