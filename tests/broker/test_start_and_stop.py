@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import signal
 import socket
 import sqlite3
@@ -246,3 +247,11 @@ def test_signals_up_to_the_very_end_of_a_stop_are_no_crash(tmp_path):
             process.send_signal(signal.SIGTERM)
             time.sleep(0.0005)
         assert process.returncode == 0, process.stderr.read()
+
+
+def test_two_sigterms_are_one(start):
+    broker = start()
+    with broker.connect() as connection:
+        create(connection, "t")
+        os.kill(broker.pid, signal.SIGTERM)
+        assert broker.stop() == 0

@@ -140,3 +140,10 @@ def test_ids(connection, version):
         (found,) = ask(connection, version, [unknown], allow=True)["topics"]
         assert (found["error_code"], found["topic_id"]) == (UNKNOWN_TOPIC_ID, str(unknown))
         assert found["partitions"] == []
+
+
+def test_the_advertised_address_is_told(start):
+    broker = start({"advertised.listeners": "PLAINTEXT://kafka.example:19092"})
+    with broker.connect() as connection:
+        (node,) = ask(connection, 9, [])["brokers"]
+        assert (node["host"], node["port"]) == ("kafka.example", 19092)
