@@ -28,9 +28,7 @@ def register(spark: Any) -> None:
     from pyspark import cloudpickle
 
     pushes = spark.conf.get(_PUSHDOWN, "false") == "true"
-    source = type(
-        "ArchiveDataSource", (ArchiveDataSource,), {"home": tuple(home()), "pushes": pushes}
-    )
+    source = type("ArchiveDataSource", (ArchiveDataSource,), {"pushes": pushes})
     for module in (sys.modules[__name__], short_errors):
         cloudpickle.register_pickle_by_value(module)
     spark.dataSource.register(source)
@@ -39,7 +37,7 @@ def register(spark: Any) -> None:
 class ArchiveDataSource(DataSource):  # type: ignore[misc]
     """An archive, as a data source."""
 
-    home: tuple[str, ...] = ()
+    home: tuple[str, ...] = tuple(home())
     pushes = False
 
     def __init__(self, options: Mapping[str, str]) -> None:

@@ -62,9 +62,7 @@ def register(spark: Any) -> None:
     if _PUSHDOWN not in dict(spark.conf.getAll):
         spark.conf.set(_PUSHDOWN, "true")
     pushes = spark.conf.get(_PUSHDOWN) == "true"
-    source = type(
-        "TimelogDataSource", (TimelogDataSource,), {"home": tuple(home()), "pushes": pushes}
-    )
+    source = type("TimelogDataSource", (TimelogDataSource,), {"pushes": pushes})
     for module in (sys.modules[__name__], short_errors):
         cloudpickle.register_pickle_by_value(module)
     spark.dataSource.register(source)
@@ -85,7 +83,7 @@ class TimelogDataSource(DataSource):  # type: ignore[misc]
     schema of such a table carries them, in the metadata of its first column.
     """
 
-    home: tuple[str, ...] = ()
+    home: tuple[str, ...] = tuple(home())
     pushes = False
 
     def __init__(self, options: Mapping[str, str]) -> None:
