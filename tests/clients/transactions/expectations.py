@@ -168,9 +168,15 @@ def logs_of_steps() -> list[Log]:
 
 
 def fenced(answer: dict[str, Any], client: Client) -> str | None:
-    """The name by which a client told that a newer producer has its id, at once or as it aborted."""
-    told = [each["name"] for each in (answer.get("error"), answer.get("abort")) if each]
-    return next((name for name in told if name in ABILITIES[client.name].fenced), None)
+    """The name by which a client told that a newer producer has its id, at once or as it aborted.
+
+    A client that learns of it between two records names it in the message of another error.
+    """
+    told = [each for each in (answer.get("error"), answer.get("abort")) if each]
+    names = ABILITIES[client.name].fenced
+    exact = (each["name"] for each in told if each["name"] in names)
+    named = (name for each in told for name in names if name in str(each.get("message")))
+    return next(exact, None) or next(named, None)
 
 
 def logs_of_copies(

@@ -43,7 +43,7 @@ final class Transactions {
             }
         } catch (KafkaException error) {
             Map<String, Object> answer = new LinkedHashMap<>();
-            answer.put("error", Lines.failure(error));
+            answer.put("error", Lines.failure(reason(error)));
             answer.put("abort", abort(name));
             return answer;
         }
@@ -59,8 +59,14 @@ final class Transactions {
             producers.get(name).abortTransaction();
             return null;
         } catch (KafkaException error) {
-            return Lines.failure(error);
+            return Lines.failure(reason(error));
         }
+    }
+
+    /** What a producer that is in an error state wraps. */
+    private static Throwable reason(KafkaException error) {
+        boolean wraps = error.getClass() == KafkaException.class && error.getCause() instanceof KafkaException;
+        return wraps ? error.getCause() : error;
     }
 
     private static Map<String, Object> open(String name, String id) {
