@@ -30,6 +30,7 @@ class Faults(LinkFaults):
         self.world = world
         self.pick = pick
         self.is_over = False
+        self.restarting: set[tuple[int, int]] = set()  # brokers with failed logs, and their lives
         kinds: list[tuple[Callable[[], None], int]] = [
             (self.kill, 4),
             (self.kill_all, 1),
@@ -152,6 +153,7 @@ class Faults(LinkFaults):
             self._later(3_000, 8_000, self._start_again, broker, broker.life)
 
     def _start_again(self, broker: Machine, life: int) -> None:
+        self.restarting.discard((broker.id, life))
         if broker.life == life:
             broker.kill("killed, to start again")
             broker.start()
@@ -174,6 +176,7 @@ class Faults(LinkFaults):
 
     def start_again(self, broker: Machine) -> None:
         """Starts a broker anew some time later, as an operator does whose broker has failed logs."""
+        self.restarting.add((broker.id, broker.life))
         self._later(500, 9_000, self._start_again, broker, broker.life)
 
     def fill_disk(self) -> None:

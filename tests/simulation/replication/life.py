@@ -314,9 +314,11 @@ class Life:
     def _has_recovered(self) -> bool:
         """Returns whether nothing is left to wait for, so that the end may be checked."""
         stored = self.checker.stored
-        return all(
-            set(part.isr) == set(part.replicas) for part in stored.parts.values()
-        ) and not any(broker.views.has_waiting for broker in self.brokers.values())
+        return (
+            not self.faults.restarting
+            and all(set(part.isr) == set(part.replicas) for part in stored.parts.values())
+            and not any(broker.views.has_waiting for broker in self.brokers.values())
+        )
 
     def close(self) -> None:
         """Removes what is left."""
