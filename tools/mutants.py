@@ -54,7 +54,7 @@ class _Positions(Visitor):  # type: ignore[misc]
 
 
 class _Bare(ast.NodeTransformer):
-    """Removes annotations and docstrings."""
+    """Removes annotations."""
 
     def visit_arg(self, node: ast.arg) -> ast.arg:
         node.annotation = None
@@ -72,7 +72,7 @@ class _Bare(ast.NodeTransformer):
 
 
 def bare(code: str) -> str:
-    """Returns a source without what has no effect."""
+    """Returns a source without comments and annotations."""
     return ast.unparse(_Bare().visit(ast.parse(code)))
 
 
@@ -106,7 +106,7 @@ def copied(directory: Path) -> None:
     kernels = (str(path.relative_to(ROOT)) for path in ROOT.glob("protocol/records/_kernels*.so"))
     for name in (*listed.stdout.splitlines(), *kernels):
         (directory / name).parent.mkdir(parents=True, exist_ok=True)
-        if (ROOT / name).exists() or (ROOT / name).is_symlink():
+        if (ROOT / name).exists():  # else it was deleted, and that is not committed
             shutil.copy2(ROOT / name, directory / name, follow_symlinks=False)
 
 

@@ -100,7 +100,7 @@ def _found(partition: Partition, mark: int) -> FoundLog:
 
 
 def _owner(directories: Sequence[Path]) -> tuple[str, int]:
-    """Returns the ids of the cluster and the broker by meta.properties. Raises AdoptionError."""
+    """Returns the cluster id and the broker id from meta.properties. Raises AdoptionError."""
     owners = {}
     for path in directories:
         try:

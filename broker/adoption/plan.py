@@ -246,7 +246,7 @@ def _check_names(topics: Sequence[Topic]) -> None:
 
 
 def _strays(by_broker: Mapping[int, Inventory], metadata: KafkaMetadata) -> Iterator[str]:
-    """Yields what is said of logs that are no replica of a topic."""
+    """Yields a line for each log that is no replica of a topic."""
     known = {
         (topic.name, index, broker): topic.topic_id
         for topic in metadata.topics

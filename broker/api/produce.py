@@ -96,7 +96,7 @@ def _names(node: Node, request: ProduceRequest, version: int) -> Iterator[TopicP
 
 
 def _name_of(node: Node, topic: TopicProduceData, version: int) -> str | None:
-    """Returns the name of a topic; None if there is none with its id."""
+    """Returns the name of a topic, or None where no topic has its id."""
     if version < TOPIC_IDS_SINCE:
         return topic.name
     return node.metadata.image.topic_name(topic.topic_id)

@@ -69,7 +69,7 @@ class InternalTopic:
     """The topic that holds the state of one broker's coordinator."""
 
     def __init__(self, node: Node, declared: Declared, clock: Clock, ownership: Ownership) -> None:
-        """Takes the clock that stamps the records, and which partitions may be written."""
+        """`clock` stamps the records; `ownership` names the partitions that may be written."""
         self.name = declared.name
         self._declared = declared
         self._node = node

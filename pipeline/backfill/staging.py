@@ -149,15 +149,11 @@ def _value(sql: Any, options: argparse.Namespace, names: Sequence[str]) -> Any:
 
 
 def _stager(how: Staging) -> Callable[[Iterator[Any]], Iterator[Any]]:
-    """Returns a function for mapInArrow, nested to be pickled by value (see `pipeline.tasks`)."""
+    """Returns a function for mapInArrow, nested to be pickled by value (see `tidelog.pipeline.tasks`)."""
     place = tuple(home())
     unit, zone, partition_count, schema = how
-    fields: tuple[Any, ...] = (
-        unit,
-        zone,
-        partition_count,
-        schema and tuple(schema),
-    )  # of types a worker knows
+    columns = schema and tuple(schema)
+    fields: tuple[Any, ...] = (unit, zone, partition_count, columns)  # of types a worker knows
 
     def stage_batches(batches: Iterator[Any]) -> Iterator[Any]:
         arrive(*place)

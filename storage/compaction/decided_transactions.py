@@ -24,7 +24,7 @@ class Transactions:
     """The transactions met on a pass over a log, from its first offset on."""
 
     def __init__(self, aborted: Iterable[Aborted], from_offset: int) -> None:
-        """Takes the aborted transactions that end at `from_offset` or later."""
+        """Of `aborted`, those that end at `from_offset` or later count."""
         wanted = [each for each in aborted if each.last_offset >= from_offset]
         self._coming = sorted(wanted, key=lambda each: -each.first_offset)
         self._aborted: dict[int, Aborted] = {}  # that have begun, by producer id

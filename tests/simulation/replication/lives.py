@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING
 
 from tests.simulation.replication import life
 from tests.simulation.replication.planted import PLANTED
-from tests.simulation.replication.planted_shells import PLANTED_IN_SHELLS
+from tests.simulation.replication.planted_around import PLANTED_AROUND
 from tests.simulation.seeds import play
 
 if TYPE_CHECKING:
     from tests.simulation.replication.life import Life
 
-ALL_PLANTED = {**PLANTED, **PLANTED_IN_SHELLS}
+ALL_PLANTED = {**PLANTED, **PLANTED_AROUND}
 
 # A process that is killed leaves coroutines that have not begun.
 warnings.filterwarnings("ignore", "coroutine .* was never awaited", RuntimeWarning)

@@ -1,7 +1,7 @@
 """Mistakes to plant in the product's rules of replication, and in its storage.
 
 Each replaces one rule, or more where one catches the mistake of the other (README.md says which).
-The checker has to notice every one of them. Those of the shells are in `planted_shells.py`.
+The checker has to notice every one of them. Those in what is around the rules are in `planted_around.py`.
 """
 
 from __future__ import annotations

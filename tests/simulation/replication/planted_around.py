@@ -1,4 +1,4 @@
-"""Mistakes to plant in the product's shells: around the machines, not in them.
+"""Mistakes to plant around the rules of replication: in connections, roles, stores and coordinators.
 
 The checker has to notice every one of them.
 """
@@ -72,7 +72,7 @@ async def always_same(self: Follower) -> bool:
     return True
 
 
-PLANTED_IN_SHELLS: dict[str, Mistake] = {
+PLANTED_AROUND: dict[str, Mistake] = {
     "nobody looks whether leaders are cut off": Mistake(
         (Patch(Led, "tick", nothing),),
         known=9,
