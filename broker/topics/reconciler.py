@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("tidelog.topics")
 
-_RETRY_S = 30.0
+_RETRY_S = 5.0
 _AT_ONCE = 100  # partitions
 _SOON_S = 1.0  # how long a pass waits in all for what works on logs that go
 
@@ -314,8 +314,10 @@ class Reconciler:
             await _let_go(opened)
             await self._metadata.deletion_done(topic_id)
         except BrokerError as error:
+            before = self._failures.get(topic_id)
             self._failures[topic_id] = error
-            log.error("%s", error.message, extra={"topic": name})
+            if before is None or before.message != error.message:
+                log.error("%s", error.message, extra={"topic": name})
             return
         self._failures.pop(topic_id, None)
         # What groups have committed since for another topic of the name is that topic's.
@@ -345,8 +347,10 @@ class Reconciler:
         try:
             await self._pool.run(self._create_logs, topic, self._configs.of(topic.name))
         except BrokerError as error:
+            before = self._failures.get(topic.topic_id)
             self._failures[topic.topic_id] = error
-            log.error("topic is not whole: %s", error.message, extra={"topic": topic.name})
+            if before is None or before.message != error.message:  # it is tried again and again
+                log.error("topic is not whole: %s", error.message, extra={"topic": topic.name})
         else:
             self._failures.pop(topic.topic_id, None)
 

@@ -103,6 +103,13 @@ class Log:
                 return batch.base
         return None
 
+    def first_from(self, offset: int) -> int | None:
+        """Returns the first base offset from an offset on; None if there is none that is committed."""
+        for batch in self.batches:
+            if batch.base >= offset and batch.end <= self.high_watermark:
+                return batch.base
+        return None
+
     def lookup(self, first: int, time: int, *, by_append: bool) -> int | None:
         """Answers the same as `try_all`, in the product's way."""
         return self.try_all(first, time, by_append=by_append)
