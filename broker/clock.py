@@ -14,10 +14,14 @@ import math
 import time
 import uuid
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from tidelog.protocol.records.layout import NO_TIMESTAMP
+from tidelog.storage.time.corrections import TOLERANCE_MS
 from tidelog.storage.time.trusted_clock import Reading
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 # The two smallest int64 are markers in .appendtimes: "unknown" and "end".
 FIRST_MS = -(2**63) + 2
@@ -76,13 +80,43 @@ class Clock(Protocol):
         """Returns the time, how much time has passed since a start, and the name of that start."""
         ...
 
+    def expect(self, reading: Reading) -> None:
+        """Goes on from a reading: what is further off than a steady clock may be is a step."""
+        ...
 
-class SystemClock:
+    def on_step(self, stepped: Callable[[Reading], None]) -> None:
+        """Lets `stepped` be called with each step, in any thread, before `now_ms` returns it."""
+        ...
+
+
+class _Stepping:
+    """Finds the steps of a clock in what it shows to anybody."""
+
+    _steady_ms: tuple[float, float] = (-math.inf, math.inf)  # the time minus that which has passed
+    _stepped: Callable[[Reading], None]
+
+    def expect(self, reading: Reading) -> None:
+        """Goes on from a reading."""
+        ahead_ms = reading.wall_ms - reading.elapsed_ms
+        self._steady_ms = (ahead_ms - TOLERANCE_MS, ahead_ms + TOLERANCE_MS)
+
+    def on_step(self, stepped: Callable[[Reading], None]) -> None:
+        """Lets `stepped` be called with each step."""
+        self._stepped = stepped
+
+
+class SystemClock(_Stepping):
     """The machine's clock."""
 
     def now_ms(self) -> int:
         """Returns milliseconds since the epoch."""
-        return time.time_ns() // 1_000_000
+        # In this order: whoever is paused between the two sees no clock that goes back.
+        elapsed_ms = time.clock_gettime_ns(_SINCE_BOOT) // 1_000_000
+        wall_ms = time.time_ns() // 1_000_000
+        least_ms, most_ms = self._steady_ms
+        if not least_ms <= wall_ms - elapsed_ms <= most_ms:
+            self._stepped(Reading(wall_ms, elapsed_ms, _boot_id()))
+        return wall_ms
 
     def steady_ms(self) -> int:
         """Returns milliseconds since an arbitrary start."""
@@ -99,7 +133,7 @@ class SystemClock:
     def reading(self) -> Reading:
         """Returns the time, and how long the machine has been running."""
         elapsed_ms = time.clock_gettime_ns(_SINCE_BOOT) // 1_000_000
-        return Reading(self.now_ms(), elapsed_ms, _boot_id())
+        return Reading(time.time_ns() // 1_000_000, elapsed_ms, _boot_id())
 
 
 class ClockRangeError(ValueError):
@@ -121,7 +155,7 @@ class _Moment(NamedTuple):
         return int((time.monotonic_ns() - self.machine_ns) * self.rate) // 1_000_000
 
 
-class ManualClock:
+class ManualClock(_Stepping):
     """A manual clock: it stands still until it is set, stepped or run at a rate.
 
     It can show every int64 except -1, which is "no time" in Kafka and is skipped to 0, and the two
@@ -144,7 +178,11 @@ class ManualClock:
 
     def now_ms(self) -> int:
         """Returns this clock's time in milliseconds since the epoch."""
-        return self.reading().wall_ms
+        reading = self.reading()
+        least_ms, most_ms = self._steady_ms
+        if not least_ms <= reading.wall_ms - reading.elapsed_ms <= most_ms:
+            self._stepped(reading)
+        return reading.wall_ms
 
     def steady_ms(self) -> int:
         """Returns by how many milliseconds the clock has gone forward since it was made."""
@@ -201,7 +239,7 @@ class ManualClock:
         self._touch(self.now_ms() if from_ms is None else from_ms, rate)
 
     def _touch(self, now_ms: int, rate: float, *, passes: bool = True) -> None:
-        before_ms, steady_ms = self.now_ms(), self.steady_ms()
+        before_ms, steady_ms = self.reading().wall_ms, self.steady_ms()
         forward_ms = max(0, _checked(now_ms) - before_ms)
         steady_ms += forward_ms if passes else 0
         self._moment = _Moment(now_ms, rate, time.monotonic_ns(), steady_ms)

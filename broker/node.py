@@ -96,7 +96,13 @@ class Node:
         syncs = GroupSync(pools.syncs.of, self.waiting, metrics)
         self.memory = memory = Memory(config)
         self.appends = Appends(
-            clock, pools.appends, pools.first_appends, syncs, self.waiting, memory.records
+            clock,
+            self.clock_watch.correct,
+            pools.appends,
+            pools.first_appends,
+            syncs,
+            self.waiting,
+            memory.records,
         )
         self.openings = Openings(store, self.open_log, pools.reads)
         self.coordinator = Coordinator(self)

@@ -61,9 +61,9 @@ class GroupRegistry:
     def __init__(self, node: Node) -> None:
         """Begins with no groups."""
         self._node = node
-        self._clock: Clock = node.clock if node.config.clock_scope == "all" else SystemClock()
         # A clock of its own beside a manual one is not watched.
-        self._is_apart = isinstance(node.clock, ManualClock) and self._clock is not node.clock
+        self._is_apart = isinstance(node.clock, ManualClock) and node.config.clock_scope != "all"
+        self._clock: Clock = SystemClock() if self._is_apart else node.clock
         self._deletion_ms = self._clock.now_ms if self._is_apart else node.clock_watch.deletion_ms
         self._groups: dict[str, StoredGroup] = {}
         self._folded = FoldedLog(log, GROUPS)

@@ -1,14 +1,16 @@
 """Watches the broker's clock, and holds the time by which records may be deleted.
 
-Every ten seconds the clock is read and judged (`storage/time/trusted_clock.py`), and what is known
-about it is stored in the first log directory; durably once an hour. When it has changed:
+Every ten seconds, and before each round of retention, the clock is read and judged
+(`storage/time/trusted_clock.py`), and what is known about it is stored in the first log directory; durably
+once an hour. A time that no steady clock shows is judged at once, by whoever asks for the time
+(`broker/clock.py`), before it is used. When the clock has changed, that is durable first. Then:
 
 - A leap is logged, and every open partition begins a segment with its next append.
 - After a step back, open partitions correct the append times that are ahead. Others do so when they
   are opened.
-- A step forward that is trusted gets a number. It is durable before any partition applies it, and
-  every open partition has applied it before anything is deleted by the new time. Partitions that
-  are opened later apply the steps after the last number that they have noted.
+- A step forward that is trusted gets a number. Every open partition has applied it before anything is
+  deleted by the new time. Partitions that are opened later apply the steps after the last number that
+  they have noted.
 
 A file that is lost or damaged, or cannot be written, is logged, and the watch goes on without it.
 """
@@ -16,8 +18,9 @@ A file that is lost or damaged, or cannot be written, is logged, and the watch g
 from __future__ import annotations
 
 import asyncio
-import copy
+import contextlib
 import logging
+import threading
 import uuid
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -29,14 +32,15 @@ from tidelog.storage.directory.clock_file import StoredClock, read_clock, write_
 from tidelog.storage.directory.opening_clock import ClockNow
 from tidelog.storage.filenames import CLOCK_CHECKPOINT
 from tidelog.storage.time.corrections import ClockHistory, ForwardStep
+from tidelog.storage.time.read_clock import ReadClock
 from tidelog.storage.time.trusted_clock import Leap, StepBack, TrustedClock
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from tidelog.broker.node import Node
     from tidelog.storage.log.partition import Partition
-    from tidelog.storage.time.trusted_clock import Change
+    from tidelog.storage.time.trusted_clock import Change, Reading
 
 log = logging.getLogger("tidelog.clock")
 
@@ -60,12 +64,19 @@ class ClockStatus(NamedTuple):
 
 
 class ClockWatch:
-    """The watch of one broker's clock. One event loop observes; any thread may ask for times."""
+    """The watch of one broker's clock. One event loop observes; any thread may ask for times.
+
+    Any thread may also meet a step of the clock.
+    """
 
     def __init__(self, node: Node) -> None:
         """Trusts the clock as it is; `begin` goes on from what is stored."""
         self._node = node
-        self._latest = self._in_force = self._trusted(None)
+        self._clock = ReadClock(self._trusted(None))
+        self._reads = threading.Lock()  # of what is read of the clock, and known of it
+        self._changes: list[Change] = []  # that the logs do not know yet
+        self._has_changed = asyncio.Event()
+        self._loop: asyncio.AbstractEventLoop | None = None
         self.history = ClockHistory(uuid.uuid4().hex)
         self._steps_back: tuple[StepBack, ...] = ()  # the last ones
         self.leaps = self.steps_back = self.steps_forward = 0  # since the start
@@ -74,6 +85,7 @@ class ClockWatch:
         self._durable_ms: int | None = None  # the time since the start of the last durable reading
         self._can_store = True  # or it has been logged that it cannot be
         self._lock = asyncio.Lock()
+        self._behind: list[Partition] = []  # that could not take the last changes into account
 
     def _trusted(self, stored: StoredClock | None) -> TrustedClock:
         reading = self._node.clock.reading()
@@ -102,18 +114,25 @@ class ClockWatch:
             )
         changes: list[Change] = []
         if self._stored is not None:
-            self._latest = self._in_force = self._trusted(self._stored)
+            self._clock = ReadClock(self._trusted(self._stored))
             self.history = self._stored.history
             self._steps_back = self._stored.steps_back
-            changes = self._latest.observe(self._node.clock.reading())
+            changes = self._clock.read(self._node.clock.reading())
+            self._clock.apply(self._clock.known())  # no log is open yet
             self._note(changes)
         self._store(durable=self._stored is None or bool(changes))
         self._node.store.clock.ask(self._now)
+        self._node.clock.on_step(self._meet)
+        self._node.clock.expect(self._clock.latest.state.last)
 
     async def run(self) -> None:
         """Observes the clock and stores what is known, until cancelled."""
+        self._loop = asyncio.get_running_loop()
         while True:
-            await asyncio.sleep(_INTERVAL_S)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_INTERVAL_S):
+                    await self._has_changed.wait()
+            self._has_changed.clear()
             try:
                 await self.observe()
                 await self.store_if_changed()
@@ -122,17 +141,19 @@ class ClockWatch:
 
     def end(self) -> None:
         """Stores the last reading, so that the next start knows how long the broker was off."""
-        changes = self._latest.observe(self._node.clock.reading())
-        self._note(changes)  # logs take a numbered step into account when they are opened again
-        self._store(durable=bool(changes))
+        with self._reads:
+            changes = self._clock.read(self._node.clock.reading())
+            self._note(changes)  # logs take a numbered step into account when they are opened again
+            self._store(durable=bool(changes))
 
     # -- observing ------------------------------------------------------------------------------
 
     async def observe(self) -> None:
         """Takes the clock into account as it is now; returns when every open log has."""
         async with self._lock:
-            latest = copy.copy(self._latest)  # apart from that in force
-            await self._take(latest, latest.observe(self._node.clock.reading()))
+            with self._reads:
+                self._take(self._clock.read(self._node.clock.reading()))
+            await self._correct_logs()
 
     async def accept(self, to_ms: int) -> list[ForwardStep]:
         """Trusts the clock after its leap to `to_ms`; returns the steps forward that it takes.
@@ -140,25 +161,41 @@ class ClockWatch:
         Accepts nothing, and returns an empty list, if the current leap is another one or has ended.
         """
         async with self._lock:
-            latest = copy.copy(self._latest)
-            reading = self._node.clock.reading()
-            changes = latest.observe(reading)
-            is_named = latest.leap is not None and latest.leap.to_ms == to_ms
-            steps = latest.accept(reading) if is_named else []
-            await self._take(latest, [*changes, *steps])
+            with self._reads:
+                reading = self._node.clock.reading()
+                self._take(self._clock.read(reading))
+                leap = self._clock.latest.leap
+                is_named = leap is not None and leap.to_ms == to_ms
+                steps = self._clock.accept(reading) if is_named else []
+                self._take(steps)
+            await self._correct_logs()
             return steps
 
-    async def _take(self, latest: TrustedClock, changes: list[Change]) -> None:
-        """Stores what was observed, tells the logs, and only then lets deletion go by it."""
-        self._latest = latest
+    def _meet(self, reading: Reading) -> None:
+        """Takes a time into account that no steady clock shows, before anybody uses it."""
+        with self._reads:
+            self._take(self._clock.read_late(reading))
+        if self._loop is not None:
+            with contextlib.suppress(RuntimeError):  # the loop is closed: the broker has stopped
+                self._loop.call_soon_threadsafe(self._has_changed.set)
+
+    def _take(self, changes: Sequence[Change]) -> None:
+        """Notes what a reading has changed, durably, for the logs."""
+        self._node.clock.expect(self._clock.latest.state.last)
         if changes:
-            before = self.history
             self._note(changes)
-            maintenance = self._node.pools.maintenance
-            await maintenance.run_to_end(self._store_durably)
-            await maintenance.run_to_end(self._tell, changes, before)
+            self._changes += changes
+            self._store(durable=True)
+
+    async def _correct_logs(self) -> None:
+        """Lets the logs take into account what has changed, and then lets deletion go by it."""
+        with self._reads:
+            known, changes, self._changes = self._clock.known(), self._changes, []
+        if changes or self._behind:
+            await self._node.pools.maintenance.run_to_end(self._correct_open_logs, changes)
             await self._node.coordinator.correct_times(changes)
-        self._in_force = latest
+        with self._reads:
+            self._clock.apply(known)
 
     def _note(self, changes: Iterable[Change]) -> None:
         """Logs and counts the changes, and gives each trusted step forward its number."""
@@ -192,41 +229,42 @@ class ClockWatch:
         number = steps[-1][0] + 1 if steps else 1
         self.history = self.history._replace(steps=(*steps, (number, step))[-_MOST_STEPS:])
 
-    # -- telling the logs -----------------------------------------------------------------------
+    # -- correcting the logs --------------------------------------------------------------------
 
-    def _tell(self, changes: Iterable[Change], before: ClockHistory) -> None:
-        """Tells every open partition what has changed; for a thread."""
-        known = {number for number, _ in before.steps}
-        steps = [each for each in self.history.steps if each[0] not in known]
-        for partition in self._node.store.opened():
-            if partition.offline is not None:
+    def _correct_open_logs(self, changes: Iterable[Change]) -> None:
+        """Lets every open partition take into account what has changed; for a thread.
+
+        Those that could not are tried again with the next reading.
+        """
+        partitions = self._node.store.opened() if changes else self._behind
+        has_leapt = any(isinstance(change, Leap) for change in changes)
+        self._behind = []
+        for partition in partitions:
+            if partition.offline is not None or partition.is_deleted:
                 continue
-            where = {"log": f"{partition.topic}-{partition.index}"}
             try:
-                self._tell_one(partition, changes, steps)
+                if has_leapt:
+                    partition.begin_segment_at_next_append()
+                self.correct(partition)
             except BrokerError as error:
+                self._behind.append(partition)
+                where = {"log": f"{partition.topic}-{partition.index}"}
                 log.error("a log could not take the clock into account: %s", error, extra=where)
             except Exception:  # the failure of one log must not keep others from it
+                where = {"log": f"{partition.topic}-{partition.index}"}
                 log.exception("a log could not take the clock into account", extra=where)
 
-    def _tell_one(
-        self,
-        partition: Partition,
-        changes: Iterable[Change],
-        steps: Iterable[tuple[int, ForwardStep]],
-    ) -> None:
-        """Tells one partition."""
-        for change in changes:
-            if isinstance(change, Leap):
-                partition.begin_segment_at_next_append()
-            elif isinstance(change, StepBack):
-                partition.note_step_back(self._node.clock.now_ms())
-        for number, step in steps:
-            partition.note_step_forward(step, self.history.history_id, number)
+    def correct(self, partition: Partition) -> None:
+        """Lets a partition take the clock into account as it is now. Raises KafkaStorageError."""
+        clock = self._now()
+        partition.append_clock.catch_up(clock.history, clock.now_ms)
 
     def _now(self) -> ClockNow:
         """Returns the clock as partitions see it when they are opened."""
-        return ClockNow(self._node.clock.now_ms(), self.deletion_ms(), self.history)
+        while True:
+            history, now_ms = self.history, self._node.clock.now_ms()
+            if history is self.history:  # else the time may be of before the last step
+                return ClockNow(now_ms, self.deletion_ms(), history)
 
     # -- storing --------------------------------------------------------------------------------
 
@@ -239,15 +277,17 @@ class ClockWatch:
             await self._node.pools.maintenance.run_to_end(self._store_reading)
 
     def _store_reading(self) -> None:
-        if self._stored is None or self._stored.state != self._latest.state:
-            elapsed_ms = self._latest.state.last.elapsed_ms
-            is_old = self._durable_ms is None or elapsed_ms - self._durable_ms >= _DURABLE_MS
-            self._store(durable=is_old)
+        with self._reads:
+            state = self._clock.latest.state
+            if self._stored is None or self._stored.state != state:
+                elapsed_ms = state.last.elapsed_ms
+                is_old = self._durable_ms is None or elapsed_ms - self._durable_ms >= _DURABLE_MS
+                self._store(durable=is_old)
 
     def _store(self, *, durable: bool) -> None:
         """Stores what is known."""
         serial = 1 if self._stored is None else self._stored.serial + 1
-        stored = StoredClock(serial, self._latest.state, self.history, self._steps_back)
+        stored = StoredClock(serial, self._clock.latest.state, self.history, self._steps_back)
         try:
             write_clock(self._directory, stored, durable=durable)
         except OSError as error:
@@ -265,12 +305,14 @@ class ClockWatch:
     def deletion_ms(self) -> int:
         """Returns the time by which records, offsets and ids may be deleted now."""
         reading = self._node.clock.reading()
-        return self._in_force.deletion_time(reading.wall_ms, reading.elapsed_ms)
+        with self._reads:
+            return self._clock.deletion_time(reading)
 
     def status(self) -> ClockStatus:
         """Returns what the clock shows, and how far it is trusted."""
-        reading, clock = self._node.clock.reading(), self._in_force
-        deletion_ms = clock.deletion_time(reading.wall_ms, reading.elapsed_ms)
+        reading = self._node.clock.reading()
+        with self._reads:
+            clock, deletion_ms = self._clock.in_force, self._clock.deletion_time(reading)
         return ClockStatus(
             is_manual(reading),
             reading.wall_ms,

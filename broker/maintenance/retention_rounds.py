@@ -76,7 +76,9 @@ def delete_due(node: Node, only: str | None = None, *, asked: bool = False) -> R
                 if asked:  # other deletions are already stored
                     done.failed.append(Failed(topic, index, partition.offline))
                 continue
-            deleted = partition.retainer.apply_retention(node.clock_watch.deletion_ms())
+            corrections = partition.append_clock.corrections
+            deletion_ms = node.clock_watch.deletion_ms()
+            deleted = partition.retainer.apply_retention(deletion_ms, corrections)
         except BrokerError as error:
             done.failed.append(Failed(topic, index, error.message))
             continue
@@ -122,6 +124,7 @@ class Rounds(DueRounds):
             return Round(reported, done.failed, forgotten)
 
     async def _round(self, topic: str | None, *, asked: bool) -> Round:
+        await self._node.clock_watch.observe()
         done = await self._node.pools.maintenance.run_to_end(
             partial(delete_due, self._node, topic, asked=asked)
         )

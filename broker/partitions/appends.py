@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from tidelog.broker.memory.unpacking import steps
 from tidelog.protocol.errors import MessageTooLarge, NotLeaderOrFollower
+from tidelog.storage.time.append_time import ClockWentBack
 from tidelog.storage.would_block import NeedsMemory, WouldBlock
 
 if TYPE_CHECKING:
@@ -83,6 +84,7 @@ class Appends:
     def __init__(
         self,
         clock: Clock,
+        correct: Callable[[Partition], None],
         pool: Pool,
         first_appends: Pool,
         syncs: GroupSync,
@@ -91,11 +93,13 @@ class Appends:
     ) -> None:
         """`first_appends` runs those that read the log first, which may take seconds.
 
+        `correct` lets a log note that the clock went back, in a thread; it raises KafkaStorageError.
         Records that are unpacked in threads are counted in `memory`.
         """
         self._memory = memory
         self._steps = steps(memory)
         self._clock = clock
+        self._correct = correct
         self._pool = pool
         self._first_appends = first_appends
         self._syncs = syncs
@@ -292,7 +296,7 @@ class Appends:
     def _submit_granted(self, partition: Partition, job: _Job, step: Step) -> bool:
         pool = self._pool if partition.is_read else self._first_appends
         try:
-            work = pool.submit(self._run, job, step.unpacked_bytes)
+            work = pool.submit(self._run, partition, job, step.unpacked_bytes)
         except RuntimeError:  # the pool takes no more work
             self._memory.release(step.reserved_bytes)
             job.answer.set_exception(NotLeaderOrFollower("the broker stops"))
@@ -300,11 +304,14 @@ class Appends:
         work.add_done_callback(partial(self._done, partition, step))
         return True
 
-    def _run(self, job: _Job, unpacked_bytes: int) -> Appended:
+    def _run(self, partition: Partition, job: _Job, unpacked_bytes: int) -> Appended:
         """In the thread: time and offset are taken now, when the records are written."""
-        if not job.may_unpack:
-            return job.write(now_ms=self._clock.now_ms())
-        return job.write(now_ms=self._clock.now_ms(), unpack_limit=unpacked_bytes)
+        write = partial(job.write, unpack_limit=unpacked_bytes) if job.may_unpack else job.write
+        while True:
+            try:
+                return write(now_ms=self._clock.now_ms())
+            except ClockWentBack:
+                self._correct(partition)
 
     def _done(self, partition: Partition, step: Step, work: asyncio.Future[Appended]) -> None:
         """Passes the outcome on and starts the next append."""

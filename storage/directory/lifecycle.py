@@ -156,7 +156,8 @@ class PartitionLifecycle:
             self._table.opened[key] = partition
         # The clock may have changed before others could tell the partition of it.
         clock = self._clock.now()
-        partition.append_clock.catch_up(clock.history, clock.now_ms)
+        with contextlib.suppress(KafkaStorageError):  # logged; the next start does it again
+            partition.append_clock.catch_up(clock.history, clock.now_ms)
         return partition
 
     def recover(self) -> dict[LogDirectory, OSError]:

@@ -31,7 +31,7 @@ from tidelog.storage.log.producers import recovered_producers, stability
 from tidelog.storage.log.rolling import roll
 from tidelog.storage.log.settings import NEWEST_MAGIC
 from tidelog.storage.log.times.append_clock import AppendClock
-from tidelog.storage.time.append_time import ClockWentBack, deletion_time_at
+from tidelog.storage.time.append_time import deletion_time_at
 from tidelog.storage.time.event_time import event_limit
 from tidelog.storage.time.rolling import should_roll
 from tidelog.storage.time.stamping import reported, stamps_at
@@ -48,7 +48,6 @@ if TYPE_CHECKING:
     from tidelog.storage.log.settings import Settings
     from tidelog.storage.log.state import LogState
     from tidelog.storage.time.arrivals import TimeAnomaly
-    from tidelog.storage.time.stamping import Stamps
 
 _EMPTY_SET = -1
 _NEWEST_PRODUCE = 9  # knows format 2 and every codec
@@ -93,8 +92,9 @@ class Appender:
         A batch may unpack to `unpack_limit`; NeedsMemory is raised if the topic allows more.
         `internal` is for what the broker itself writes: format 2, control batches allowed. `guard`
         says that the coordinator knows of the transaction that the records may begin. Raises the
-        errors of `inspect`, `prepare` and the producers, RecordListTooLarge, KafkaStorageError, and
-        NotLeaderOrFollower in a log that follows another broker's;
+        errors of `inspect`, `prepare` and the producers, RecordListTooLarge, KafkaStorageError,
+        NotLeaderOrFollower in a log that follows another broker's, and ClockWentBack while
+        `AppendClock.catch_up` has not noted that the clock went back;
         without `may_block` also WouldBlock, if much must be read first.
         """
         state = self._state
@@ -114,10 +114,13 @@ class Appender:
                 duplicate = state.read_producers().check(sequenced, deletion_ms, guard)
                 if duplicate is not None:
                     return self._answer_duplicate(duplicate)
-        try:
-            stamps = stamps_at(settings.rules, state.last_append_time_ms, now_ms)
-        except ClockWentBack:
-            stamps = self._stamps_behind(settings, now_ms, may_block=may_block)
+        stamps = stamps_at(
+            settings.rules,
+            state.last_append_time_ms,
+            now_ms,
+            state.corrected_ms,
+            may_go_back=not state.is_replicated,  # others may have led, whose clocks were right
+        )
         most = settings.max_unpacked_bytes
         limit = min(most, unpack_limit or (most if may_block else SHORT_UNPACK_BYTES))
         plan = settings.plan(stamps, state.ends[0], state.leader_epoch, internal, limit)
@@ -166,25 +169,6 @@ class Appender:
             produce_version=_NEWEST_PRODUCE,
             internal=True,
             may_block=may_block,
-        )
-
-    def _stamps_behind(self, settings: Settings, now_ms: int, *, may_block: bool) -> Stamps:
-        """Returns the times of an append while the clock is behind the append times.
-
-        Append times go on from a clock that went back. If other brokers have copies they stand
-        still: the ones before may come from a leader whose clock was right. Raises WouldBlock, and
-        the errors of `note_step_back`.
-        """
-        state = self._state
-        if not state.is_replicated:
-            if not may_block:
-                raise WouldBlock(f"{state.topic}-{state.index}: the clock went back")
-            self.clock.note_step_back(now_ms)
-        return stamps_at(
-            settings.rules,
-            state.last_append_time_ms,
-            now_ms,
-            may_go_back=not state.is_replicated,
         )
 
     def _answer_duplicate(self, duplicate: ProducerBatch) -> Appended:

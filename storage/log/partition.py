@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from tidelog.storage.log.version import Version
     from tidelog.storage.segment.segment import Segment
     from tidelog.storage.time.arrivals import Arrivals
-    from tidelog.storage.time.corrections import ClockHistory, ForwardStep
+    from tidelog.storage.time.corrections import ClockHistory
 
 __all__ = ["Appended", "Partition"]
 
@@ -107,7 +107,8 @@ class Partition:
             # Before a flush moves the recovery point. If it fails, the next reader tries again.
             with contextlib.suppress(KafkaStorageError, CorruptMessage):
                 state.read_producers()
-        self.append_clock.catch_up(history, left["now_ms"])
+        with contextlib.suppress(KafkaStorageError):  # logged; it is done again once it is served
+            self.append_clock.catch_up(history, left["now_ms"])
 
     def __repr__(self) -> str:
         return f"<Partition {self.topic}-{self.index} at {self.log_end_offset}>"
@@ -336,14 +337,6 @@ class Partition:
         ]
 
     # --- the clock --------------------------------------------------------------------------------
-
-    def note_step_back(self, now_ms: int) -> bool:
-        """Takes a clock that went back into account; see `AppendClock.note_step_back`."""
-        return self.append_clock.note_step_back(now_ms)
-
-    def note_step_forward(self, step: ForwardStep, history_id: str, number: int) -> None:
-        """Takes a trusted step forward into account; see `AppendClock.note_step_forward`."""
-        self.append_clock.note_step_forward(step, history_id, number)
 
     def begin_segment_at_next_append(self) -> None:
         """Lets the next append begin a segment, unless the active one is empty."""

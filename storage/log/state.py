@@ -41,6 +41,7 @@ from tidelog.storage.log.version import Ends, Version
 from tidelog.storage.time.arrivals import Arrivals
 from tidelog.storage.time.corrections import NO_MARK
 from tidelog.storage.time.event_time import event_slack
+from tidelog.storage.time.timestamp import MIN_TIMESTAMP
 
 if TYPE_CHECKING:
     import uuid
@@ -113,6 +114,7 @@ class LogState:
     lost_offset: int | None = None  # append times from it on were lost with the power
     known_high_watermark: int | None = None  # of the checkpoint, until the log has a role
     clock: ClockMark  # the steps of the clock that the corrections have
+    corrected_ms: int = MIN_TIMESTAMP  # what the clock showed when it was last set forward
     boot_id: str
     largest_event_time: InitVar[int | None]  # ever below the high watermark, as far as is known
     largest_event: LargestEvent = field(init=False)

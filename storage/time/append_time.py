@@ -8,23 +8,37 @@ from __future__ import annotations
 
 from tidelog.protocol.records.layout import NO_TIMESTAMP
 from tidelog.storage.time.corrections import is_behind
+from tidelog.storage.time.timestamp import MIN_TIMESTAMP
+from tidelog.storage.would_block import WouldBlock
 
 
-class ClockWentBack(Exception):
-    """The clock is further behind the last append time than it may be."""
+class ClockWentBack(WouldBlock):
+    """The clock is further behind the last append than it may be: the log must note a correction first.
+
+    Or somebody has read it before the log noted that it had been behind, and must read it again.
+    """
 
 
-def append_time(last_append_time_ms: int | None, now_ms: int, *, may_go_back: bool = True) -> int:
+def append_time(
+    last_append_time_ms: int | None,
+    now_ms: int,
+    corrected_ms: int = MIN_TIMESTAMP,
+    *,
+    may_go_back: bool = True,
+) -> int:
     """Returns the append time of a batch that arrives now: never less than the one before it.
 
     Clocks go back, and the clocks of leaders differ (KIP-32, rejected alternative 1). A clock
     reading of -1 counts as 0, because -1 as a stamp means "no time" (KIP-228). Raises ClockWentBack
-    if the one before is too far ahead of the clock to wait for it. Without `may_go_back` it waits
-    however far that is: the one before may be of another leader, whose clock may have been right.
+    if the one before, or what the clock showed at its last correction, is too far ahead of the clock to
+    wait for it. Without `may_go_back` it waits for the one before however far that is: that may be of
+    another leader, whose clock may have been right.
     """
+    if corrected_ms > now_ms and is_behind(corrected_ms, now_ms):
+        raise ClockWentBack("the clock went back")
     if last_append_time_ms is not None and last_append_time_ms > now_ms:
         if may_go_back and is_behind(last_append_time_ms, now_ms):
-            raise ClockWentBack
+            raise ClockWentBack("the clock went back")
         return last_append_time_ms
     return 0 if now_ms == NO_TIMESTAMP else now_ms
 

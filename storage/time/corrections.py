@@ -108,6 +108,12 @@ def pending_steps(
     return tuple(each for each in history.steps if not is_known or each[0] > number)
 
 
+def is_stale(history: ClockHistory, known_id: str, number: int) -> bool:
+    """Returns whether a log has noted a later step of the clock than its history had at a reading."""
+    last = history.steps[-1][0] if history.steps else 0
+    return history.history_id == known_id and number > last
+
+
 def is_behind(last_append_time_ms: int | None, now_ms: int) -> bool:
     """Returns whether the clock went back, since an append, by more than it may."""
     return last_append_time_ms is not None and last_append_time_ms - now_ms > TOLERANCE_MS
@@ -116,6 +122,16 @@ def is_behind(last_append_time_ms: int | None, now_ms: int) -> bool:
 def step_back(end_offset: int, now_ms: int) -> Correction:
     """Returns the correction that says: what lies before an offset was written by now."""
     return Correction(0, end_offset, now_ms, MAX_TIMESTAMP, 0, now_ms)
+
+
+def step_forward(start_offset: int, end_offset: int, step: ForwardStep) -> Correction:
+    """Returns the correction that says: the clock was behind when it gave times for these offsets.
+
+    Where append times stood still, what was written then has one that the clock had not reached yet. And
+    the clock may have been further than the last reading tells, by the tolerance.
+    """
+    until_ms = min(step.until_ms + TOLERANCE_MS, MAX_TIMESTAMP)
+    return Correction(start_offset, end_offset, step.since_ms, until_ms, step.shift_ms, step.to_ms)
 
 
 def after_step_back(
@@ -131,8 +147,7 @@ def after_step_forward(
     """Returns the corrections with one more: the clock was behind until this offset.
 
     A step back to a time that the clock showed while it was behind was made that much later too.
-    Records before it were not written by the clock that was behind. Where append times stood still,
-    what was written then has one that the clock had not reached yet.
+    Records before it were not written by the clock that was behind.
     """
     starts, moved = [], []
     for correction in corrections:
@@ -146,9 +161,7 @@ def after_step_forward(
     start_offset = min(starts, default=0)
     if start_offset >= end_offset:
         return tuple(moved)
-    until_ms = min(step.until_ms + TOLERANCE_MS, MAX_TIMESTAMP)
-    concerned = step._replace(until_ms=until_ms)
-    return _limited((*moved, Correction(start_offset, end_offset, *concerned)))
+    return _limited((*moved, step_forward(start_offset, end_offset, step)))
 
 
 def corrections_within(

@@ -45,7 +45,12 @@ def rules_of(config: TopicConfig, magic: int) -> Rules:
 
 
 def stamps_at(
-    rules: Rules, last_append_time_ms: int | None, now_ms: int, *, may_go_back: bool = True
+    rules: Rules,
+    last_append_time_ms: int | None,
+    now_ms: int,
+    corrected_ms: int = MIN_TIMESTAMP,
+    *,
+    may_go_back: bool = True,
 ) -> Stamps:
     """Applies the rules to the moment `now_ms`.
 
@@ -58,7 +63,7 @@ def stamps_at(
     return tuple.__new__(
         Stamps,
         (
-            append_time(last_append_time_ms, now_ms, may_go_back=may_go_back),
+            append_time(last_append_time_ms, now_ms, corrected_ms, may_go_back=may_go_back),
             log_append_time,
             MIN_TIMESTAMP if before_ms is None else max(now_ms - before_ms, MIN_TIMESTAMP),
             MAX_TIMESTAMP if after_ms is None else min(now_ms + after_ms, MAX_TIMESTAMP),

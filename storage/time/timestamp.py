@@ -37,6 +37,11 @@ def earlier(timestamp: int | None, other: int | None) -> int | None:
     return min(timestamp, other)
 
 
+def earliest(timestamp: int, other: int) -> int:
+    """Returns the earlier of two times."""
+    return min(timestamp, other)
+
+
 def left(due_ms: int, now_ms: int) -> int:
     """Returns how many ms remain until a moment; 0 once it has come."""
     return max(due_ms - now_ms, 0)

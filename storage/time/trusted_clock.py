@@ -27,7 +27,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from tidelog.protocol.records.layout import NO_TIMESTAMP
-from tidelog.storage.time.corrections import TOLERANCE_MS, Correction, ForwardStep
+from tidelog.storage.time.corrections import TOLERANCE_MS, ForwardStep, step_forward
 from tidelog.storage.time.timestamp import MAX_TIMESTAMP, MIN_TIMESTAMP
 
 if TYPE_CHECKING:
@@ -43,6 +43,10 @@ class Reading(NamedTuple):
     wall_ms: int
     elapsed_ms: int  # since the machine started, or since another event that `boot_id` identifies
     boot_id: str
+
+    def at(self, elapsed_ms: int) -> int:
+        """Returns what the clock shows later if it goes as time passes."""
+        return self.wall_ms + elapsed_ms - self.elapsed_ms
 
 
 class Course(NamedTuple):
@@ -87,7 +91,7 @@ def corrected_time(change: Change, time_ms: int) -> int:
         return time_ms
     if isinstance(change, StepBack):
         return change.to_ms if change.to_ms < time_ms <= change.from_ms else time_ms
-    return Correction(0, 0, *change).apply(time_ms)
+    return step_forward(0, 0, change).apply(time_ms)
 
 
 class ClockState(NamedTuple):
@@ -123,8 +127,18 @@ class TrustedClock:
         return cls(state, released_ms=released_ms, pause_ms=pause_ms)
 
     def deletion_time(self, wall_ms: int, elapsed_ms: int) -> int:
-        """Returns the time by which records, offsets and ids may be deleted now."""
-        return min(wall_ms, _time(self.state.course.at(elapsed_ms)))
+        """Returns the time by which records, offsets and ids may be deleted now.
+
+        Since the last reading it has gone on with the elapsed time at the most: a clock that was behind
+        may be right again, and nobody knows yet what it stamped meanwhile.
+        """
+        state = self.state
+        return min(wall_ms, _time(min(state.course.at(elapsed_ms), state.last.at(elapsed_ms))))
+
+    def is_steady(self, reading: Reading) -> bool:
+        """Returns whether a clock that goes as time passes may show this after the last reading."""
+        off_ms = reading.wall_ms - self.state.last.at(reading.elapsed_ms)
+        return -TOLERANCE_MS <= off_ms <= TOLERANCE_MS
 
     @property
     def leap(self) -> Leap | None:
@@ -141,7 +155,7 @@ class TrustedClock:
         state = self.state
         last, course = state.last, state.course
         passed_ms = reading.elapsed_ms - last.elapsed_ms
-        expected_ms = last.wall_ms + passed_ms + unread_ms
+        expected_ms = last.at(reading.elapsed_ms) + unread_ms
         changes: list[Change] = []
         if reading.wall_ms < last.wall_ms - TOLERANCE_MS:
             last_ms = _time(course.at(reading.elapsed_ms))

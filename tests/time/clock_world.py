@@ -3,6 +3,7 @@
     machine wall=S [released=S] [pause=D]   a machine that has just started, and a broker on it
     run for=D [rate=R]        time passes, and the wall clock runs at a rate; 0: it stands still
     step by=D                 the wall clock is set forward or back, and ten seconds pass
+    set by=D                  it is set, and nobody has read it yet
     boot off=D [step=D]       the machine is off for a while, starts, and its clock is off by a step
     accept                    an operator says that the clock is right
 
@@ -62,6 +63,10 @@ class ClockWorld:
     def do_step(self, options):
         self.wall_ms += _duration(options["by"])
         return self.do_run({"for": "10s"})
+
+    def do_set(self, options):
+        self.wall_ms += _duration(options["by"])
+        return []
 
     def do_boot(self, options):
         self.boot += 1

@@ -198,7 +198,12 @@ class World:
         self.partition = self.store.partition("t", 0)
         yield f"log end {self.partition.log_end_offset}"
 
+    def meet_clock(self):
+        """What the broker does when the clock has gone back, before an append."""
+        self.partition.append_clock.note_step_back(self.now)
+
     def do_append(self, options):
+        self.meet_clock()
         magic = int(options.get("magic", 2))
         version = int(options.get("version", (1, 2, 9)[magic]))
         result = self.partition.append(
@@ -221,6 +226,7 @@ class World:
         for _ in range(int(options["count"])):
             self.now += int(options["every"])
             stamps = options.get("ts", str(self.now))
+            self.meet_clock()
             self.partition.append(produced({"ts": stamps}), now_ms=self.now, produce_version=9)
         yield f"offsets {first}-{self.partition.log_end_offset - 1}, now={self.now}"
 
@@ -335,7 +341,7 @@ class World:
         number = len(self.history.steps) + 1
         self.history = ClockHistory("clock", (*self.history.steps, (number, step)))
         if "later" not in options:
-            self.partition.note_step_forward(step, "clock", number)
+            self.partition.append_clock.note_step_forward(step, "clock", number)
         for each in self.partition.state.corrections:
             yield " ".join(f"{name}={value}" for name, value in each._asdict().items())
 

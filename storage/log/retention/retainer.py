@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from tidelog.storage.log.version import Version
     from tidelog.storage.segment.log_file import Tail
     from tidelog.storage.segment.segment import Segment
+    from tidelog.storage.time.corrections import Correction
 
 _log = logging.getLogger("tidelog.storage")
 
@@ -60,11 +61,15 @@ class Retainer:
         self._flusher = flusher
         self._compactor = compactor
 
-    def apply_retention(self, now_ms: int) -> list[Deletion]:
+    def apply_retention(
+        self, now_ms: int, corrections: Sequence[Correction] | None = None
+    ) -> list[Deletion]:
         """Deletes the oldest segments that the topic's settings expire; returns the deletions.
 
         Each deletion is logged. Files that were deleted file.delete.delay.ms ago, and that no
-        reader holds, are removed. Call it in a thread, at intervals. Raises KafkaStorageError.
+        reader holds, are removed. Call it in a thread, at intervals. Deletes nothing if the log has
+        other `corrections` than it had before `now_ms` was asked for: a later one may be of a clock that
+        has gone back since. Raises KafkaStorageError.
         """
         state = self._state
         state.check_online()
@@ -73,6 +78,8 @@ class Retainer:
                 judged = self._judge(version, now_ms)  # reads what it needs, without a lock
             with state.flush_lock:
                 state.check_usable()
+                if corrections is not None and state.corrections is not corrections:
+                    return []
                 state.deletion_ms = now_ms
                 state.remove_pending_deletes(now_ms)
                 if not self._still_holds(judged):

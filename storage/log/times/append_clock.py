@@ -2,19 +2,18 @@
 
 - The clock went back, by more than append times wait for it: a correction says that all records
   were written by now, append times go on from the clock, and the largest event time is computed
-  again from the records that remain.
+  again from the records that remain. The log takes no append before.
 - The clock went forward, and is trusted: a correction says by how much later the records were
   written that it stamped while it was behind.
 - The clock leapt forward: nothing is corrected.
 
 In each case the next append begins a new segment. A correction is durable before an append time is
-lower than one before it. A crash earlier leaves a log whose next start, or next append, finds
-that the clock has gone back. `storage/time/corrections.py` has the rules.
+lower than one before it. A crash earlier leaves a log whose next start finds that the clock has gone
+back. `storage/time/corrections.py` has the rules.
 """
 
 from __future__ import annotations
 
-import contextlib
 import logging
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -26,17 +25,20 @@ from tidelog.storage.log.times import judging
 from tidelog.storage.log.times.partition_times import ClockMark
 from tidelog.storage.time.append_time import ahead
 from tidelog.storage.time.corrections import (
+    NO_HISTORY,
     Correction,
     after_step_back,
     after_step_forward,
     changes_at,
     is_behind,
+    is_stale,
     judged_times,
     pending_steps,
     step_back,
+    step_forward,
 )
 from tidelog.storage.time.event_time import capped
-from tidelog.storage.time.timestamp import exceeds, later
+from tidelog.storage.time.timestamp import earliest, exceeds, later
 from tidelog.storage.time.tombstones import late_horizons_by, with_late_horizons
 
 if TYPE_CHECKING:
@@ -71,22 +73,22 @@ class AppendClock:
         self._state = state
 
     def catch_up(self, history: ClockHistory, now_ms: int) -> None:
-        """Takes into account how the clock has changed since the log was last open.
+        """Notes how the clock has changed: the steps that the log has not noted, and whether it went back.
 
-        What the disk refuses is logged. The next append, or the next start, tries it again.
+        `now_ms` is what the clock showed when its history was this. Raises KafkaStorageError for what the
+        disk refuses; a later call tries that again.
         """
         state = self._state
         clock = state.clock
-        if not state.ends.log_end_offset:
-            if history.steps:
-                state.clock = clock._replace(
-                    history_id=history.history_id, number=history.steps[-1][0]
-                )
-            return
-        with contextlib.suppress(KafkaStorageError):
-            for number, step in pending_steps(history, clock.history_id, clock.number):
-                self.note_step_forward(step, history.history_id, number)
-            self.note_step_back(now_ms)
+        pending = pending_steps(history, clock.history_id, clock.number)
+        if pending and not state.ends.log_end_offset:  # there is nothing to correct
+            number, step = pending[-1]
+            state.clock = clock._replace(history_id=history.history_id, number=number)
+            state.corrected_ms = step.to_ms
+            pending = ()
+        for number, step in pending:
+            self.note_step_forward(step, history.history_id, number)
+        self.note_step_back(now_ms, history)
 
     @property
     def corrections(self) -> tuple[Correction, ...]:
@@ -99,18 +101,30 @@ class AppendClock:
 
     # --- the clock went back ----------------------------------------------------------------------
 
-    def note_step_back(self, now_ms: int) -> bool:
+    def note_step_back(self, now_ms: int, history: ClockHistory = NO_HISTORY) -> bool:
         """Lets append times go on from the clock if they are too far ahead of it.
 
-        Returns whether they were. Raises KafkaStorageError.
+        Returns whether they were. Notes nothing if the log knows of a later step than the clock's history
+        had when it was read. Raises KafkaStorageError.
         """
         state = self._state
+
+        def is_due(now_ms: int) -> bool:
+            return not self._is_stale(history) and self._is_behind(now_ms)
+
         with state.append_lock:
+            if self._is_stale(history):
+                return False
             if exceeds(state.deletion_ms, now_ms):  # that of the last round, by the clock before
                 state.deletion_ms = now_ms
+            state.corrected_ms = earliest(state.corrected_ms, now_ms)
         if state.is_replicated or not self._is_behind(now_ms):
             return False  # append times of other leaders are those of other clocks
-        return self._go_back(now_ms, self._is_behind) is not None
+        return self._go_back(now_ms, is_due) is not None
+
+    def _is_stale(self, history: ClockHistory) -> bool:
+        clock = self._state.clock
+        return is_stale(history, clock.history_id, clock.number)
 
     def preview_reset(self, now_ms: int) -> ClockReset | None:
         """Returns what `reset` would change now; None if nothing is ahead of the clock.
@@ -274,6 +288,7 @@ class AppendClock:
             state.producers.correct(lambda _, time_ms: correction.apply(time_ms))
         if exceeds(state.deletion_ms, now_ms):
             state.deletion_ms = now_ms
+        state.corrected_ms = earliest(state.corrected_ms, now_ms)
         judging.use_adoptions(state, state.adoptions.corrected(correction.apply))
         limit = capped(now_ms, state.event_slack_ms)
         state.largest_event.begin_again(lambda _: limit)
@@ -308,6 +323,7 @@ class AppendClock:
     def _step_forward(self, step: ForwardStep) -> bool:
         """Takes a step into account; returns whether it can concern the log."""
         state = self._state
+        state.corrected_ms = step.to_ms
         is_compacted = self._has_late_horizons(step)
         if state.is_follower:
             return is_compacted
@@ -317,7 +333,7 @@ class AppendClock:
             or state.last_append_time_ms is None
             or not exceeds(step.since_ms, state.last_append_time_ms)
         )
-        correction = Correction(0, state.ends.log_end_offset, *step)
+        correction = step_forward(0, state.ends.log_end_offset, step)
         adoptions = state.adoptions.corrected(correction.apply)
         if not is_written and adoptions == state.adoptions and not is_compacted:
             return False

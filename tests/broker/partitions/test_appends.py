@@ -64,7 +64,8 @@ def appends_in(pool, told=None, now_ms=0, memory=None):
     """Appends without syncs, because no log here asks for any; `told` gets those that are readable."""
     told = [] if told is None else told
     waiting = Waiting(lambda log, appended: told.append((log, appended)))
-    return Appends(ManualClock(now_ms), pool, pool, None, waiting, memory or Share(1 << 30))
+    memory = memory or Share(1 << 30)
+    return Appends(ManualClock(now_ms), None, pool, pool, None, waiting, memory)
 
 
 @pytest.fixture

@@ -50,7 +50,9 @@ def test_a_log_is_copied_over_the_wire(tmp_path):
     leader = log.partition
     for number in range(12):
         log.append([1, 2], now=NEW_YEAR_MS + 5_000_000 + 7 * (number // 2))
-    leader.note_step_back(NEW_YEAR_MS + 1_000)  # it was ahead: append times go on from here
+    leader.append_clock.note_step_back(
+        NEW_YEAR_MS + 1_000
+    )  # it was ahead: append times go on from here
     for number in range(12):
         log.append([3], now=NEW_YEAR_MS + 1_000 + number)
     copy = Log(tmp_path / "copy", segment_bytes=900).create().partition

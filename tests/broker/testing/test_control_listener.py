@@ -1,5 +1,6 @@
 """The control listener: every route, what it answers, and what it says to mistakes."""
 
+import asyncio
 import http.client
 import json
 import subprocess
@@ -261,6 +262,7 @@ async def test_a_sweep_says_how_much_it_does_not_tell(monkeypatch, tmp_path):
     """More was deleted in between than is kept for whoever asks."""
     node = SimpleNamespace(clock=ManualClock(NEW_YEAR_MS), config=BrokerConfig())
     node.pools = Pools([])
+    node.clock_watch = SimpleNamespace(observe=lambda: asyncio.sleep(0))
     node.metadata = SimpleNamespace(image=SimpleNamespace(topics={"a": None}))
     deletion = Deletion(0, 1, 69, "retention.ms", None, None, 1, None, None)
     going = []

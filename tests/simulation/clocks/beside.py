@@ -29,10 +29,10 @@ LOOKUPS_EVERY = 5  # seeds
 REACHED_BY = time_search._reached_by
 
 
-def lives(path: Path, seed: int) -> Iterator[Any]:
+def lives(path: Path, seed: int, *, blinks: bool) -> Iterator[Any]:
     """Makes the lives of a seed, one after another: each has `live()` and `trace`."""
-    yield OffsetsWorld(path / "offsets", seed)
-    yield CompactedWorld(path / "compacted", seed)
+    yield OffsetsWorld(path / "offsets", seed, blinks=blinks)
+    yield CompactedWorld(path / "compacted", seed, blinks=blinks)
     if seed % LOOKUPS_EVERY == 0:
         yield LookupsWorld(path / "lookups", seed)
 

@@ -1,17 +1,20 @@
-"""The broker's side of a clock: it reads it every ten seconds, and tells a partition what has changed.
+"""The broker's side of a clock: it reads it every ten seconds, and lets a partition note what has changed.
 
-What decides is the product's `TrustedClock`. Steps get numbers, as the broker gives them, so a partition
-that was closed takes them into account when it is opened.
+What decides is the product's `ReadClock` and `TrustedClock`. Whoever uses the time brings a reading that no
+steady clock shows; the partition notes what that changes a while later. Steps get numbers, as the broker
+gives them, so a partition that was closed takes them into account when it is opened.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tests.simulation.clocks.machine import PAUSE_MS, TOLERANCE_MS, Exemptions
 from tests.simulation.clocks.settings import DAY, HOUR, MINUTE, RELEASED_MS, SECOND, YEAR
 from tidelog.storage.directory.opening_clock import ClockNow
+from tidelog.storage.time.append_time import ClockWentBack
 from tidelog.storage.time.corrections import ClockHistory, ForwardStep
+from tidelog.storage.time.read_clock import ReadClock
 from tidelog.storage.time.trusted_clock import Leap, Reading, StepBack, TrustedClock
 
 if TYPE_CHECKING:
@@ -20,6 +23,7 @@ if TYPE_CHECKING:
 
     from tests.simulation.clocks.machine import Machine
     from tidelog.storage.directory.store import LogStore
+    from tidelog.storage.log.appender import Appended
     from tidelog.storage.log.partition import Partition
     from tidelog.storage.time.trusted_clock import Change
 
@@ -36,13 +40,13 @@ class BrokerClock:
     def __init__(self, machine: Machine) -> None:
         self.machine = machine
         self.exempt = Exemptions(machine)
-        self.trusted = TrustedClock.beginning(
-            self.reading(), released_ms=RELEASED_MS, pause_ms=PAUSE_MS
+        self.read = ReadClock(
+            TrustedClock.beginning(self.reading(), released_ms=RELEASED_MS, pause_ms=PAUSE_MS)
         )
         self.history = ClockHistory("history")
         self.went_back = False
-        self.is_unread = False  # the clock went wrong since the last reading
         self.wrong_since: int | None = None  # true time; None: the clock is right, and trusted
+        self._changes: list[Change] = []  # that the partition has not noted yet
         self.partition: Partition | None = None
         self.on_change: Callable[[str], None] = lambda _: None
         self.on_step: Callable[[Change], None] = lambda _: None  # to correct times that are kept
@@ -55,8 +59,7 @@ class BrokerClock:
         store.clock.ask(lambda: ClockNow(self.machine.wall_ms, self.deletion_ms(), self.history))
 
     def deletion_ms(self) -> int:
-        reading = self.reading()
-        return self.trusted.deletion_time(reading.wall_ms, reading.elapsed_ms)
+        return self.read.deletion_time(self.reading())
 
     @property
     def is_right(self) -> bool:
@@ -65,37 +68,66 @@ class BrokerClock:
 
     def observe(self) -> None:
         """Reads the clocks."""
-        self.exempt.observe()
-        self.is_unread = False
-        self._tell(self.trusted.observe(self.reading()))
-        if self.is_right and self.trusted.leap is None:
+        self._read()
+        self.correct_logs()
+        if self.is_right and self.read.latest.leap is None:
             self.wrong_since = None
         elif self.wrong_since is None:
             self.wrong_since = self.machine.true_ms
 
     def accept(self) -> bool:
         """Accepts a leap, as an operator does; returns whether there was one."""
-        steps = self.trusted.accept(self.reading())
-        self._tell(steps)
+        steps = self.read.accept(self.reading())
+        self._note(steps)
+        self.correct_logs()
         return bool(steps)
 
-    def _tell(self, changes: Iterable[Change]) -> None:
+    def now_ms(self) -> int:
+        """Returns the time to somebody who stamps something with it."""
+        reading = self.reading()
+        if not self.read.latest.is_steady(reading):
+            self._read()
+            if self.machine.true_ms % 2:  # the logs are corrected at once, or a while later
+                self.correct_logs()
+        return reading.wall_ms
+
+    def append(self, data: bytes, **how: Any) -> Appended:
+        """Appends to the partition, as the broker does."""
+        partition = self.partition
+        assert partition is not None
+        while True:
+            try:
+                return partition.append(data, now_ms=self.now_ms(), **how)
+            except ClockWentBack:
+                history, now_ms = self.history, self.now_ms()
+                if history is self.history:
+                    partition.append_clock.catch_up(history, now_ms)
+
+    def _read(self) -> None:
+        self.exempt.observe()
+        self._note(self.read.read(self.reading()))
+
+    def _note(self, changes: Iterable[Change]) -> None:
         for change in changes:
             self.on_change(repr(change))
-            self.on_step(change)
-            partition = self.partition
+            self._changes.append(change)
             if isinstance(change, ForwardStep):
-                number = len(self.history.steps) + 1
-                steps = (*self.history.steps, (number, change))
+                steps = (*self.history.steps, (len(self.history.steps) + 1, change))
                 self.history = self.history._replace(steps=steps)
-                if partition is not None:
-                    partition.note_step_forward(change, self.history.history_id, number)
-            elif partition is not None and isinstance(change, Leap):
-                partition.begin_segment_at_next_append()
-            elif isinstance(change, StepBack):
-                self.went_back = True
-                if partition is not None:
-                    partition.note_step_back(change.to_ms)
+            self.went_back |= isinstance(change, StepBack)
+
+    def correct_logs(self) -> None:
+        """Lets the partition, and whatever else keeps times, take into account what has changed."""
+        known, changes, self._changes = self.read.known(), self._changes, []
+        if changes and self.partition is not None:
+            if any(isinstance(change, Leap) for change in changes):
+                self.partition.begin_segment_at_next_append()
+            self.partition.append_clock.catch_up(self.history, self.machine.wall_ms)
+        for change in changes:
+            self.on_step(change)
+        self.read.apply(known)
+        if changes:
+            self.on_change("the logs are corrected")
 
     # --- what happens to the clock ----------------------------------------------------------------
 
@@ -110,7 +142,6 @@ class BrokerClock:
         else:
             machine.set_wall(machine.wall_ms, random.choice(RATES))
         was_wrong, self.exempt.was_wrong = self.exempt.was_wrong, True
-        self.is_unread = True
         # From the second mistake on, what was there may count as written when it is corrected.
         self.wrong_since = 0 if was_wrong else machine.true_ms
 

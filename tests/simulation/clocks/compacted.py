@@ -55,9 +55,9 @@ class Tombstone:
 class CompactedWorld:
     """One life of a compacted partition."""
 
-    def __init__(self, path: Path, seed: int) -> None:
-        self.time = time = Timeline(f"compacted {seed}")
-        time.corrected = self._corrected
+    def __init__(self, path: Path, seed: int, *, blinks: bool) -> None:
+        self.time = time = Timeline(f"compacted {seed}", blinks=blinks)
+        time.corrected, time.use = self._corrected, self.produce
         pick = time.random.choice
         self.path = path
         self.expiration_ms = pick([HOUR, DAY])
@@ -130,7 +130,7 @@ class CompactedWorld:
             producer_epoch=0,
             base_sequence=sequence,
         )
-        told = self.partition.append(data, now_ms=machine.wall_ms, produce_version=9)
+        told = self.time.clock.append(data, produce_version=9)
         self._note(producer, data, told.base_offset, sequence)
         self._note_key(key, value, told.base_offset)
 
@@ -151,7 +151,7 @@ class CompactedWorld:
         time = self.time
         producer = time.random.choice(sorted(self.sent))
         sent = self.sent[producer]
-        told = self.partition.append(sent.data, now_ms=time.machine.wall_ms, produce_version=9)
+        told = time.clock.append(sent.data, produce_version=9)
         if told.duplicate:
             self.recognised += 1
             over_ms = time.now_ms - sent.latest_ms - self.expiration_ms - time.exempt.slack_ms

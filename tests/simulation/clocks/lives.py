@@ -23,6 +23,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import random
 import shutil
 import sys
 import tempfile
@@ -40,8 +41,12 @@ STEPS = 40
 _TRACE_LINES = 60
 
 
-def run(seed: int, plant: str | None = None) -> World:
-    """Lives one life; raises BrokenSeedError with its trace."""
+def run(seed: int, plant: str | None = None, *, blinks: bool | None = None) -> World:
+    """Lives one life; raises BrokenSeedError with its trace.
+
+    `blinks`: whether clocks are also wrong for moments; by default in every second life.
+    """
+    blinks = random.Random(f"blinks {seed}").random() < 0.5 if blinks is None else blinks
     before = files.use(Unsynced())
     disabled = logging.root.manager.disable
     logging.disable(logging.CRITICAL)
@@ -50,9 +55,9 @@ def run(seed: int, plant: str | None = None) -> World:
     world: Any = None
     try:
         with planted(plant):
-            main = world = World(path / "data", seed)
+            main = world = World(path / "data", seed, blinks=blinks)
             main.live(STEPS)
-            for world in lives(path, seed):
+            for world in lives(path, seed, blinks=blinks):
                 world.live()
             return main
     except Exception as error:

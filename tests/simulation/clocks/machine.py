@@ -10,8 +10,6 @@ still. The time since the start of the machine is always right, and counts while
 - it is ahead, after a restart of the machine, by no more than `clock.start.pause.ms`;
 - it is behind from the first reading on, and less so after a restart of the machine, by no more than
   `clock.start.pause.ms`: that looks like the time for which the machine was off;
-- it is wrong for less than ten seconds, between two readings (`World` reads before each change
-  of the clock, and before the machine stops after one);
 - it went back, then the machine was off: what was written before may count as later, by as long
   as it was off (`Model.pause_counted`);
 - event times count up to the true time and the cap, where a wrong clock has given some of them;

@@ -57,8 +57,9 @@ class Truth:
 class OffsetsWorld:
     """One life of some groups."""
 
-    def __init__(self, path: Path, seed: int) -> None:
-        self.time = time = Timeline(f"offsets {seed}")
+    def __init__(self, path: Path, seed: int, *, blinks: bool) -> None:
+        self.time = time = Timeline(f"offsets {seed}", blinks=blinks)
+        time.use = self.commit
         time.clock.on_step = self._correct
         time.corrected = self._corrected
         self.retention_ms = time.random.choice([HOUR, DAY, 7 * DAY])
@@ -92,9 +93,8 @@ class OffsetsWorld:
 
     def _write(self, key: bytes, value: bytes | None) -> None:
         machine = self.time.machine
-        self.partition.append(
+        self.time.clock.append(
             build([Record(0, machine.wall_ms, key, value)]),
-            now_ms=machine.wall_ms,
             produce_version=9,
             internal=True,
         )
@@ -120,7 +120,7 @@ class OffsetsWorld:
     def _of(self, name: str) -> StoredGroup:
         if name not in self.groups:
             kept = self.groups[name] = StoredGroup(Group(name, 0, 100))
-            kept.since_ms = self.time.machine.wall_ms
+            kept.since_ms = self.time.clock.now_ms()
         return self.groups[name]
 
     def commit(self) -> None:
@@ -129,9 +129,10 @@ class OffsetsWorld:
         name, partition = f"g{pick.randrange(GROUPS)}", pick.randrange(4)
         kept = self._of(name)
         own_ms = pick.choice([None, None, None, 2 * HOUR, 3 * DAY])
-        expire_ms = NO_TIMESTAMP if own_ms is None else machine.wall_ms + own_ms
+        now_ms = self.time.clock.now_ms()
+        expire_ms = NO_TIMESTAMP if own_ms is None else now_ms + own_ms
         at = self.partition.log_end_offset
-        committed = Committed(at, -1, "", machine.wall_ms, expire_ms, at)
+        committed = Committed(at, -1, "", now_ms, expire_ms, at)
         kept.offsets["t", partition] = committed
         self._write(*kept.offset_record(("t", partition), committed))
         retention_ms = self.retention_ms if own_ms is None else own_ms
@@ -147,20 +148,19 @@ class OffsetsWorld:
         else:
             kept = self._of(name)
             kept.group.state, kept.group.protocol_type = State.STABLE, "connect"
-            kept.noted(self.time.machine.wall_ms)
+            kept.noted(self.time.clock.now_ms())
             self.empty.pop(name, None)
 
     def _leave(self, name: str) -> None:
         kept, now_ms = self.groups[name], self.time.now_ms
         kept.group.state = State.EMPTY
         kept.group.generation += 1
-        kept.noted(self.time.machine.wall_ms)
+        kept.noted(self.time.clock.now_ms())
         self.empty[name] = now_ms, now_ms
         self._write(*kept.group_record())
 
     def restart(self) -> None:
         """The broker stops, without members, and reads its log when it is back."""
-        self.time.observe()  # what lasts less than ten seconds is not seen: see Exemptions
         for name, kept in self.groups.items():
             if kept.group.state is State.STABLE:
                 self._leave(name)

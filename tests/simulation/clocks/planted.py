@@ -16,11 +16,14 @@ from tidelog.storage.log.retention import explanation, retainer
 from tidelog.storage.log.times import partition_times
 from tidelog.storage.log.times.append_clock import AppendClock
 from tidelog.storage.time.adoption import Adoptions
+from tidelog.storage.time.read_clock import ReadClock
 from tidelog.storage.time.timestamp import MAX_TIMESTAMP
 from tidelog.storage.time.trusted_clock import TrustedClock
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+
+    from tidelog.storage.time.trusted_clock import Reading
 
 HOUR_MS = 3_600_000
 SEGMENTS_TO_DELETE = retainer.segments_to_delete
@@ -92,6 +95,11 @@ def explained_without_floor(candidates, retention, **facts: Any) -> Any:
     return SCHEDULE(candidates, retention._replace(floor_ms=0, grace_ms=0), **facts)
 
 
+def deletion_by_the_latest(self: ReadClock, reading: Reading) -> int:
+    """Goes by what was read last, whether or not the logs have taken it into account."""
+    return self.latest.deletion_time(reading.wall_ms, reading.elapsed_ms)
+
+
 class Mistake(NamedTuple):
     """Where a rule is, its name, what replaces it, and the seeds that are enough to catch it."""
 
@@ -100,6 +108,7 @@ class Mistake(NamedTuple):
     wrong: Callable[..., Any]
     seeds: int = 60
     known: int = 1  # a seed that catches it, tried first; a change of a life may move it
+    blinks: bool = False  # whether it takes a clock that is wrong for a moment
 
 
 PLANTED: dict[str, Mistake] = {
@@ -140,6 +149,13 @@ PLANTED: dict[str, Mistake] = {
         TrustedClock, "deletion_time", lambda _, wall_ms, __: wall_ms
     ),
     "a leap is trusted": Mistake(TrustedClock, "_is_impossible", lambda *_: True, known=113),
+    # clocks that blink
+    "only the watch meets a step of the clock": Mistake(
+        TrustedClock, "is_steady", lambda *_: True, blinks=True
+    ),
+    "a step that the logs do not know deletes": Mistake(
+        ReadClock, "deletion_time", deletion_by_the_latest, 200, 168, blinks=True
+    ),
     # P4
     "a round deletes one too many": Mistake(retainer, "segments_to_delete", one_too_many),
     "a round leaves one that is due": Mistake(retainer, "segments_to_delete", all_but_one),

@@ -23,7 +23,8 @@ OBSERVE_MS = 10_000
 class Timeline:
     """True time passing, and what happens to the clock meanwhile."""
 
-    def __init__(self, seed: str) -> None:
+    def __init__(self, seed: str, *, blinks: bool) -> None:
+        self.blinks = blinks
         self.random = pick = random.Random(seed)
         begin_ms = BEGIN_MS + pick.randint(0, YEAR)
         first_error_ms = pick.choice(ERRORS) if pick.random() < 0.1 else 0
@@ -34,6 +35,7 @@ class Timeline:
         self.trouble = pick.choice([0, 1, 3])
         self.trace: list[str] = []
         self.corrected: Callable[[], None] = lambda: None  # called while the clock is wrong
+        self.use: Callable[[], None] = lambda: None  # what somebody does who uses the clock
         self._next_ms = self.machine.true_ms
 
     def say(self, what: str) -> None:
@@ -71,9 +73,20 @@ class Timeline:
         self.machine.pass_time(end_ms - self.now_ms)
 
     def go_wrong(self) -> None:
-        self.observe()
+        if not self.blinks:
+            self.observe()
         self.clock.go_wrong(self.random)
         self.say(f"the clock goes wrong, rate {self.machine.rate}")
+
+    def blink(self) -> None:
+        """The clock is wrong for a moment, in which somebody may use it, and is right again."""
+        self.clock.go_wrong(self.random)
+        self.say(f"the clock blinks, rate {self.machine.rate}")
+        for _ in range(self.random.choice([0, 1, 2])):
+            self.use()
+            self.pass_time(int(10 ** self.random.uniform(0, 4)))
+        self.clock.set_right()
+        self.say("the clock is right again")
 
     def heal(self) -> None:
         """The clock is set right; a command is given only if status names one."""
@@ -109,7 +122,13 @@ class Timeline:
 
     def weights(self) -> dict[Callable[[], None], float]:
         """Returns the steps that happen to the clock, and how often."""
-        return {self.go_wrong: self.trouble, self.heal: 2 * self.trouble, self.suspend: 0.3}
+        blinks = {self.blink: self.trouble} if self.blinks else {}
+        return {
+            self.go_wrong: self.trouble,
+            self.heal: 2 * self.trouble,
+            self.suspend: 0.3,
+            **blinks,
+        }
 
     def live(self, weights: dict[Callable[[], None], float], steps: int) -> None:
         """Takes random steps."""

@@ -40,8 +40,9 @@ TOPIC_ID = uuid.UUID(int=13)
 class World:
     """One life of a broker with one partition."""
 
-    def __init__(self, path: Path, seed: int) -> None:
+    def __init__(self, path: Path, seed: int, *, blinks: bool) -> None:
         self.random = pick = random.Random(seed)
+        self.blinks = blinks
         self.path = path
         self.trace: list[str] = []
         begin = BEGIN_MS + pick.randint(0, YEAR)
@@ -114,8 +115,6 @@ class World:
         self.clock.partition = None
         off_ms = int(10 ** pick.uniform(3, 8))
         if reboots:
-            if self.clock.is_unread:
-                self.observe()  # a clock that is wrong for less than ten seconds is not seen
             # A clock that had gone back may have been behind until the machine was started.
             if self.clock.went_back:
                 self.model.pause_counted(off_ms)
@@ -176,9 +175,30 @@ class World:
     # --- the clock --------------------------------------------------------------------------------
 
     def go_wrong(self) -> None:
-        self.observe()  # what lasts less than ten seconds is not seen: see Exemptions
+        if not self.blinks:
+            self.observe()
         self.clock.go_wrong(self.random)
         self.changed(f"the clock goes wrong, rate {self.machine.rate}")
+
+    def blink(self) -> None:
+        """The clock is wrong for a moment, or goes wrong for a while, and is right again.
+
+        Records may be appended meanwhile, and a round may come before anybody has read the clock.
+        """
+        pick = self.random
+        self.clock.go_wrong(pick)
+        self.changed(f"the clock blinks, rate {self.machine.rate}")
+        most = 4 if self.machine.rate == 1.0 else 8
+        for _ in range(pick.choice([0, 1, 1, 3])):
+            self.append()
+            self.pass_time(int(10 ** pick.uniform(0, most)))
+        self.clock.set_right()
+        self.changed("the clock is right again")
+        if pick.random() < 0.3:
+            self.append()
+        self.promised = None
+        if pick.random() < 0.5:
+            self.sweep()
 
     def heal(self) -> None:
         """The clock is set right; a command is given only if status names one."""
@@ -228,8 +248,8 @@ class World:
 
     def store_batch(self, data: bytes, times: list[int], magic: int) -> None:
         target = RELEASES[self.settings["message_format_version"]]
-        now_ms, before = self.machine.wall_ms, self.partition.segments[-1]
-        told = self.partition.append(data, now_ms=now_ms, produce_version=9 if magic == 2 else 2)
+        before = self.partition.segments[-1]
+        told = self.clock.append(data, produce_version=9 if magic == 2 else 2)
         true_ms = self.machine.true_ms
         none = target == 0
         own = tuple(None if none or t == -1 or self.is_stamped else t for t in times)
@@ -300,7 +320,8 @@ class World:
 
     def sweep(self) -> None:
         """A round of retention; explain, asked before and at that moment, has to agree with it."""
-        self.observe()
+        if not self.blinks or self.random.random() < 0.5:
+            self.observe()  # as every round does; one that is on its way meets steps as well
         now_ms = self.clock.deletion_ms()
         promised = self.promised
         self.explain()
@@ -343,6 +364,7 @@ class World:
             self.trim: 0.3,
             self.suspend: 0.2,
             self.go_wrong: self.trouble,
+            **({self.blink: self.trouble} if self.blinks else {}),
             self.heal: 2 * self.trouble,
         }
         for _ in range(steps):

@@ -272,7 +272,7 @@ class Cluster:
         self.skews[number] = self.random.randint(-most, most)
         replica = self.replicas[number]
         replica.now = self.now + self.skews[number]
-        assert not replica.partition.note_step_back(replica.now)
+        assert not replica.partition.append_clock.note_step_back(replica.now)
 
     def reset(self) -> None:
         """An operator lets append times go back."""
@@ -292,7 +292,7 @@ class Cluster:
         step = ForwardStep(leader.now - 2_000, leader.now, behind_ms, leader.now + behind_ms)
         self.steps += 1
         for replica in self.replicas:
-            replica.partition.note_step_forward(step, "history", self.steps)
+            replica.partition.append_clock.note_step_forward(step, "history", self.steps)
         if leader.partition.state.mark > leader.model.version:
             leader.model.version = tuple(leader.partition.state.mark)
 

@@ -134,6 +134,7 @@ def test_what_a_wrong_clock_changes_is_said(make_log):
     (ahead,) = log.partition.retainer.explain(1_000).segments
     assert (ahead.rolls_ms, ahead.rolls_by) == (1_000, "wrong clock")
     assert "the next append begins a new segment (the clock was wrong)" in ahead.sentence
+    log.partition.append_clock.note_step_back(1_000)
     log.append([900], now=1_000)
     first, active = log.partition.retainer.explain(1_500).segments
     assert (first.last_append_time, first.judged_append_time, first.due_ms) == (

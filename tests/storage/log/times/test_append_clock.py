@@ -11,14 +11,15 @@ from tidelog.storage import files
 from tidelog.storage.directory.opening_clock import ClockNow
 from tidelog.storage.log.retention import deletion
 from tidelog.storage.log.times import partition_times
+from tidelog.storage.time.append_time import ClockWentBack
 from tidelog.storage.time.corrections import (
+    NO_HISTORY,
     ClockHistory,
     Correction,
     ForwardStep,
     judged,
     step_back,
 )
-from tidelog.storage.would_block import WouldBlock
 
 WRONG_MS, RIGHT_MS = 10**12, 1_000_000
 STEP = ForwardStep(0, 10_000, RIGHT_MS, RIGHT_MS + 10_500)
@@ -47,7 +48,10 @@ def corrections(log):
     return log.partition.state.corrections
 
 
-def test_the_next_append_notes_a_step_back_durably_and_begins_a_segment(log):
+def test_a_step_back_is_noted_durably_and_the_next_append_begins_a_segment(log):
+    with pytest.raises(ClockWentBack):
+        log.append([6], now=RIGHT_MS)
+    assert log.partition.append_clock.note_step_back(RIGHT_MS)
     log.append([6], now=RIGHT_MS)
     assert bases(log) == [0, 1]
     assert append_times(log) == [WRONG_MS, RIGHT_MS]
@@ -58,13 +62,23 @@ def test_the_next_append_notes_a_step_back_durably_and_begins_a_segment(log):
     assert bases(log) == [0, 1]
 
 
-def test_an_append_that_may_not_block_leaves_the_correction_to_one_that_may(log):
-    with pytest.raises(WouldBlock):
-        log.append([6], now=RIGHT_MS, may_block=False)
-    assert corrections(log) == ()
-    log.append([6], now=RIGHT_MS)
-    log.append([7], now=RIGHT_MS, may_block=False)
-    assert append_times(log) == [WRONG_MS, RIGHT_MS, RIGHT_MS]
+@pytest.mark.parametrize("count", [0, 1])
+def test_a_time_that_was_read_before_the_clock_was_set_forward_counts_no_more(make_log, count):
+    log = make_log().create()
+    for _ in range(count):
+        log.append([5], now=RIGHT_MS)
+    clock = log.partition.append_clock
+    clock.catch_up(NO_HISTORY, 10)
+    clock.catch_up(STEPS, STEP.to_ms)
+    before = corrections(log)
+    with pytest.raises(ClockWentBack):
+        log.append([6], now=20)
+    clock.catch_up(ClockHistory("a clock"), 20)
+    assert corrections(log) == before
+    log.append([6], now=STEP.to_ms)
+    clock.catch_up(STEPS, 40)  # this time it did go back
+    log.append([7], now=50)
+    assert append_times(log)[count:] == [STEP.to_ms, 50]
 
 
 def test_a_disk_that_refuses_the_correction_refuses_the_append(log, monkeypatch):
@@ -74,9 +88,13 @@ def test_a_disk_that_refuses_the_correction_refuses_the_append(log, monkeypatch)
     with monkeypatch.context() as broken:
         broken.setattr(partition_times, "write", refuse)
         with pytest.raises(Exception, match="the correction of the clock is not kept"):
+            log.partition.append_clock.note_step_back(RIGHT_MS)
+        with pytest.raises(ClockWentBack):
             log.append([6], now=RIGHT_MS)
-    assert (log.partition.log_end_offset, corrections(log)) == (1, ())
-    assert log.append([6], now=RIGHT_MS).base_offset == 1
+    assert (append_times(log), corrections(log)) == ([WRONG_MS], ())
+    assert log.partition.append_clock.note_step_back(RIGHT_MS)
+    log.append([6], now=RIGHT_MS)
+    assert append_times(log)[-1] == RIGHT_MS
 
 
 @pytest.mark.parametrize("stop", ["close", "crash"])
@@ -101,8 +119,8 @@ def test_a_broker_alone_keeps_corrections_in_a_file_that_an_older_tidelog_reads(
 
 @pytest.mark.parametrize("stop", ["close", "crash"])
 def test_a_crash_before_the_append_keeps_the_correction(log, stop):
-    assert log.partition.note_step_back(RIGHT_MS)
-    assert not log.partition.note_step_back(RIGHT_MS)
+    assert log.partition.append_clock.note_step_back(RIGHT_MS)
+    assert not log.partition.append_clock.note_step_back(RIGHT_MS)
     before = corrections(log)
     for _ in range(2):
         getattr(log, stop)()
@@ -145,22 +163,24 @@ def test_pending_steps_are_taken_into_account_once(make_log):
         assert log.partition.state.clock[:2] == ("a clock", 7)
         log.crash()
     log.open(RIGHT_MS + 20_000)
-    log.partition.note_step_forward(STEP, "a clock", 7)
+    log.partition.append_clock.note_step_forward(STEP, "a clock", 7)
     assert corrections(log) == (CORRECTION,)
     log.append([6], now=RIGHT_MS + 20_000)
     assert bases(log) == [0, 1]
-    log.partition.note_step_forward(STEP, "another clock", 1)  # counted anew
+    log.partition.append_clock.note_step_forward(STEP, "another clock", 1)  # counted anew
     assert len(corrections(log)) == 2
 
 
 def test_a_step_back_after_a_trusted_step_is_noted_though_nothing_was_appended(make_log):
     log = make_log().create()
     log.append([5], now=50)
-    log.partition.note_step_forward(ForwardStep(0, 10_000, WRONG_MS, WRONG_MS), "a clock", 1)
+    log.partition.append_clock.note_step_forward(
+        ForwardStep(0, 10_000, WRONG_MS, WRONG_MS), "a clock", 1
+    )
     assert judged(corrections(log), 0, 50) == WRONG_MS
-    assert log.partition.note_step_back(RIGHT_MS)
+    assert log.partition.append_clock.note_step_back(RIGHT_MS)
     assert judged(corrections(log), 0, 50) == RIGHT_MS
-    assert not log.partition.note_step_back(RIGHT_MS)
+    assert not log.partition.append_clock.note_step_back(RIGHT_MS)
 
 
 def test_a_new_log_has_nothing_of_steps_before_it(make_log):
@@ -169,6 +189,7 @@ def test_a_new_log_has_nothing_of_steps_before_it(make_log):
     log.store.clock.ask(lambda: ClockNow(RIGHT_MS, RIGHT_MS, STEPS))
     log.store.delete_topic("t")
     log.partition = log.store.create_partition("t", log.partition.topic_id, 0, log.config, RIGHT_MS)
+    log.partition.append_clock.catch_up(STEPS, 5_000)  # it goes back again
     log.append([5], now=5_000)
     log.partition.append_clock.catch_up(STEPS, RIGHT_MS)
     assert corrections(log) == ()
@@ -177,7 +198,7 @@ def test_a_new_log_has_nothing_of_steps_before_it(make_log):
 def test_a_step_that_concerns_no_record_changes_nothing(make_log):
     log = make_log().create()
     log.append([5], now=50)
-    log.partition.note_step_forward(ForwardStep(100, 200, 5_000, 5_300), "a clock", 1)
+    log.partition.append_clock.note_step_forward(ForwardStep(100, 200, 5_000, 5_300), "a clock", 1)
     assert (corrections(log), log.partition.state.clock[:2]) == ((), ("a clock", 1))
     log.append([6], now=5_300)
     assert bases(log) == [0]
@@ -186,7 +207,7 @@ def test_a_step_that_concerns_no_record_changes_nothing(make_log):
 def test_what_is_written_after_a_truncation_is_not_corrected(log):
     log.append([5], now=WRONG_MS)
     log.append([5], now=WRONG_MS)
-    log.partition.note_step_back(RIGHT_MS)
+    log.partition.append_clock.note_step_back(RIGHT_MS)
     log.partition.truncater.truncate_to(1, below_high_watermark=True)
     assert corrections(log) == (Correction(*step_back(1, RIGHT_MS)),)
     log.append([6], now=WRONG_MS)
@@ -198,7 +219,7 @@ def test_what_is_written_after_a_truncation_is_not_corrected(log):
 
 def test_a_correction_of_a_tail_that_a_power_loss_took_does_not_reach_what_comes_next(log):
     log.append([5], now=WRONG_MS)
-    log.partition.note_step_back(RIGHT_MS)
+    log.partition.append_clock.note_step_back(RIGHT_MS)
     log.crash()
     path = log.directory / f"{0:020d}.log"
     with path.open("r+b") as file:
@@ -211,6 +232,7 @@ def test_a_correction_of_a_tail_that_a_power_loss_took_does_not_reach_what_comes
 
 
 def test_corrections_go_with_the_records_that_they_concern(log):
+    log.partition.append_clock.note_step_back(RIGHT_MS)
     log.append([6], now=RIGHT_MS)
     log.append([7], now=RIGHT_MS + 5_000)
     log.partition.retainer.apply_retention(RIGHT_MS + 1_001)
@@ -223,7 +245,7 @@ def test_a_step_forward_corrects_nothing_in_an_emptied_log(make_log):
     log.append([5], now=50)
     log.partition.retainer.apply_retention(5_000)
     assert log.partition.log_start_offset == 1
-    log.partition.note_step_forward(STEP, "a clock", 1)
+    log.partition.append_clock.note_step_forward(STEP, "a clock", 1)
     assert corrections(log) == ()
     assert partition_times.read(log.directory).corrections == ()
 
@@ -249,7 +271,7 @@ def test_append_times_of_before_are_never_mixed_with_those_of_after(log):
     disk.may_sync.clear()
     before = files.use(disk)
     try:
-        noting = threading.Thread(target=lambda: partition.note_step_back(RIGHT_MS))
+        noting = threading.Thread(target=lambda: partition.append_clock.note_step_back(RIGHT_MS))
         noting.start()
         assert disk.is_syncing.wait(60)
         log.append([6], now=WRONG_MS + 1)  # meanwhile
@@ -332,6 +354,7 @@ def test_moments_of_adoption_are_corrected_too(make_log):
     log.open(WRONG_MS)  # the clock is ahead when the log is adopted
     assert log.partition.state.adoptions.ranges[0].time_ms == WRONG_MS
     log.append([6], now=WRONG_MS)
+    log.partition.append_clock.note_step_back(RIGHT_MS)
     log.append([7], now=RIGHT_MS)
     log.close()
     log.open(RIGHT_MS)

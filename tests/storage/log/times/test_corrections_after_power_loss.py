@@ -61,6 +61,7 @@ def test_power_goes_while_a_clock_is_corrected(tmp_path, seed):
     disk.fails_at = disk.calls + pick.randint(1, 25)
     with contextlib.suppress(PowerLoss):
         for number in range(3):
+            partition.append_clock.note_step_back(RIGHT_MS + number)
             append(partition, RIGHT_MS + number)
             pick.choice([partition.flush, partition.commit, _nothing])()
     disk.is_off = True

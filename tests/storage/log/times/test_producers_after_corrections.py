@@ -19,7 +19,7 @@ def idempotent(log, sequence, now):
 def test_a_step_back_of_an_empty_log_is_not_forgotten(make_log):
     log = make_log().create()
     log.partition.retainer.apply_retention(WRONG_MS)
-    log.partition.note_step_back(RIGHT_MS)
+    log.partition.append_clock.note_step_back(RIGHT_MS)
     idempotent(log, 0, RIGHT_MS)
     assert idempotent(log, 0, WRONG_MS)  # by a clock that has leapt
 
@@ -32,7 +32,7 @@ def test_a_producer_is_known_after_a_clock_that_was_ahead(make_log, stop):
     log.append([5], now=WRONG_MS)
     assert idempotent(log, 0, WRONG_MS)
     idempotent(log, 1, WRONG_MS)
-    log.partition.note_step_back(RIGHT_MS + 5)
+    log.partition.append_clock.note_step_back(RIGHT_MS + 5)
     if stop is not None:
         getattr(log, stop)()
         log.open(RIGHT_MS + 5)
@@ -49,7 +49,9 @@ def test_a_producer_is_known_after_a_clock_that_was_behind(make_log, stop):
     log = make_log().create()
     idempotent(log, 0, 50)
     late = RIGHT_MS + 86_400_000
-    log.partition.note_step_forward(ForwardStep(0, 100, late, late + 100), "a clock", 1)
+    log.partition.append_clock.note_step_forward(
+        ForwardStep(0, 100, late, late + 100), "a clock", 1
+    )
     if stop is not None:
         getattr(log, stop)()
         log.open(late + 100)
@@ -62,12 +64,12 @@ def test_a_producer_is_known_after_a_clock_that_went_back_until_a_restart(make_l
     """A snapshot has the time of the step back, which is that of the clock that was behind."""
     log = make_log().create()
     idempotent(log, 0, WRONG_MS)
-    log.partition.note_step_back(50)
+    log.partition.append_clock.note_step_back(50)
     late = WRONG_MS + 50
     if stop is not None:
         getattr(log, stop)()
         log.open(100)
-    log.partition.note_step_forward(ForwardStep(40, 100, WRONG_MS, late), "a clock", 1)
+    log.partition.append_clock.note_step_forward(ForwardStep(40, 100, WRONG_MS, late), "a clock", 1)
     log.partition.retainer.apply_retention(late)
     assert idempotent(log, 0, late)
     log.partition.retainer.apply_retention(late + 86_400_000)
@@ -80,7 +82,7 @@ def test_a_producer_whose_batches_are_gone_is_known_after_a_correction(make_log,
     idempotent(log, 0, WRONG_MS)
     log.partition.begin_segment_at_next_append()
     log.append([5], now=WRONG_MS)
-    log.partition.note_step_back(50)
+    log.partition.append_clock.note_step_back(50)
     log.partition.retainer.delete_records_before(1)
     log.partition.retainer.apply_retention(50)
     if is_stopped:
@@ -88,6 +90,6 @@ def test_a_producer_whose_batches_are_gone_is_known_after_a_correction(make_log,
         log.open(100)
     assert [segment.base_offset for segment in log.partition.segments] == [1]
     late = WRONG_MS + 50
-    log.partition.note_step_forward(ForwardStep(40, 100, WRONG_MS, late), "a clock", 1)
+    log.partition.append_clock.note_step_forward(ForwardStep(40, 100, WRONG_MS, late), "a clock", 1)
     log.partition.retainer.apply_retention(late)
     assert idempotent(log, 0, late)

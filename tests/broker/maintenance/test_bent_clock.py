@@ -1,0 +1,130 @@
+"""A broker whose wall clock is bent under it, while the time since the machine's start runs as ever.
+
+`bent_clock.c` is preloaded into the broker's process. Nothing that a right clock keeps is deleted, and
+afterwards every policy works again.
+"""
+
+import shutil
+import struct
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.broker import asking
+from tests.broker.conftest import healthy
+from tests.broker.members import commit, fetched
+from tests.oracle import recordset
+from tests.oracle.recordset import Rec
+
+SECOND_NS = 1_000_000_000
+DAY_NS = 86_400 * SECOND_NS
+EARLIEST = -2
+POLICIES = {
+    "record": {},
+    "stamped": {"message.timestamp.type": "LogAppendTime"},
+    "append": {"retention.time.basis": "append"},
+}
+
+
+@pytest.fixture(scope="session")
+def library(tmp_path_factory):
+    """The compiled shim."""
+    compiler = shutil.which("cc")
+    if compiler is None:
+        pytest.skip("no C compiler")
+    path = tmp_path_factory.mktemp("bent") / "bent_clock.so"
+    source = Path(__file__).with_name("bent_clock.c")
+    subprocess.run([compiler, "-shared", "-fPIC", "-O1", "-o", path, source], check=True)
+    return path
+
+
+class Bend:
+    """What the broker's wall clock shows instead of the time."""
+
+    def __init__(self, path):
+        self._file = path.open("w+b", buffering=0)
+        self.right()
+
+    def _set(self, ahead_ns, frozen_ns):
+        self._file.seek(0)
+        self._file.write(struct.pack("=qq", ahead_ns, frozen_ns))
+
+    def right(self):
+        self._set(0, 0)
+
+    def by(self, ahead_ns):
+        self._set(ahead_ns, 0)
+
+    def freeze(self):
+        self._set(0, time.time_ns())
+
+
+@pytest.fixture
+def bend(library, tmp_path, monkeypatch):
+    monkeypatch.setenv("LD_PRELOAD", str(library))
+    monkeypatch.setenv("BENT_CLOCK", str(tmp_path / "bend"))
+    bent = Bend(tmp_path / "bend")
+    yield bent
+    bent._file.close()
+
+
+@pytest.fixture
+def broker(bend, tmp_path):
+    settings = {"control.listener": "127.0.0.1:0", "offsets.retention.check.interval.ms": 200}
+    with healthy(tmp_path, settings) as subject:
+        yield subject
+
+
+@pytest.fixture
+def connection(broker):
+    with broker.connect() as connection:
+        yield connection
+
+
+def new_topics(connection, **more):
+    topics = []
+    for policy in POLICIES.values():
+        topics.append(asking.new_name())
+        asking.create(connection, topics[-1], **{"segment.bytes": "300", **policy, **more})
+    return topics
+
+
+def produce(connection, topics):
+    for topic in topics:
+        records = recordset.batch([Rec(time.time_ns() // 1_000_000, b"v" * 100)])
+        assert asking.produce(connection, topic, records)["error_code"] == 0
+
+
+def starts(connection, topics):
+    return [asking.list_offset(connection, topic, EARLIEST)["offset"] for topic in topics]
+
+
+@pytest.mark.parametrize(
+    ("ahead_ns", "for_s"),
+    [
+        pytest.param(-205 * DAY_NS, 1.0, id="back"),
+        pytest.param(-8 * DAY_NS, 0.0, id="a blink"),
+        pytest.param(400 * DAY_NS, 1.0, id="forward"),
+        pytest.param(-int(time.time_ns()), 0.5, id="1970"),
+    ],
+)
+def test_a_clock_that_blinks_deletes_nothing(broker, connection, bend, ahead_ns, for_s):
+    topics = new_topics(connection)
+    commit(connection, "before", topics[0], 1)
+    for _ in range(4):
+        produce(connection, topics)
+    idle = new_topics(connection)
+    bend.by(ahead_ns)
+    produce(connection, [*topics, *idle])
+    commit(connection, "meanwhile", topics[0], 2)
+    time.sleep(for_s)
+    produce(connection, topics)
+    bend.right()
+    assert broker.sweep() == []
+    produce(connection, [*topics, *idle])
+    assert broker.sweep() == []
+    assert starts(connection, [*topics, *idle]) == [0] * 6
+    for group, offset in (("before", 1), ("meanwhile", 2)):
+        assert fetched(connection, group, topics[0])[0] == offset
