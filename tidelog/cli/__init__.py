@@ -3,7 +3,8 @@
 Begin with `parser.py`, which declares every subcommand; each is in the module of its name, or in
 `command.py` of the folder of its name. Those about time are in `times/`, those about a cluster's brokers in
 `brokers/`. The others are helpers:
-- addresses, HTTP requests, tables and errors: `shared.py`
+- how a command runs and fails, and asks a broker over HTTP: `shared.py`
+- options that several commands have, and their values: `arguments.py`; tables, JSON and lines: `output.py`
 - how a command connects to a broker, and says a client's errors: `connecting.py`
 - requests over Kafka's protocol: `cluster.py`; the topics and groups that it returns:
   `cluster_parts.py`

@@ -67,13 +67,14 @@ class Cluster:
     ) -> None:
         self.client.close()
 
-    def _perform(self, call: Call[Any], prefix: str = "") -> Any:
+    def perform(self, call: Call[Any], prefix: str = "") -> Any:
+        """Returns the result of a call; the message of an error begins with `prefix`."""
         with raised_as_sentences(prefix):
             return self.client.perform(call)
 
     def node_ids(self) -> list[int]:
         """Returns the ids of the brokers that have a session."""
-        answer = self._perform(topic_calls.describe([]))
+        answer = self.perform(topic_calls.describe([]))
         return [one.node_id for one in answer.brokers]
 
     # --- topics ------------------------------------------------------------------------------
@@ -81,7 +82,7 @@ class Cluster:
     def topics(self, names: Iterable[str] | None = None) -> list[Topic]:
         """Topics by name: all, or those named."""
         wanted = None if names is None else list(dict.fromkeys(names))
-        answer = self._perform(topic_calls.describe(wanted))
+        answer = self.perform(topic_calls.describe(wanted))
         return sorted(map(_topic, answer.topics), key=lambda topic: topic.name)
 
     def create_topic(
@@ -94,30 +95,43 @@ class Cluster:
     ) -> None:
         """Creates a topic; -1 partitions or replicas: as many as the broker's default."""
         call = topic_calls.create(name, partitions, settings, replication_factor=replication_factor)
-        self._perform(call, f"{name}: ")
+        self.perform(call, f"{name}: ")
 
     def delete_topics(self, names: Iterable[str]) -> None:
         """Deletes the topics that can be deleted, even if others cannot."""
-        for name, refused in self._perform(topic_calls.delete(list(names))).items():
+        for name, refused in self.perform(topic_calls.delete(list(names))).items():
             if refused is not None:
                 with raised_as_sentences(f"{name}: "):
                     raise refused
 
     def add_partitions(self, name: str, count: int) -> None:
         """Increases a topic to `count` partitions in total."""
-        self._perform(topic_calls.add_partitions(name, count), f"{name}: ")
+        self.perform(topic_calls.add_partitions(name, count), f"{name}: ")
 
     def sizes(self, topic: Topic) -> dict[int, int]:
         """Returns the bytes of each partition's log at its leader, for those that report them."""
-        led: dict[int, list[int]] = {}
-        for each in topic.partitions:
-            if not each.has_error:
-                led.setdefault(each.leader, []).append(each.number)
-        found: dict[int, int] = {}
-        for leader, numbers in led.items():
-            with contextlib.suppress(ClientError):
-                sizes = self.client.perform(topic_calls.log_sizes(topic.name, numbers, leader))
-                found.update(sizes)
+        places = [
+            ((topic.name, each.number), each.leader)
+            for each in topic.partitions
+            if not each.has_error
+        ]
+        return {place[1]: size for (place, _), size in self.log_sizes(places).items()}
+
+    def log_sizes(
+        self, replicas: Iterable[tuple[TopicPartition, int]], *, may_lack: bool = True
+    ) -> dict[tuple[TopicPartition, int], int]:
+        """Returns the bytes of replicas: partitions, each on a broker. Some may be missing.
+
+        Of a broker that does not answer they all are, unless none `may_lack`: that is an error.
+        """
+        asked: dict[tuple[str, int], list[int]] = {}
+        for (name, number), broker in replicas:
+            asked.setdefault((name, broker), []).append(number)
+        found: dict[tuple[TopicPartition, int], int] = {}
+        for (name, broker), numbers in asked.items():
+            with contextlib.suppress(ClientError) if may_lack else raised_as_sentences():
+                sizes = self.client.perform(topic_calls.log_sizes(name, numbers, broker))
+                found.update({((name, number), broker): size for number, size in sizes.items()})
         return found
 
     def offsets(self, name: str, partitions: Iterable[int], at: int) -> dict[int, int]:
@@ -133,7 +147,7 @@ class Cluster:
         """Moves the log start of each partition to an offset."""
         for number, offset in offsets.items():
             call = record_calls.delete_before(name, number, offset)
-            self._perform(call, "not all was deleted: ")
+            self.perform(call, "not all was deleted: ")
 
     def is_at(self, http: str, name: str) -> dict[str, Any] | None:
         """Returns the HTTP port's answer for "now" in this topic.
@@ -170,7 +184,7 @@ class Cluster:
                 tuple((name, value, _source(source)) for name, value, source in one.synonyms),
                 one.is_sensitive,
             )
-            for one in self._perform(call)
+            for one in self.perform(call)
         ]
 
     def alter(
@@ -182,7 +196,7 @@ class Cluster:
         one.
         """
         resource = setting_calls.Resource(topic)
-        self._perform(setting_calls.alter(resource, changes, validate_only=validate_only))
+        self.perform(setting_calls.alter(resource, changes, validate_only=validate_only))
 
     def _resource(self, topic: str | None) -> setting_calls.Resource:
         if topic is not None:
@@ -196,7 +210,7 @@ class Cluster:
         listed = [
             each
             for node_id in self.node_ids()
-            for each in self._perform(group_calls.list_on(node_id))
+            for each in self.perform(group_calls.list_on(node_id))
         ]
         return {
             each.name: {"state": each.state, "protocol_type": each.protocol_type}

@@ -8,29 +8,19 @@ ask no broker (`stored_configs.py`).
 
 from __future__ import annotations
 
-import argparse
 import contextlib
+from argparse import SUPPRESS
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from tidelog.cli.arguments import add_actions, add_broker, add_common, add_flag, add_yes
 from tidelog.cli.brokers.adopt import add_settings
 from tidelog.cli.cluster import Cluster
-from tidelog.cli.shared import (
-    USAGE,
-    CommandError,
-    add_broker,
-    add_common,
-    add_yes,
-    ask,
-    confirm,
-    instants,
-    print_json,
-    print_lines,
-    print_table,
-    run,
-)
+from tidelog.cli.output import print_json, print_lines, print_table
+from tidelog.cli.shared import USAGE, CommandError, ask, confirm, instants
 from tidelog.text import size_of, some
 
 if TYPE_CHECKING:
+    import argparse
     from collections.abc import Iterable, Mapping, Sequence
 
     from tidelog.cli.cluster_parts import Entry, Topic
@@ -62,75 +52,56 @@ class Deletion(NamedTuple):
 def add_configs(parser: argparse.ArgumentParser) -> None:
     """Adds the options of `tidelog configs`."""
     add_broker(parser)
-    add_common(parser)
-    actions = parser.add_subparsers(dest="action", metavar="action", required=True)
-    show = actions.add_parser("show", help="list the settings", allow_abbrev=False)
-    show.add_argument(
-        "names", metavar="TOPIC [KEY]", nargs="*", help="a topic, and single settings"
-    )
-    show.add_argument("--changed", action="store_true", help="only those that somebody has set")
-    change = actions.add_parser("set", help="change settings", allow_abbrev=False)
-    change.add_argument("names", metavar="TOPIC KEY=VALUE", nargs="*", help="retention.ms=7d, say")
-    unset = actions.add_parser("unset", help="remove settings", allow_abbrev=False)
-    unset.add_argument("names", metavar="TOPIC KEY", nargs="*")
-    for action in (show, change, unset):
-        action.add_argument(
-            "--of-broker", action="store_true", help="the broker's settings; no TOPIC is named"
-        )
-        add_broker(action, again=True)
-        add_common(action, again=True)
-    for action in (change, unset):
-        add_asking(action)
-    _add_stored(parser, actions)
-
-
-def _add_stored(
-    parser: argparse.ArgumentParser, actions: argparse._SubParsersAction[argparse.ArgumentParser]
-) -> None:
-    """Adds the actions on what is stored in the metadata of brokers that may not be asked."""
-    stored = actions.add_parser(
-        "list", help="list what is stored in the metadata, without a broker", allow_abbrev=False
-    )
-    remove = actions.add_parser(
-        "remove", help="remove what is stored there, without a broker", allow_abbrev=False
-    )
-    remove.add_argument("names", metavar="KEY", nargs="+")
-    remove.add_argument(
-        "--of",
-        metavar="OWNER",
-        default="brokers",
-        help="whose they are, as `list` shows it: brokers (all of them), broker:2, topic:NAME, quota:ENTITY",
-    )
-    add_yes(remove)
-    for action in (parser, stored, remove):
-        action.add_argument(
-            "--directory",
-            metavar="DIR",
-            default=None if action is parser else argparse.SUPPRESS,
-            help="list and remove: the first log directory of a broker that is stopped",
-        )
-    for action in (stored, remove):
-        add_settings(action)
-        add_common(action, again=True)
+    actions = {
+        "show": (_show_or_change, "list the settings"),
+        "set": (_show_or_change, "change settings"),
+        "unset": (_show_or_change, "remove settings"),
+        "list": (_stored, "list what is stored in the metadata, without a broker"),
+        "remove": (_stored, "remove what is stored there, without a broker"),
+    }
+    directory = "list and remove: the first log directory of a broker that is stopped"
+    parser.add_argument("--directory", metavar="DIR", help=directory)
+    for action, one in add_actions(parser, actions, add_common, None):
+        if action == "show":
+            what = "a topic, and single settings"
+            one.add_argument("names", metavar="TOPIC [KEY]", nargs="*", help=what)
+            add_flag(one, "--changed", "only those that somebody has set")
+        elif action == "set":
+            what = "retention.ms=7d, say"
+            one.add_argument("names", metavar="TOPIC KEY=VALUE", nargs="*", help=what)
+        elif action == "unset":
+            one.add_argument("names", metavar="TOPIC KEY", nargs="*")
+        elif action == "remove":
+            one.add_argument("names", metavar="KEY", nargs="+")
+            what = (
+                "whose they are, as `list` shows it: brokers (all of them), broker:2, topic:NAME, "
+                "quota:ENTITY"
+            )
+            one.add_argument("--of", metavar="OWNER", default="brokers", help=what)
+            add_yes(one)
+        if action in ("list", "remove"):
+            one.add_argument("--directory", metavar="DIR", default=SUPPRESS, help=directory)
+            add_settings(one)
+        else:
+            add_flag(one, "--of-broker", "the broker's settings; no TOPIC is named")
+            add_broker(one)
+        if action in ("set", "unset"):
+            add_asking(one)
 
 
 def add_asking(parser: argparse.ArgumentParser) -> None:
     """Adds the options of commands that may delete."""
-    parser.add_argument("--dry-run", action="store_true", help="only show what would happen")
+    add_flag(parser, "--dry-run", "only show what would happen")
     add_yes(parser)
 
 
-def run_configs(options: argparse.Namespace) -> int:
-    """Runs `tidelog configs`; returns the exit status."""
-    return run(f"configs {options.action}", _configs, options)
+def _stored(options: argparse.Namespace) -> None:
+    from tidelog.cli.stored_configs import run_stored
+
+    run_stored(options)
 
 
-def _configs(options: argparse.Namespace) -> None:
-    if options.action in ("list", "remove"):
-        from tidelog.cli.stored_configs import run_stored
-
-        run_stored(options)
-        return
+def _show_or_change(options: argparse.Namespace) -> None:
     if options.directory is not None:
         raise CommandError(
             f"{options.action} asks a broker: --directory is for list and remove", USAGE
@@ -253,12 +224,7 @@ def alter(
             print_lines(sentence)
     else:
         if deletions or unknown:
-            confirm(
-                f"{sentence} Change it?",
-                refusal=refusal,
-                declined="nothing was changed",
-                yes=options.yes,
-            )
+            confirm(options, f"{sentence} Change it?", refusal, "nothing was changed")
         cluster.alter(topic, changes)
     return {
         "topic": topic,

@@ -16,28 +16,20 @@ import sys
 import time
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from tidelog.cli.arguments import (
+    add_all,
+    add_flag,
+    add_shift,
+    add_topic,
+    number_given,
+    partition_given,
+)
 from tidelog.cli.cluster import UNSAYABLE_MS, Cluster
 from tidelog.cli.connecting import raised_as_sentences
 from tidelog.cli.escaping import escaped
-from tidelog.cli.records import (
-    Seen,
-    formatter,
-    is_about_append_times,
-    shown,
-    time_of,
-    to_json,
-)
-from tidelog.cli.shared import (
-    USAGE,
-    CommandError,
-    add_broker,
-    add_common,
-    add_shift,
-    add_topic,
-    ask,
-    bar,
-    run,
-)
+from tidelog.cli.output import bar
+from tidelog.cli.records import Seen, formatter, is_about_append_times, shown, time_of, to_json
+from tidelog.cli.shared import USAGE, CommandError, ask
 from tidelog.client import EARLIEST, LATEST, READ_COMMITTED, READ_UNCOMMITTED
 from tidelog.client.consumer import Consumer
 from tidelog.control import ControlClient, ControlError
@@ -69,25 +61,20 @@ def add_consume(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("--from", dest="start", metavar="PLACE", default="earliest", help=f"{_PLACES} (earliest)")
     add("--to", dest="end", metavar="PLACE", default="latest", help="end before it (latest)")
-    add("--within", action="store_true", help="leave out what has no time between --from and --to")
+    add_flag(parser, "--within", "leave out what has no time between --from and --to")
     add("--max", metavar="N", help="so many records at most")
-    add("--follow", action="store_true", help="wait for more when the end is reached")
-    add("--committed", action="store_true", help="only what consumers of committed records see")
+    add_flag(parser, "--follow", "wait for more when the end is reached")
+    add_flag(parser, "--committed", "only what consumers of committed records see")
     add("--format", metavar="TEXT", help=r"what is written of each record: '%%o %%I %%k %%s\n'")
-    add("--no-append-times", action="store_true", help="do not ask for them: that is faster")
+    add_flag(parser, "--no-append-times", "do not ask for them: that is faster")
     add_shift(parser)
-    add_broker(parser)
-    add_common(parser)
-
-
-def run_consume(options: argparse.Namespace) -> int:
-    """Runs `tidelog consume`; returns the exit status."""
-    return run("consume", _consume, options)
+    add_all(parser)
+    parser.set_defaults(run=_consume)
 
 
 def _consume(options: argparse.Namespace) -> None:
-    most = _number("--max", options.max)
-    only = _number("--partition", options.partition)
+    most = None if options.max is None else number_given("--max", options.max)
+    only = partition_given(options)
     if options.json and options.format is not None:
         raise CommandError("--json and --format: one of them", USAGE)
     if options.follow and options.end != "latest":
@@ -115,14 +102,6 @@ def _consume(options: argparse.Namespace) -> None:
         reader = _Reader(cluster, options, spans, append_times)
         records = _between(reader, start, end, within=options.within)
         _write(records, reader, options, most, with_append_times=append_times is not None)
-
-
-def _number(option: str, text: str | None) -> int | None:
-    if text is None:
-        return None
-    if not (text.isascii() and text.isdecimal()):
-        raise CommandError(f"{option} {text}: expected a number from 0 on", USAGE)
-    return int(text)
 
 
 # --- where to begin and end -----------------------------------------------------------------------

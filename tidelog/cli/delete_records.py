@@ -10,23 +10,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from tidelog.cli.arguments import add_all, add_flag, add_shift, add_topic, add_yes
 from tidelog.cli.cluster import Cluster
-from tidelog.cli.shared import (
-    NONE,
-    USAGE,
-    CommandError,
-    add_broker,
-    add_common,
-    add_shift,
-    add_topic,
-    add_yes,
-    confirm,
-    print_json,
-    print_lines,
-    print_table,
-    run,
-    shown,
-)
+from tidelog.cli.output import print_json, print_lines, print_table, shown
+from tidelog.cli.shared import NONE, USAGE, CommandError, confirm
 from tidelog.cli.times.offsets import look_up
 from tidelog.text import size_of, some
 
@@ -49,33 +36,19 @@ class Plan(NamedTuple):
 def add_delete_records(parser: argparse.ArgumentParser) -> None:
     """Adds the options of `tidelog delete-records`."""
     add_topic(parser)
-    parser.add_argument(
-        "--before",
-        metavar="TIME",
-        required=True,
-        help="the records before the first one at or after it are deleted: 2026-01-01T00:00Z, -30d, or ms",
+    what = "the records before the first one at or after it are deleted: 2026-01-01T00:00Z, -30d, or ms"
+    parser.add_argument("--before", metavar="TIME", required=True, help=what)
+    add_flag(parser, "--appended", "by when records were appended, not by their own time")
+    what = (
+        "no record counts with a time later than its append time, as in retention: a time from the "
+        "future keeps no older records behind it"
     )
-    parser.add_argument(
-        "--appended",
-        action="store_true",
-        help="by when records were appended, not by their own time",
-    )
-    parser.add_argument(
-        "--largest-before",
-        action="store_true",
-        help="no record counts with a time later than its append time, as in retention: a time from the "
-        "future keeps no older records behind it",
-    )
-    parser.add_argument("--dry-run", action="store_true", help="only say what would be deleted")
+    add_flag(parser, "--largest-before", what)
+    add_flag(parser, "--dry-run", "only say what would be deleted")
     add_yes(parser)
     add_shift(parser)
-    add_broker(parser)
-    add_common(parser)
-
-
-def run_delete_records(options: argparse.Namespace) -> int:
-    """Runs `tidelog delete-records`; returns the exit status."""
-    return run("delete-records", _delete, options)
+    add_all(parser)
+    parser.set_defaults(run=_delete)
 
 
 def _delete(options: argparse.Namespace) -> None:
@@ -87,8 +60,8 @@ def _delete(options: argparse.Namespace) -> None:
     plans = [_plan(found["topic"], row, ends[row["partition"]]) for row in found["partitions"]]
     if at is not None and not options.largest_before:
         capped = look_up(options, str(found["at_ms"]), None, capped=True)["partitions"]
-        rows = zip(plans, found["partitions"], capped, strict=True)
-        plans = [_with_obstacle(plan, row, further) for plan, row, further in rows]
+        each = zip(plans, found["partitions"], capped, strict=True)
+        plans = [_with_obstacle(plan, row, further) for plan, row, further in each]
     going = [plan for plan in plans if plan.records]
     if not options.json:
         _print_plans(found, plans)
@@ -96,29 +69,24 @@ def _delete(options: argparse.Namespace) -> None:
     if done:
         what = f"{_sum(going)} of {found['topic']}"
         confirm(
+            options,
             f"Delete {what} for good?",
-            refusal=f"{what} would be gone for good: add --yes to delete them, --dry-run to look only",
-            declined="nothing was deleted",
-            yes=options.yes,
+            f"{what} would be gone for good: add --yes to delete them, --dry-run to look only",
+            "nothing was deleted",
         )
         _delete_records(options.broker, found, {plan.partition: plan.offset for plan in going})
     if options.json:
-        print_json(
+        rows = [
             {
-                "topic": found["topic"],
-                "deleted": done,
-                "partitions": [
-                    {
-                        "partition": plan.partition,
-                        "log_start_offset": plan.offset if done else plan.start,
-                        "records": plan.records,
-                        "bytes": plan.bytes,
-                        "kept": plan.kept,
-                    }
-                    for plan in plans
-                ],
+                "partition": plan.partition,
+                "log_start_offset": plan.offset if done else plan.start,
+                "records": plan.records,
+                "bytes": plan.bytes,
+                "kept": plan.kept,
             }
-        )
+            for plan in plans
+        ]
+        print_json({"topic": found["topic"], "deleted": done, "partitions": rows})
     elif done:
         print_lines("", f"Deleted: {_sum(going)}.")
 
@@ -176,24 +144,20 @@ def _print_plans(found: dict[str, Any], plans: Sequence[Plan]) -> None:
     name = "at" if "at_ms" in found else "appended_at"
     what = "with a time" if name == "at" else "appended"
     print_lines(
-        f"{found['topic']}: what comes before the first record {what} at or after {shown(found, name)}"
+        f"{found['topic']}: what comes before the first record {what} at or after {shown(found, name)}",
+        "",
     )
-    print_lines("")
     rows = [
         (
-            str(plan.partition),
+            plan.partition,
             f"{plan.start} to {plan.offset - 1}" if plan.records else "none",
-            str(plan.records),
+            plan.records,
             size_of(plan.bytes),
             plan.kept or "",
         )
         for plan in plans
     ]
-    print_table(
-        ("partition", "offsets", "records", "size", ""),
-        rows,
-        right=("partition", "records", "size"),
-    )
+    print_table((">partition", "offsets", ">records", ">size", ""), rows)
     if not any(plan.records for plan in plans):
         print_lines("", "Nothing to delete.")
 

@@ -12,9 +12,8 @@ status: 0 if all are fine, 1 if there are findings, 2 for a mistake in the comma
 `tidelog scrub --log-dirs DIR` reads the segments of log directories again, and checks every batch. Exit
 status: 0 if all are good, 1 if one is bad, 2 for a mistake in the command line.
 
-`tidelog topics|configs|groups|transactions|produce|consume|explain|doctor|offsets|times|clock|delete-records`
-ask a running broker, over HTTP and Kafka's protocol. Exit status: 0 for success, 1 for failure, 2
-for a mistake in the command line; `doctor` has 1 for findings and 2 for failure.
+The other commands ask a running broker, over HTTP and Kafka's protocol. Exit status: 0 for success, 1
+for failure, 2 for a mistake in the command line; `doctor` has 1 for findings and 2 for failure.
 
 `tidelog pipeline JOB ...` runs jobs on Spark. Exit status: 0 done, 1 done with findings, 2 a
 mistake in the command line, 3 failed.
@@ -28,7 +27,6 @@ import argparse
 import importlib
 import os
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from tidelog import __version__
@@ -38,9 +36,9 @@ from tidelog.text import with_signed_values
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-# Most of these ask a running broker. A module has the functions add_NAME (its options) and run_NAME; then the
-# help.
+# Most of these ask a running broker. A module has the function add_NAME, for its options; then the help.
 _ASKING = {
+    "dump": ("dump", "show and judge files of a log"),
     "topics": ("topics", "list, describe, create, delete and alter topics"),
     "configs": ("configs", "show and change settings, and say first what a change would delete"),
     "groups": (
@@ -73,7 +71,7 @@ _ASKING = {
 _FILES = frozenset({"file", "from_file"})  # options whose file names may be any bytes
 
 USAGE_ERROR = 2
-_BROKEN_PIPE = 1  # not everything was checked
+_FAILED = 1
 
 
 class _Parser(argparse.ArgumentParser):
@@ -100,14 +98,15 @@ def main(argv: Sequence[str] | None = None) -> int:
         return USAGE_ERROR
     if sys.stdout is None and options.command != "serve":
         sys.stderr.write(f"{parser.prog}: standard output is closed\n")
-        return _BROKEN_PIPE
-    if options.command in _ASKING:
-        for name, value in vars(options).items():
-            if name not in _FILES:
-                setattr(options, name, _as_text(parser, value))
-        status: int = options.run(options)
-        return status
-    return _dump(options) if options.command == "dump" else run_serve(options)
+        return _FAILED
+    if options.command == "serve":
+        return run_serve(options)
+    from tidelog.cli.shared import run
+
+    for name, value in vars(options).items():
+        if name not in _FILES:
+            setattr(options, name, _as_text(parser, value))
+    return run(parser.prog, options)
 
 
 def _as_text(parser: argparse.ArgumentParser, value: Any) -> Any:
@@ -135,42 +134,19 @@ def parser_of(command: str | None = None) -> argparse.ArgumentParser:
         "serve", help="run a broker, or several", description=DESCRIPTION, allow_abbrev=False
     )
     add_serve(serve)
-    _add_dump(commands)
-    commands.add_parser(
-        "pipeline", help="jobs on Spark that keep time: audit, mirror, backfill ..."
-    )
     for name, (module, described) in _ASKING.items():
         asking = commands.add_parser(name, help=described, allow_abbrev=False)
         if name == command:
+            from tidelog.cli.arguments import DEFAULTS
+
             asking.description = f"{described[0].upper()}{described[1:]}."
             functions = importlib.import_module(f"tidelog.cli.{module}")
-            called = name.replace("-", "_")
-            getattr(functions, f"add_{called}")(asking)
-            asking.set_defaults(run=getattr(functions, f"run_{called}"))
+            getattr(functions, f"add_{name.replace('-', '_')}")(asking)
+            asking.set_defaults(**DEFAULTS)
+    commands.add_parser(
+        "pipeline", help="jobs on Spark that keep time: audit, mirror, backfill ..."
+    )
     return parser
-
-
-def _add_dump(commands: argparse._SubParsersAction[_Parser]) -> None:
-    dump = commands.add_parser(
-        "dump", help="show and judge files of a log", description=_DUMP, allow_abbrev=False
-    )
-    dump.add_argument(
-        "files", metavar="FILE", nargs="+", type=Path, help="a file or a directory of them"
-    )
-    dump.add_argument("--records", action="store_true", help="show every record of a segment")
-    dump.add_argument(
-        "--unpack-limit",
-        metavar="BYTES",
-        type=int,
-        help="a compressed batch that unpacks to more is not examined (64 MiB)",
-    )
-    dump.add_argument("--json", action="store_true", help="one JSON object a line")
-
-
-_DUMP = (
-    "Show what files of a log directory hold (segments, indexes, append times, snapshots, checkpoints), "
-    "and what is wrong with them. Nothing is changed. Exit status 1 says that something is wrong."
-)
 
 
 def _pipeline(arguments: Sequence[str]) -> int:
@@ -178,34 +154,3 @@ def _pipeline(arguments: Sequence[str]) -> int:
     from tidelog.pipeline.cli import main
 
     return main(arguments)
-
-
-def _dump(options: argparse.Namespace) -> int:
-    from tidelog.dump import dump
-    from tidelog.dump.segments import UNPACK_LIMIT, Wanted
-
-    try:
-        limit = UNPACK_LIMIT if options.unpack_limit is None else options.unpack_limit
-        if limit < 0:
-            return _refuse("dump", f"--unpack-limit is a number of bytes, not {limit}")
-        status = dump.run(options.files, Wanted(options.records, limit), as_json=options.json)
-        sys.stdout.flush()
-        return status
-    except dump.UsageError as error:
-        return _refuse("dump", str(error))
-    except BrokenPipeError:  # the reader of the pipe has closed it, as `head` does
-        return _unwritten()
-    except OSError as error:  # unreadable files are findings
-        print(f"tidelog dump: the answer cannot be written: {error.strerror}", file=sys.stderr)
-        return _unwritten()
-
-
-def _unwritten() -> int:
-    """Discards unwritten output, so that the end of the process does not report the error again."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    return _BROKEN_PIPE
-
-
-def _refuse(command: str, sentence: str) -> int:
-    print(f"tidelog {command}: {sentence}", file=sys.stderr)
-    return USAGE_ERROR

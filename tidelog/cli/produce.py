@@ -17,19 +17,12 @@ import time
 from collections import Counter
 from typing import TYPE_CHECKING, BinaryIO
 
+from tidelog.cli.arguments import add_broker, add_flag, add_http, add_many, add_shift
 from tidelog.cli.cluster import Cluster
 from tidelog.cli.connecting import connect, raised_as_sentences, sentence_of
+from tidelog.cli.output import bar, print_lines
 from tidelog.cli.records import Record, from_json, is_relative, time_of
-from tidelog.cli.shared import (
-    USAGE,
-    CommandError,
-    add_broker,
-    add_http,
-    add_shift,
-    bar,
-    print_lines,
-    run,
-)
+from tidelog.cli.shared import USAGE, CommandError
 from tidelog.client import ClientError, RequestError
 from tidelog.client.calls.topics import describe
 from tidelog.client.producer import ACKS_ALL, Producer
@@ -56,40 +49,27 @@ def add_produce(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("topic", metavar="TOPIC")
     add("--file", metavar="FILE", help="read this instead of standard input")
-    add(
-        "--json",
-        action="store_true",
-        help='lines are {"key": ..., "value": ..., "timestamp": ..., "headers": ...}, '
-        "as `tidelog consume --json` writes them",
+    what = (
+        'lines are {"key": ..., "value": ..., "timestamp": ..., "headers": ...}, as `tidelog consume --json` '
+        "writes them"
     )
+    add_flag(parser, "--json", what)
     add("--key-separator", metavar="TEXT", help="what stands before it in a line is the key")
-    add("--empty-is-null", action="store_true", help="an empty key or value is none at all")
-    add(
-        "--header",
-        metavar="NAME=VALUE",
-        action="append",
-        default=[],
-        help="a header of every record; may be given many times",
+    add_flag(parser, "--empty-is-null", "an empty key or value is none at all")
+    add_many(parser, "--header", "NAME=VALUE", "a header of every record; may be given many times")
+    what = (
+        "of records that have none of their own: 2026-01-01T00:00Z, -2h, now, or ms (else: this "
+        "machine's time)"
     )
-    add(
-        "--time",
-        metavar="TIME",
-        help="of records that have none of their own: 2026-01-01T00:00Z, -2h, now, or ms (else: this "
-        "machine's time)",
-    )
+    add("--time", metavar="TIME", help=what)
     add_shift(parser)
-    add(
-        "--partition", metavar="N", help='one for all; "any" passes over those that JSON lines name'
-    )
+    what = 'one for all; "any" passes over those that JSON lines name'
+    add("--partition", metavar="N", help=what)
     add("--compression", choices=["none", "gzip", "snappy", "lz4", "zstd"], default="none")
     add("--acks", choices=["0", "1", "all"], default="all", help="who has to have it (all)")
     add_broker(parser)
     add_http(parser)
-
-
-def run_produce(options: argparse.Namespace) -> int:
-    """Runs `tidelog produce`; returns the exit status."""
-    return run("produce", _produce, options)
+    parser.set_defaults(run=_produce)
 
 
 def _produce(options: argparse.Namespace) -> None:

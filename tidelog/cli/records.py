@@ -14,7 +14,8 @@ import re
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tidelog.cli.escaping import as_json
-from tidelog.cli.shared import USAGE, CommandError, instant_of, instants
+from tidelog.cli.output import instant_of
+from tidelog.cli.shared import USAGE, CommandError, instants
 from tidelog.protocol.records.layout import NO_TIMESTAMP
 
 if TYPE_CHECKING:

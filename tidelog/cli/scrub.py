@@ -11,16 +11,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from tidelog.cli.shared import (
-    FAILED,
-    USAGE,
-    CommandError,
-    bar,
-    print_json,
-    print_lines,
-    print_table,
-    run,
-)
+from tidelog.cli.arguments import add_flag, add_json
+from tidelog.cli.output import bar, print_json, print_lines, print_table
+from tidelog.cli.shared import FAILED, USAGE, CommandError
 from tidelog.storage import filenames
 from tidelog.storage.segment.log_file import Tail
 from tidelog.storage.segment.scrub import Place, scrub
@@ -35,7 +28,6 @@ if TYPE_CHECKING:
 
 _SLICE_BYTES = 4 * 2**20
 _NO_LIMIT = 2**63  # no segment follows
-_COLUMNS = ("log", "byte", "offset", "file", "what")
 
 
 class _File(NamedTuple):
@@ -50,23 +42,13 @@ class _File(NamedTuple):
 
 def add_scrub(parser: argparse.ArgumentParser) -> None:
     """Adds the options of `tidelog scrub`."""
-    parser.add_argument(
-        "--log-dirs", metavar="DIR", nargs="+", type=Path, required=True, help="log directories"
-    )
+    what = "log directories"
+    parser.add_argument("--log-dirs", metavar="DIR", nargs="+", type=Path, required=True, help=what)
     parser.add_argument("--topic", action="append", help="one topic alone; may be repeated")
-    parser.add_argument(
-        "--with-active",
-        action="store_true",
-        help="also the last segment of each log: for directories on which no broker runs",
-    )
-    parser.add_argument("--json", action="store_true", help="one JSON object, for scripts")
-
-
-def run_scrub(options: argparse.Namespace) -> int:
-    """Runs `tidelog scrub`; returns the exit status."""
-    statuses: list[int] = []
-    failed = run("scrub", lambda given: statuses.append(_scrub(given)), options)
-    return failed or statuses[0]
+    what = "also the last segment of each log: for directories on which no broker runs"
+    add_flag(parser, "--with-active", what)
+    add_json(parser)
+    parser.set_defaults(run=_scrub)
 
 
 def _scrub(options: argparse.Namespace) -> int:
@@ -165,18 +147,17 @@ def _print(
     files: Sequence[_File], read_bytes: int, bad: Sequence[tuple[_File, BadBatch | str]]
 ) -> None:
     if bad:
-        rows = [_row(*each) for each in bad]
         cells = [
             (
                 f"{row['topic']}-{row['partition']}",
-                "-" if row["position"] is None else str(row["position"]),
-                "-" if row["offset"] is None else str(row["offset"]),
+                row["position"],
+                row["offset"],
                 Path(row["file"]).name,
                 row["reason"],
             )
-            for row in rows
+            for row in (_row(*each) for each in bad)
         ]
-        print_table(_COLUMNS, cells, right=("byte", "offset"), wraps="what")
+        print_table(("log", ">byte", ">offset", "file", "what"), cells, wraps="what")
         print_lines("")
     found = f"{some(len(bad), 'bad place')}" if bad else "every batch is good"
     print_lines(f"{some(len(files), 'segment')}, {size_of(read_bytes)} read: {found}.")

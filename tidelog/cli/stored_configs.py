@@ -19,7 +19,8 @@ from tidelog.broker.metadata.store import Delete, MetadataError, unchanged_since
 from tidelog.broker.quotas import entity
 from tidelog.cli.brokers.adopt import settings_given
 from tidelog.cli.configs import DELETING
-from tidelog.cli.shared import USAGE, CommandError, confirm, print_json, print_lines, print_table
+from tidelog.cli.output import print_json, print_lines, print_table
+from tidelog.cli.shared import USAGE, CommandError, confirm
 from tidelog.config.ignored import shown
 from tidelog.config.load import BROKER_NAMES, DEFAULT_NAMES, TOPIC_NAMES
 from tidelog.config.setting import written
@@ -175,10 +176,10 @@ async def _remove(
     assert chosen is not None
     if any(name.startswith(DELETING) for name in names):
         confirm(
+            options,
             f"Without {', '.join(names)} the next round of retention may delete records. Remove it?",
-            refusal="the next round of retention may delete records then: add --yes to remove it",
-            declined="nothing was changed",
-            yes=options.yes,
+            "the next round of retention may delete records then: add --yes to remove it",
+            "nothing was changed",
         )
     compares = unchanged_since(chosen.pair.key, chosen.pair.mod_revision)
     if await store.transact(compares, (chosen.without(names),)) is None:

@@ -9,20 +9,12 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Any
 
+from tidelog.cli.arguments import add_actions, add_many, add_yes, number_given
 from tidelog.cli.cluster import Cluster
 from tidelog.cli.configs import Changes, add_asking, alter, as_json, settings_of
 from tidelog.cli.escaping import escaped
-from tidelog.cli.shared import (
-    USAGE,
-    CommandError,
-    add_actions,
-    add_yes,
-    confirm,
-    print_json,
-    print_lines,
-    print_table,
-    run_action,
-)
+from tidelog.cli.output import print_json, print_lines, print_table
+from tidelog.cli.shared import USAGE, CommandError, confirm
 from tidelog.client import EARLIEST, LATEST
 from tidelog.text import size_of, some
 
@@ -36,83 +28,58 @@ _OWN = {  # what happens to the broker's own topics
     "__consumer_offsets": "it contains the committed offsets of groups",
     "__transaction_state": "it contains the state of transactions",
 }
-_SET_HELP = "a setting (retention.ms=7d); may be given many times"
 _MOST_PARTITIONS, _MOST_REPLICAS = 2**31 - 1, 2**15 - 1  # of the protocol's fields
-_DESCRIBED = {
-    "list": "list the topics",
-    "describe": "ids, partitions, offsets, sizes and what somebody has set",
-    "create": "make topics",
-    "delete": "delete topics and what is in them",
-    "alter": "add partitions, change settings",
-}
 
 
 def add_topics(parser: argparse.ArgumentParser) -> None:
     """Adds the options of `tidelog topics`; without an action it lists topics."""
-    for action, one in add_actions(parser, _DESCRIBED):
+    actions = {
+        "list": (_list, "list the topics"),
+        "describe": (_describe, "ids, partitions, offsets, sizes and what somebody has set"),
+        "create": (_create, "make topics"),
+        "delete": (_delete, "delete topics and what is in them"),
+        "alter": (_alter, "add partitions, change settings"),
+    }
+    for action, one in add_actions(parser, actions):
         if action == "describe":
             one.add_argument("topics", metavar="TOPIC", nargs="*", help="all, if none is named")
         elif action != "list":
             one.add_argument("topics", metavar="TOPIC", nargs="+")
         if action in ("create", "alter"):
             one.add_argument("--partitions", metavar="N", help="how many, in all")
-            one.add_argument(
-                "--set", metavar="KEY=VALUE", action="append", default=[], help=_SET_HELP
-            )
+            what = "a setting (retention.ms=7d); may be given many times"
+            add_many(one, "--set", "KEY=VALUE", what)
         if action == "create":
-            one.add_argument(
-                "--replication-factor",
-                metavar="N",
-                help="on how many brokers each partition is (the broker's default.replication.factor)",
-            )
+            what = "on how many brokers each partition is (the broker's default.replication.factor)"
+            one.add_argument("--replication-factor", metavar="N", help=what)
         if action == "alter":
-            one.add_argument(
-                "--unset", metavar="KEY", action="append", default=[], help="take it back"
-            )
+            add_many(one, "--unset", "KEY", "take it back")
             add_asking(one)
         if action == "delete":
             add_yes(one)
-
-
-def run_topics(options: argparse.Namespace) -> int:
-    """Runs `tidelog topics`; returns the exit status."""
-    actions = {
-        "list": _list,
-        "describe": _describe,
-        "create": _create,
-        "delete": _delete,
-        "alter": _alter,
-    }
-    return run_action("topics", actions, options)
 
 
 def _list(options: argparse.Namespace) -> None:
     with Cluster(options.broker) as cluster:
         topics = cluster.topics()
     if options.json:
-        print_json([_named(topic) | {"partitions": len(topic.partitions)} for topic in topics])
+        _print_named(topics)
         return
     print_table(
-        ("topic", "partitions", "id", ""),
+        ("topic", ">partitions", "id", ""),
         [
-            (
-                topic.name,
-                str(len(topic.partitions)),
-                topic.topic_id,
-                "internal" if topic.is_internal else "",
-            )
-            for topic in topics
+            (each.name, len(each.partitions), each.topic_id, "internal" if each.is_internal else "")
+            for each in topics
         ],
-        right=("partitions",),
     )
 
 
+def _print_named(topics: Iterable[Topic]) -> None:
+    print_json([_named(topic) | {"partitions": len(topic.partitions)} for topic in topics])
+
+
 def _named(topic: Topic) -> dict[str, Any]:
-    return {
-        "topic": topic.name,
-        "topic_id": topic.topic_id,
-        "internal": topic.is_internal,
-    }
+    return {"topic": topic.name, "topic_id": topic.topic_id, "internal": topic.is_internal}
 
 
 def _describe(options: argparse.Namespace) -> None:
@@ -154,20 +121,17 @@ def _print_topic(topic: Mapping[str, Any]) -> None:
     internal = ", internal" if topic["internal"] else ""
     print_lines(f"{topic['topic']}: id {topic['topic_id']}, {partitions}{internal}", "")
     print_table(
-        ("partition", "leader", "start", "end", "size"),
+        (">partition", ">leader", ">start", ">end", ">size"),
         [
             (
-                str(each["partition"]),
-                str(each["leader"]) if each["leader"] >= 0 else "none",
-                *(
-                    "-" if each[name] is None else str(each[name])
-                    for name in ("log_start_offset", "end_offset")
-                ),
-                "-" if each["size"] is None else size_of(each["size"]),
+                each["partition"],
+                each["leader"] if each["leader"] >= 0 else "none",
+                each["log_start_offset"],
+                each["end_offset"],
+                None if each["size"] is None else size_of(each["size"]),
             )
             for each in topic["partitions"]
         ],
-        right=("partition", "leader", "start", "end", "size"),
     )
     print_lines("")
     if not topic["settings"]:
@@ -192,17 +156,12 @@ def _create(options: argparse.Namespace) -> None:
             if not options.json:
                 print_lines(f"Created {name}.")
         if options.json:
-            topics = cluster.topics(options.topics)
-            print_json([_named(topic) | {"partitions": len(topic.partitions)} for topic in topics])
+            _print_named(cluster.topics(options.topics))
 
 
 def _count(option: str, text: str | None, most: int) -> int:
     """Returns the number that an option gives; -1, the broker's default, if it is not given."""
-    if text is None:
-        return -1
-    if not (text.isascii() and text.isdecimal()) or not 0 < int(text[:12]) <= most:
-        raise CommandError(f"{option} {text}: expected a number from 1 to {most}", USAGE)
-    return int(text)
+    return -1 if text is None else number_given(option, text, 1, most)
 
 
 def _delete(options: argparse.Namespace) -> None:
@@ -212,10 +171,10 @@ def _delete(options: argparse.Namespace) -> None:
         listed = ", ".join(names)
         own = _own(topics)
         confirm(
+            options,
             f"{own}Delete {listed} and all that is in there, for good?",
-            refusal=f"{own}{listed} and all that is in there would be gone for good: add --yes",
-            declined="nothing was deleted",
-            yes=options.yes,
+            f"{own}{listed} and all that is in there would be gone for good: add --yes",
+            "nothing was deleted",
         )
         cluster.delete_topics(names)
     if options.json:
@@ -248,12 +207,7 @@ def _alter(options: argparse.Namespace) -> None:
         for topic in topics:
             name = topic.name
             changed = not options.dry_run
-            altered: dict[str, Any] = {
-                "topic": name,
-                "changes": {},
-                "changed": changed,
-                "deletes": [],
-            }
+            altered = {"topic": name, "changes": {}, "changed": changed, "deletes": []}
             if changes:
                 altered = alter(cluster, name, changes, options)
             if count is not None and changed:

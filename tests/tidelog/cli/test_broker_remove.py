@@ -53,8 +53,8 @@ def cluster(tmp_path_factory):
     ("line", "said"),
     [
         ("remove 1 2", "no broker would be left: at least one has to stay"),
-        ("remove x", "ID x: expected a number"),
-        ("remove 2 --within soon", "--within soon: expected a number"),
+        ("remove x", "ID x: expected a number from 0 to 2147483647"),
+        ("remove 2 --within soon", "--within soon: expected a number from 0 on"),
     ],
 )
 def test_a_mistake_is_one_sentence_and_changes_nothing(cluster, capsys, line, said):

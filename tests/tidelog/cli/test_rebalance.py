@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from tests.broker.replicas.load import consumed
 from tests.broker.subject import eventually
 from tidelog.cli.brokers.balance import balanced
-from tidelog.cli.brokers.rebalance_plan import Copying, added, make_plan, print_plan, to_copy
+from tidelog.cli.brokers.rebalance_plan import Plan, print_plan
 from tidelog.cli.brokers.throttle import FOLLOWERS, LEADERS, RATES
 from tidelog.cli.parser import main
 from tidelog.client import Client
@@ -69,38 +69,19 @@ def test_what_is_moved(before, racks, sizes, moves):
     assert balanced(before, racks, sizes) == moves
 
 
-def test_the_bytes_of_each_new_replica_are_counted():
-    before = topic((1, 2), (1,))
-    moves = {("t", 0): (3, 4), ("t", 1): (1, 2)}
-    copying = Copying(added(before, moves), {("t", 0): 100, ("t", 1): 7}, {})
-    assert (copying.total, copying.largest_of_a_broker(), copying.copied) == (207, 100, 0)
-    copying.done(("t", 0))
-    assert (copying.copied, copying.left, copying.largest_of_a_broker()) == (200, 7, 7)
-
-
-def test_the_broker_that_sends_most_decides_how_long_it_takes_too():
-    moves = {("t", 0): (3,), ("t", 1): (4,), ("t", 2): (5,)}
-    sizes = dict.fromkeys(moves, 100)
-    copying = Copying(
-        added(topic((1,), (1,), (2,)), moves), sizes, dict(zip(moves, (1, 1, 2), strict=True))
-    )
-    assert copying.largest_of_a_broker() == 200
-    assert to_copy(copying, 10) == "300 B are to be copied, which takes 20 s at least at 10 B/s"
-    copying.done(("t", 0))
-    assert to_copy(copying, None) == "200 B of 300 B are still to be copied"
-
-
 class Asked:
     """A cluster whose topics change while a plan is made."""
 
-    def __init__(self, under_way):
-        self.client = self
-        self._under_way = under_way
+    def __init__(self, under_way, sizes):
+        self._under_way, self._sizes = under_way, sizes
 
     def perform(self, call):
-        if isinstance(call.message, ListPartitionReassignmentsRequest):
-            return self._under_way
-        return {}  # no broker tells a size
+        assert isinstance(call.message, ListPartitionReassignmentsRequest)
+        return self._under_way
+
+    def log_sizes(self, replicas, *, may_lack=True):
+        """Those of leaders; new replicas have nothing yet."""
+        return {} if may_lack else {each: self._sizes.get(each[0], 0) for each in replicas}
 
 
 def described(replicas):
@@ -115,8 +96,28 @@ def described(replicas):
     )
 
 
-def plan_of(replicas, under_way=(), racks=PLAIN):
-    return make_plan(Asked(dict(under_way)), described(replicas), racks)
+def plan_of(replicas, under_way=(), racks=PLAIN, sizes=()):
+    return Plan(Asked(dict(under_way), dict(sizes)), described(replicas), racks)
+
+
+def test_the_bytes_of_each_new_replica_are_counted():
+    moving = {("t", 0): Move((3, 4), (3, 4)), ("t", 1): Move((2, 3), (3,))}
+    sizes = {("t", 0): 100, ("t", 1): 7}
+    plan = plan_of(topic((1, 3, 4), (2, 3)), moving, {}, sizes)
+    assert (plan.total, plan.left_of_a_broker, plan.left) == (207, 200, 207)
+    plan.done(("t", 0))
+    assert (plan.total, plan.left_of_a_broker, plan.left) == (207, 7, 7)
+
+
+@pytest.mark.parametrize(("leaders", "to"), [((1, 1, 2), (3, 4, 5)), ((1, 2, 3), (4, 4, 5))])
+def test_the_broker_that_sends_or_gets_most_decides_how_long_it_takes(leaders, to):
+    pairs = list(zip(leaders, to, strict=True))
+    moving = {("t", index): Move((new,), (new,)) for index, (_, new) in enumerate(pairs)}
+    plan = plan_of(topic(*pairs), moving, {}, dict.fromkeys(moving, 100))
+    assert plan.left_of_a_broker == 200
+    assert plan.to_copy(10) == "300 B are to be copied, which takes 20 s at least at 10 B/s"
+    plan.done(("t", 0))
+    assert plan.to_copy(None) == "200 B of 300 B are still to be copied"
 
 
 def test_a_topic_that_is_created_while_the_plan_is_made_is_left_out():
@@ -368,11 +369,11 @@ def moving(cluster):
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (["--at-once", "0"], "--at-once 0: expected at least 1"),
-        (["--throttle", "0"], "--throttle 0: expected at least 1"),
-        (["--throttle", "1MB"], "--throttle 1MB: expected a number"),
-        (["--at-once", "many"], "--at-once many: expected a number"),
-        (["--within", "soon"], "--within soon: expected a number"),
+        (["--at-once", "0"], "--at-once 0: expected a number from 1 on"),
+        (["--throttle", "0"], "--throttle 0: expected a number from 1 on"),
+        (["--throttle", "1MB"], "--throttle 1MB: expected a number from 1 on"),
+        (["--at-once", "many"], "--at-once many: expected a number from 1 on"),
+        (["--within", "soon"], "--within soon: expected a number from 0 on"),
     ],
 )
 def test_a_mistake_is_one_sentence(options, said, capsys):

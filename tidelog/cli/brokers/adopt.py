@@ -12,7 +12,9 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tidelog.cli.shared import USAGE, CommandError, print_json, print_lines, run_action, setting_of
+from tidelog.cli.arguments import add_actions, add_flag, add_json, add_many, setting_of
+from tidelog.cli.output import print_json, print_lines
+from tidelog.cli.shared import USAGE, CommandError
 from tidelog.text import some
 
 if TYPE_CHECKING:
@@ -24,51 +26,29 @@ if TYPE_CHECKING:
 
 def add_adopt(parser: argparse.ArgumentParser) -> None:
     """Adds the options of `tidelog adopt`."""
-    actions = parser.add_subparsers(metavar="action", required=True)
-    inspect = actions.add_parser(
-        "inspect", help="write down what one broker of Kafka has left", allow_abbrev=False
-    )
-    inspect.set_defaults(action="inspect")
-    inspect.add_argument(
-        "--log-dirs",
-        metavar="DIR",
-        required=True,
-        help="all log.dirs of the broker, and its metadata.log.dir, separated by commas",
-    )
-    inspect.add_argument("--out", metavar="FILE", required=True, help="the file to write")
-    apply = actions.add_parser(
-        "apply", help="begin a cluster with what all brokers have left", allow_abbrev=False
-    )
-    apply.set_defaults(action="apply")
-    apply.add_argument(
-        "from_file",
-        metavar="INVENTORY",
-        nargs="+",
-        type=Path,
-        help="what inspect has written, one per broker",
-    )
-    add_settings(apply)
-    apply.add_argument("--dry-run", action="store_true", help="only say what it would do")
-    for each in (inspect, apply):
-        each.add_argument("--json", action="store_true", help="one JSON object")
+    actions = {
+        "inspect": (_inspect, "write down what one broker of Kafka has left"),
+        "apply": (_apply, "begin a cluster with what all brokers have left"),
+    }
+    for action, one in add_actions(parser, actions, lambda _: None, None):
+        if action == "inspect":
+            what = "all log.dirs of the broker, and its metadata.log.dir, separated by commas"
+            one.add_argument("--log-dirs", metavar="DIR", required=True, help=what)
+            one.add_argument("--out", metavar="FILE", required=True, help="the file to write")
+        else:
+            what = "what inspect has written, one per broker"
+            one.add_argument("from_file", metavar="INVENTORY", nargs="+", type=Path, help=what)
+            add_settings(one)
+            add_flag(one, "--dry-run", "only say what it would do")
+        add_json(one)
 
 
 def add_settings(parser: argparse.ArgumentParser) -> None:
     """Adds the options that `settings_given` reads."""
-    for name, metavar, what in (
-        ("--config", "FILE", "a properties file of the brokers; may be given many times"),
-        (
-            "--set",
-            "KEY=VALUE",
-            "one of their settings, such as metadata.store=etcd://HOST:2379; may be given many times",
-        ),
-    ):
-        parser.add_argument(name, metavar=metavar, action="append", default=[], help=what)
-
-
-def run_adopt(options: argparse.Namespace) -> int:
-    """Runs `tidelog adopt`; returns the exit status."""
-    return run_action("adopt", {"inspect": _inspect, "apply": _apply}, options)
+    what = "a properties file of the brokers; may be given many times"
+    add_many(parser, "--config", "FILE", what)
+    what = "one of their settings, such as metadata.store=etcd://HOST:2379; may be given many times"
+    add_many(parser, "--set", "KEY=VALUE", what)
 
 
 def _inspect(options: argparse.Namespace) -> None:
@@ -88,10 +68,7 @@ def _inspect(options: argparse.Namespace) -> None:
     structured_log.set_up("error")  # each log of Kafka would be warned of
     try:
         found = take_inventory(
-            directories,
-            now_ms=SystemClock().now_ms(),
-            boot_id=machine_boot_id(),
-            defaults=defaults,
+            directories, now_ms=SystemClock().now_ms(), boot_id=machine_boot_id(), defaults=defaults
         )
         write_inventory(Path(options.out), found)
     except (AdoptionError, LogDirectoryError, BrokerError, OSError) as error:

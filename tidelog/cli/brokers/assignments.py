@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-from tidelog.cli.connecting import raised_as_sentences, sentence_of
-from tidelog.cli.shared import USAGE, CommandError
+from tidelog.cli.connecting import sentence_of
+from tidelog.cli.shared import CommandError
 from tidelog.client.calls import reassignments
 from tidelog.client.calls import topics as topic_calls
 from tidelog.protocol.error_codes import ErrorCode
@@ -24,8 +24,7 @@ _AT_ONCE = 100  # partitions in one request
 
 def metadata(cluster: Cluster) -> Any:
     """Returns the Metadata answer for all topics. Raises CommandError."""
-    with raised_as_sentences():
-        return cluster.client.perform(topic_calls.describe(None))
+    return cluster.perform(topic_calls.describe(None))
 
 
 def racks_of(answer: Any) -> dict[int, str | None]:
@@ -61,8 +60,7 @@ def begin_moves(cluster: Cluster, moves: Mapping[TopicPartition, Sequence[int]])
     places = list(moves)
     for start in range(0, len(places), _AT_ONCE):
         part = {place: moves[place] for place in places[start : start + _AT_ONCE]}
-        with raised_as_sentences():
-            refused = cluster.client.perform(reassignments.reassign(part))
+        refused = cluster.perform(reassignments.reassign(part))
         for (topic, index), error in refused.items():
             if error.code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
                 raise CommandError(f"{topic}-{index} is not moved: {sentence_of(error)}")
@@ -71,10 +69,3 @@ def begin_moves(cluster: Cluster, moves: Mapping[TopicPartition, Sequence[int]])
 def named(places: Sequence[TopicPartition]) -> str:
     """Returns the first of some partitions, as text."""
     return first_of([f"{topic}-{index}" for topic, index in places])
-
-
-def number(text: str, what: str, limit: int) -> int:
-    """Returns the number that an option gives, below `limit`. Raises CommandError."""
-    if not (text.isascii() and text.isdecimal()) or int(text[:12]) >= limit:
-        raise CommandError(f"{what} {text}: expected a number", USAGE)
-    return int(text)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tidelog.cli.brokers.gathering import not_asked
-from tidelog.cli.shared import span_of
+from tidelog.cli.output import span_of
 from tidelog.text import first_of, some
 
 if TYPE_CHECKING:
@@ -213,11 +213,7 @@ def _disks(answer: Answer) -> Iterator[Finding]:
             if logs:
                 told = {"logs": first_of(logs), "broker": each["broker"]}
                 yield Finding(
-                    name,
-                    [each["broker"]],
-                    logs,
-                    sentence.format(**told),
-                    remedy.format(**told),
+                    name, [each["broker"]], logs, sentence.format(**told), remedy.format(**told)
                 )
     for broker, own in _owns(answer):
         for directory, why in (own.get("unwritable_directories") or {}).items():

@@ -6,12 +6,12 @@ mistake in the command line.
 
 from __future__ import annotations
 
-import textwrap
 from typing import TYPE_CHECKING
 
 from tidelog.cli.brokers.diagnosis import findings
 from tidelog.cli.brokers.gathering import gathered
-from tidelog.cli.shared import USAGE, print_json, print_lines, run
+from tidelog.cli.output import print_folded, print_json, print_lines
+from tidelog.cli.shared import USAGE
 from tidelog.cli.transactions.diagnosis import findings as of_transactions
 from tidelog.text import some
 
@@ -22,18 +22,10 @@ if TYPE_CHECKING:
     from tidelog.cli.brokers.diagnosis import Finding
 
 FOUND, UNKNOWN = 1, USAGE
-_WIDTH = 100
 
 
 def run_doctor(options: argparse.Namespace) -> int:
-    """Runs `tidelog cluster doctor`; returns the exit status."""
-    statuses: list[int] = []
-    failed = run("cluster doctor", lambda given: statuses.append(_doctor(given)), options)
-    return UNKNOWN if failed else statuses[0]
-
-
-def _doctor(options: argparse.Namespace) -> int:
-    """Prints what was found; returns the exit status. Raises CommandError."""
+    """Runs `tidelog cluster doctor`; returns the exit status. Raises CommandError."""
     answer = gathered(options.http)
     found = [*findings(answer), *of_transactions(answer)]
     if options.json:
@@ -46,27 +38,11 @@ def _doctor(options: argparse.Namespace) -> int:
 
 def _print(answer: dict[str, Any], found: list[Finding]) -> None:
     for each in found:
-        print_lines(
-            *_folded(f"{each.finding}: {each.sentence}."),
-            *_folded(f"what helps: {each.help}.", indent="  "),
-            "",
-        )
-    examined = " and ".join(
-        (
-            some(len(answer["brokers"]), "broker"),
-            some(len(answer["partitions"]), "partition"),
-        )
-    )
+        print_folded(f"{each.finding}: {each.sentence}.")
+        print_folded(f"what helps: {each.help}.", indent="  ")
+        print_lines("")
+    brokers, partitions = len(answer["brokers"]), len(answer["partitions"])
     number = some(len(found), "finding") if found else "nothing found"
-    print_lines(f"{examined} examined: {number}.")
-
-
-def _folded(text: str, *, indent: str = "") -> list[str]:
-    return textwrap.wrap(
-        text,
-        _WIDTH,
-        initial_indent=indent,
-        subsequent_indent="  ",
-        break_long_words=False,
-        break_on_hyphens=False,
+    print_lines(
+        f"{some(brokers, 'broker')} and {some(partitions, 'partition')} examined: {number}."
     )

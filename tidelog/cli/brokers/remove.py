@@ -11,6 +11,8 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
+from tidelog.cli.arguments import add_actions, add_within, number_given
+from tidelog.cli.arguments import add_broker as add_address
 from tidelog.cli.brokers.assignments import (
     CORDONED,
     begin_moves,
@@ -18,13 +20,12 @@ from tidelog.cli.brokers.assignments import (
     counts_of,
     metadata,
     named,
-    number,
     racks_of,
     replicas_of,
 )
 from tidelog.cli.cluster import Cluster
-from tidelog.cli.shared import USAGE, CommandError, bar, print_lines, run_action
-from tidelog.cli.shared import add_broker as add_address
+from tidelog.cli.output import bar, print_lines
+from tidelog.cli.shared import USAGE, CommandError
 from tidelog.text import some
 
 if TYPE_CHECKING:
@@ -35,29 +36,15 @@ if TYPE_CHECKING:
 
 _POLL_S = 0.25
 _WITHIN_S = 3600
+_LARGEST_ID = 2**31 - 1
 
 
 def add_broker(parser: argparse.ArgumentParser) -> None:
     """Adds the options of `tidelog broker`."""
-    add_address(parser)
-    actions = parser.add_subparsers(metavar="action", required=True)
-    one = actions.add_parser(
-        "remove", help="move all partitions away from brokers", allow_abbrev=False
-    )
-    one.set_defaults(action="remove")
-    one.add_argument("brokers", metavar="ID", nargs="+", help="the brokers that shall leave")
-    one.add_argument(
-        "--within",
-        metavar="SECONDS",
-        default=str(_WITHIN_S),
-        help=f"how long to wait until nothing is left ({_WITHIN_S})",
-    )
-    add_address(one, again=True)
-
-
-def run_broker(options: argparse.Namespace) -> int:
-    """Runs `tidelog broker`; returns the exit status."""
-    return run_action("broker", {"remove": _remove}, options)
+    actions = {"remove": (_remove, "move all partitions away from brokers")}
+    for _, one in add_actions(parser, actions, add_address, None):
+        one.add_argument("brokers", metavar="ID", nargs="+", help="the brokers that shall leave")
+        add_within(one, _WITHIN_S, "how long to wait until nothing is left")
 
 
 def moved(
@@ -84,8 +71,8 @@ def moved(
 
 
 def _remove(options: argparse.Namespace) -> None:
-    leaving = frozenset(number(text, "ID", 2**31) for text in options.brokers)
-    deadline_s = time.monotonic() + number(options.within, "--within", 10**9)
+    leaving = frozenset(number_given("ID", text, 0, _LARGEST_ID) for text in options.brokers)
+    deadline_s = time.monotonic() + number_given("--within", options.within)
     with Cluster(options.broker) as cluster:
         racks = racks_of(metadata(cluster))
         if not racks.keys() - leaving:

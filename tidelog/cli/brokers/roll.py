@@ -17,8 +17,10 @@ from http.client import HTTPException
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
+from tidelog.cli.arguments import add_within, number_given
 from tidelog.cli.escaping import escaped
-from tidelog.cli.shared import USAGE, CommandError, check_address, print_json
+from tidelog.cli.output import print_json
+from tidelog.cli.shared import USAGE, CommandError, check_address
 from tidelog.control import ControlClient, ControlError
 from tidelog.text import first_of, some
 
@@ -143,12 +145,7 @@ class Roll:
     """One round of restarts."""
 
     def __init__(
-        self,
-        restarter: _Restarter,
-        view: View,
-        *,
-        within_s: float,
-        say: Callable[[str], None],
+        self, restarter: _Restarter, view: View, *, within_s: float, say: Callable[[str], None]
     ) -> None:
         """`say` tells the user how it goes, line by line."""
         self._restarter, self._view = restarter, view
@@ -211,32 +208,19 @@ class Roll:
 
 def add_roll(parser: argparse.ArgumentParser) -> None:
     """Adds the options of `tidelog cluster roll`."""
-    parser.add_argument(
-        "--log-dirs",
-        metavar="DIR",
-        help=f"the directory of tidelog serve --brokers, which restarts them ({DATA})",
-    )
-    parser.add_argument(
-        "--restart-with",
-        metavar="COMMAND",
-        help="a command that restarts a broker, such as 'systemctl restart tidelog@{broker}'",
-    )
-    parser.add_argument(
-        "--brokers", metavar="IDS", help="these brokers alone, separated by commas (all)"
-    )
-    parser.add_argument(
-        "--within",
-        metavar="SECONDS",
-        default=str(_WITHIN_S),
-        help=f"how long to wait for each broker to be in sync again ({_WITHIN_S})",
-    )
+    what = f"the directory of tidelog serve --brokers, which restarts them ({DATA})"
+    parser.add_argument("--log-dirs", metavar="DIR", help=what)
+    what = "a command that restarts a broker, such as 'systemctl restart tidelog@{broker}'"
+    parser.add_argument("--restart-with", metavar="COMMAND", help=what)
+    what = "these brokers alone, separated by commas (all)"
+    parser.add_argument("--brokers", metavar="IDS", help=what)
+    add_within(parser, _WITHIN_S, "how long to wait for each broker to be in sync again")
 
 
 def run_roll(options: argparse.Namespace) -> None:
     """Runs `tidelog cluster roll`. Raises CommandError."""
     brokers = _ids(options.brokers)
-    if not options.within.isdecimal():
-        raise CommandError(f"--within {options.within}: expected seconds", USAGE)
+    within_s = number_given("--within", options.within)
     if options.restart_with is not None and options.log_dirs is not None:
         raise CommandError("--restart-with and --log-dirs: give one of them", USAGE)
     check_address("--http", options.http)
@@ -250,7 +234,7 @@ def run_roll(options: argparse.Namespace) -> None:
         if not told:
             raise CommandError("the brokers serve no HTTP: start tidelog serve with --http")
         addresses = told
-    roll = Roll(restarter, View(addresses), within_s=float(options.within), say=_say)
+    roll = Roll(restarter, View(addresses), within_s=within_s, say=_say)
     try:
         roll.run(brokers)
     except CommandError as error:

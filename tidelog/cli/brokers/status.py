@@ -7,48 +7,43 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tidelog.cli.brokers.doctor import run_doctor
+from tidelog.cli.arguments import add_actions, add_common, add_flag
+from tidelog.cli.brokers.doctor import UNKNOWN, run_doctor
 from tidelog.cli.brokers.gathering import gathered, not_asked
 from tidelog.cli.brokers.rebalance import add_rebalance, run_rebalance
 from tidelog.cli.brokers.roll import add_roll, run_roll
-from tidelog.cli.shared import add_common, print_json, print_lines, print_table, run_action, span_of
+from tidelog.cli.output import print_json, print_lines, print_table, span_of
 from tidelog.text import some
 
 if TYPE_CHECKING:
     import argparse
+
+    from tidelog.cli.arguments import Command
 
 _CLOSE_MS = 100  # clocks that differ by less are not worth a word
 
 
 def add_cluster(parser: argparse.ArgumentParser) -> None:
     """Adds the options of `tidelog cluster`."""
-    add_common(parser)
-    parser.set_defaults(action="status", unhealthy=False)
-    actions = parser.add_subparsers(metavar="action")
-
-    def action(name: str, what: str) -> argparse.ArgumentParser:
-        one = actions.add_parser(name, help=what, allow_abbrev=False)
-        one.set_defaults(action=name)
-        add_common(one, again=True)
-        return one
-
-    status = action("status", "who leads what, which replicas lag, and why")
-    status.add_argument(
-        "--unhealthy", action="store_true", help="only partitions that are not fully replicated"
-    )
-    action("doctor", "what is wrong with the cluster, and what helps")
-    add_roll(
-        action("roll", "restart the brokers one after another, each when all replicas are in sync")
-    )
-    add_rebalance(action("rebalance", "even out replicas and leaders over the brokers"))
-
-
-def run_cluster(options: argparse.Namespace) -> int:
-    """Runs `tidelog cluster`; returns the exit status."""
-    if options.action == "doctor":
-        return run_doctor(options)
-    actions = {"status": _status, "roll": run_roll, "rebalance": run_rebalance}
-    return run_action("cluster", actions, options)
+    parser.set_defaults(unhealthy=False)
+    actions: dict[str, tuple[Command, str]] = {
+        "status": (_status, "who leads what, which replicas lag, and why"),
+        "doctor": (run_doctor, "what is wrong with the cluster, and what helps"),
+        "roll": (
+            run_roll,
+            "restart the brokers one after another, each when all replicas are in sync",
+        ),
+        "rebalance": (run_rebalance, "even out replicas and leaders over the brokers"),
+    }
+    for action, one in add_actions(parser, actions, add_common, "status"):
+        if action == "status":
+            add_flag(one, "--unhealthy", "only partitions that are not fully replicated")
+        elif action == "doctor":
+            one.set_defaults(failed=UNKNOWN)
+        elif action == "roll":
+            add_roll(one)
+        else:
+            add_rebalance(one)
 
 
 def _status(options: argparse.Namespace) -> None:
@@ -68,16 +63,14 @@ def _status(options: argparse.Namespace) -> None:
         )
     )
     print_table(
-        ("broker", "state", "leads", "in sync", "clock", "address"),
+        ("broker", "state", ">leads", "in sync", "clock", "address"),
         [_broker_row(each) for each in answer["brokers"]],
-        right=("leads",),
     )
     _print_unreachable(answer)
     if answer["partitions"]:
         print_table(
-            ("partition", "leader", "epoch", "replicas", "in sync", "state"),
+            ("partition", ">leader", ">epoch", "replicas", "in sync", "state"),
             [_partition_row(each) for each in answer["partitions"]],
-            right=("leader", "epoch"),
         )
     else:
         print_lines("Every partition is fully replicated." if options.unhealthy else "No topics.")
@@ -96,22 +89,22 @@ def _print_unreachable(answer: dict[str, Any]) -> None:
             )
 
 
-def _broker_row(each: dict[str, Any]) -> tuple[str, ...]:
+def _broker_row(each: dict[str, Any]) -> tuple[object, ...]:
     in_sync = f"{each['in_sync']} of {each['replicas']}"
     address = next(iter(each["listeners"].values()), "-")
     clock = _clock(each["clock_offset_ms"])
-    return str(each["broker"]), each["state"], str(each["leads"]), in_sync, clock, address
+    return each["broker"], each["state"], each["leads"], in_sync, clock, address
 
 
-def _clock(offset_ms: int | None) -> str:
+def _clock(offset_ms: int | None) -> str | None:
     if offset_ms is None:
-        return "-"
+        return None
     if abs(offset_ms) < _CLOSE_MS:
         return "right"
     return f"{span_of(abs(offset_ms))} {'ahead' if offset_ms > 0 else 'behind'}"
 
 
-def _partition_row(each: dict[str, Any]) -> tuple[str, ...]:
+def _partition_row(each: dict[str, Any]) -> tuple[object, ...]:
     state = each["state"]
     lags = {one["broker"]: one["lag"] for one in each["followers"] or ()}
     for one in each["missing"]:
@@ -120,10 +113,9 @@ def _partition_row(each: dict[str, Any]) -> tuple[str, ...]:
         state += f"; {one['broker']}: {one['why']}{by}"
     if each["adding"] or each["removing"]:
         state += f"; moving: {_ids(each['adding'])} in, {_ids(each['removing'])} out"
-    leader = "none" if each["leader"] is None else str(each["leader"])
+    leader = "none" if each["leader"] is None else each["leader"]
     name = f"{each['topic']}-{each['partition']}"
-    epoch = str(each["leader_epoch"])
-    return name, leader, epoch, _ids(each["replicas"]), _ids(each["isr"]), state
+    return name, leader, each["leader_epoch"], _ids(each["replicas"]), _ids(each["isr"]), state
 
 
 def _ids(brokers: list[int]) -> str:

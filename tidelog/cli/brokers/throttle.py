@@ -11,13 +11,12 @@ from itertools import groupby
 from operator import itemgetter
 from typing import TYPE_CHECKING
 
-from tidelog.cli.connecting import raised_as_sentences
 from tidelog.client.calls import settings as setting_calls
 from tidelog.client.calls.settings import Resource
 from tidelog.config.replication_quota import ALL_REPLICAS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from tidelog.cli.cluster import Cluster
     from tidelog.protocol.topic_partition import TopicPartition
@@ -33,18 +32,15 @@ def set_throttle(
     before: Mapping[TopicPartition, Sequence[int]],
     added: Mapping[TopicPartition, Sequence[int]],
 ) -> None:
-    """Limits what is copied to the replicas that are `added` to partitions.
+    """Limits what is copied to the replicas that are `added` to partitions. Raises CommandError.
 
-    `rate` is in bytes per second, for each broker; `before` are the replicas that may lead. Raises
-    CommandError.
+    `rate` is in bytes per second, for each broker; `before` are the replicas that may lead.
     """
     cluster.alter(None, dict.fromkeys(RATES, str(rate)))
     for topic, places in groupby(sorted(added), itemgetter(0)):
         indexes = [index for _, index in places]
         lists = {
-            name: ",".join(
-                f"{each}:{broker}" for each in indexes for broker in replicas[topic, each]
-            )
+            name: ",".join(f"{each}:{one}" for each in indexes for one in replicas[topic, each])
             for name, replicas in ((LEADERS, before), (FOLLOWERS, added))
         }
         _set_lists(cluster, topic, lists)
@@ -52,19 +48,15 @@ def set_throttle(
 
 def limit_set(cluster: Cluster) -> bool:
     """Returns whether rates are set for all brokers. Raises CommandError."""
-    with raised_as_sentences():
-        return bool(cluster.client.perform(setting_calls.describe(Resource(), names=RATES)))
+    return bool(cluster.perform(setting_calls.describe(Resource(), names=RATES)))
 
 
-def remove_throttle(cluster: Cluster, topics: Iterable[str]) -> bool:
-    """Removes the limit from the brokers and all topics; returns False if none was set.
-
-    Raises CommandError.
-    """
+def remove_throttle(cluster: Cluster) -> bool:
+    """Removes the limit from brokers and topics; returns False if none was set. Raises CommandError."""
     if not limit_set(cluster):
         return False
-    for topic in topics:
-        _set_lists(cluster, topic, dict.fromkeys((LEADERS, FOLLOWERS)))
+    for topic in cluster.topics():
+        _set_lists(cluster, topic.name, dict.fromkeys((LEADERS, FOLLOWERS)))
     cluster.alter(None, dict.fromkeys(RATES))
     return True
 

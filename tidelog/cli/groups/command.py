@@ -11,23 +11,12 @@ import re
 import time
 from typing import TYPE_CHECKING, Any
 
+from tidelog.cli.arguments import add_actions, add_yes, span_given
 from tidelog.cli.cluster import Cluster
 from tidelog.cli.groups.lag import Lag, as_json, measure, with_catch_up
 from tidelog.cli.groups.reset_offsets import add_reset, reset
-from tidelog.cli.shared import (
-    FAILED,
-    USAGE,
-    CommandError,
-    add_actions,
-    add_yes,
-    confirm,
-    print_json,
-    print_lines,
-    print_table,
-    run_action,
-    span_given,
-    span_of,
-)
+from tidelog.cli.output import print_json, print_lines, print_table, span_of
+from tidelog.cli.shared import FAILED, USAGE, CommandError, confirm
 from tidelog.text import some
 
 if TYPE_CHECKING:
@@ -41,48 +30,36 @@ if TYPE_CHECKING:
 _PLACES = re.compile(r"(?P<topic>[a-zA-Z0-9._-]+)(:(?P<numbers>[0-9]{1,9}(,[0-9]{1,9})*))?")
 _LONGEST_WATCH_MS = 3_600_000
 _TIMES = {"event": "record", "append": "append"}  # by the names in JSON
-_PLACES_HELP = "a topic, or some of its partitions: TOPIC:0,2"
-_DESCRIBED = {
-    "list": "list the groups",
-    "describe": "members, what they read, and lag in records and in time",
-    "reset-offsets": "change where a group continues: an offset, a time, the beginning",
-    "delete": "delete groups and what they have committed",
-    "delete-offsets": "forget what a group has committed for a topic",
-}
 
 
 def add_groups(parser: argparse.ArgumentParser) -> None:
     """Adds the options of `tidelog groups`; without an action it lists groups."""
-    for action, one in add_actions(parser, _DESCRIBED):
+    actions = {
+        "list": (_list, "list the groups"),
+        "describe": (_describe, "members, what they read, and lag in records and in time"),
+        "reset-offsets": (
+            _reset,
+            "change where a group continues: an offset, a time, the beginning",
+        ),
+        "delete": (_delete, "delete groups and what they have committed"),
+        "delete-offsets": (_delete_offsets, "forget what a group has committed for a topic"),
+    }
+    for action, one in add_actions(parser, actions):
         if action == "describe":
             one.add_argument("groups", metavar="GROUP", nargs="*", help="all, if none is named")
-            one.add_argument(
-                "--over",
-                metavar="SPAN",
-                help="watch them for so long, such as 10s, and estimate when they will have caught up",
-            )
+            what = "watch them for so long, such as 10s, and estimate when they will have caught up"
+            one.add_argument("--over", metavar="SPAN", help=what)
         elif action == "delete":
             one.add_argument("groups", metavar="GROUP", nargs="+")
         elif action != "list":
             one.add_argument("group", metavar="GROUP")
             least = "*" if action == "reset-offsets" else "+"
-            one.add_argument("places", metavar="TOPIC", nargs=least, help=_PLACES_HELP)
+            what = "a topic, or some of its partitions: TOPIC:0,2"
+            one.add_argument("places", metavar="TOPIC", nargs=least, help=what)
         if action == "reset-offsets":
             add_reset(one)
         if action.startswith("delete"):
             add_yes(one)
-
-
-def run_groups(options: argparse.Namespace) -> int:
-    """Runs `tidelog groups`; returns the exit status."""
-    actions = {
-        "list": _list,
-        "describe": _describe,
-        "reset-offsets": _reset,
-        "delete": _delete,
-        "delete-offsets": _delete_offsets,
-    }
-    return run_action("groups", actions, options)
 
 
 def _list(options: argparse.Namespace) -> None:
@@ -91,20 +68,17 @@ def _list(options: argparse.Namespace) -> None:
     if options.json:
         print_json([{"group": name, **described} for name, described in groups.items()])
         return
-    print_table(
-        ("group", "state", "kind"),
-        [
-            (name, described["state"], described["protocol_type"])
-            for name, described in groups.items()
-        ],
-    )
+    rows = [(name, each["state"], each["protocol_type"]) for name, each in groups.items()]
+    print_table(("group", "state", "kind"), rows)
 
 
 # --- describing -----------------------------------------------------------------------------------
 
 
 def _describe(options: argparse.Namespace) -> None:
-    over_ms = _watched_ms(options.over)
+    over_ms = None
+    if options.over is not None:
+        over_ms = span_given("--over", options.over, 1, _LONGEST_WATCH_MS, expected="1ms to 1h")
     with Cluster(options.broker) as cluster:
         names = options.groups or list(cluster.group_names())
         measured = _measured(cluster, names, options.http)
@@ -133,13 +107,6 @@ def _describe(options: argparse.Namespace) -> None:
         _print_lags(group, lags)
         if over_ms is not None:
             print_lines("", *(_catch_up(lag) for lag in lags if lag.records))
-
-
-def _watched_ms(text: str | None) -> int | None:
-    """Returns how long to watch the groups. Raises CommandError."""
-    if text is None:
-        return None
-    return span_given("--over", text, 1, _LONGEST_WATCH_MS, expected="1ms to 1h")
 
 
 def _measured(cluster: Cluster, names: Iterable[str], http: str) -> list[tuple[Group, list[Lag]]]:
@@ -182,9 +149,7 @@ def _group_as_json(group: Group, lags: Iterable[Lag]) -> dict[str, Any]:
                 "host": each.host,
                 "assigned": None
                 if each.assigned is None
-                else [
-                    {"topic": topic, "partition": partition} for topic, partition in each.assigned
-                ],
+                else [{"topic": topic, "partition": number} for topic, number in each.assigned],
             }
             for each in group.members
         ],
@@ -231,29 +196,31 @@ def _print_lags(group: Group, lags: Sequence[Lag]) -> None:
         print_lines("It has committed nothing.")
         return
     readers = _readers(group)
+    names = (
+        "topic",
+        ">partition",
+        ">committed",
+        ">end",
+        ">lag",
+        ">by record time",
+        ">by append time",
+    )
     print_table(
-        (
-            "topic",
-            "partition",
-            "committed",
-            "end",
-            "lag",
-            "by record time",
-            "by append time",
-            "member",
-        ),
+        (*names, "member"),
         [
             (
-                lag.place[0],
-                str(lag.place[1]),
-                *("-" if each is None else str(each) for each in (lag.committed, lag.end)),
-                "-" if lag.records is None else str(lag.records),
-                *(_span(each) for each in (lag.event_ms, lag.append_ms)),
+                *lag.place,
+                lag.committed,
+                lag.end,
+                lag.records,
+                *(
+                    None if each is None else span_of(each)
+                    for each in (lag.event_ms, lag.append_ms)
+                ),
                 readers[lag.place].member_id if lag.place in readers else "",
             )
             for lag in lags
         ],
-        right=("partition", "committed", "end", "lag", "by record time", "by append time"),
     )
     notes = {
         f"No lag by {_TIMES[by]} time: {why}."
@@ -262,10 +229,6 @@ def _print_lags(group: Group, lags: Sequence[Lag]) -> None:
     }
     if notes:
         print_lines("", *sorted(notes))
-
-
-def _span(span_ms: int | None) -> str:
-    return "-" if span_ms is None else span_of(span_ms)
 
 
 # --- changing -------------------------------------------------------------------------------------
@@ -300,10 +263,10 @@ def _delete(options: argparse.Namespace) -> None:
                 raise CommandError(f"there is no group {name}")
         listed = ", ".join(options.groups)
         confirm(
+            options,
             f"Delete {listed} and all offsets committed there, for good?",
-            refusal=f"{listed} and all offsets committed there would be gone for good: add --yes",
-            declined="nothing was deleted",
-            yes=options.yes,
+            f"{listed} and all offsets committed there would be gone for good: add --yes",
+            "nothing was deleted",
         )
         refusals = cluster.delete_groups(list(dict.fromkeys(options.groups)))
     done = [name for name, refused in refusals.items() if refused is None]
@@ -322,23 +285,15 @@ def _delete_offsets(options: argparse.Namespace) -> None:
         places = _committed_there(options.group, committed, wanted)
         listed = ", ".join(f"{topic}-{number}" for topic, number in places)
         what = f"what {options.group} has committed in {listed}"
-        confirm(
-            f"Forget {what}?",
-            refusal=f"{what} would be forgotten: add --yes",
-            declined="nothing was forgotten",
-            yes=options.yes,
-        )
+        refusal = f"{what} would be forgotten: add --yes"
+        confirm(options, f"Forget {what}?", refusal, "nothing was forgotten")
         cluster.delete_offsets(options.group, places)
     if options.json:
-        print_json(
-            {
-                "group": options.group,
-                "partitions": [
-                    {"topic": place[0], "partition": place[1], "forgotten": committed[place].offset}
-                    for place in places
-                ],
-            }
-        )
+        rows = [
+            {"topic": place[0], "partition": place[1], "forgotten": committed[place].offset}
+            for place in places
+        ]
+        print_json({"group": options.group, "partitions": rows})
     else:
         print_lines(f"Forgotten: {what}.")
 

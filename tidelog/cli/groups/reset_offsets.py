@@ -15,19 +15,12 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from tidelog.cli.arguments import add_flag, add_shift, number_given
 from tidelog.cli.cluster import INACTIVE, UNSAYABLE_MS
 from tidelog.cli.escaping import escaped
+from tidelog.cli.output import print_json, print_lines, print_table
 from tidelog.cli.records import time_of
-from tidelog.cli.shared import (
-    NONE,
-    USAGE,
-    CommandError,
-    add_shift,
-    ask,
-    print_json,
-    print_lines,
-    print_table,
-)
+from tidelog.cli.shared import NONE, USAGE, CommandError, ask
 from tidelog.client import EARLIEST, LATEST
 
 if TYPE_CHECKING:
@@ -53,27 +46,18 @@ class Plan(NamedTuple):
 
 def add_reset(parser: argparse.ArgumentParser) -> None:
     """Adds the options of `tidelog groups reset-offsets`."""
-    parser.add_argument(
-        "--all-topics",
-        action="store_true",
-        help="every partition that the group has committed something in",
-    )
+    what = "every partition that the group has committed something in"
+    add_flag(parser, "--all-topics", what)
     to = parser.add_mutually_exclusive_group(required=True)
-    to.add_argument("--to-earliest", action="store_true", help="the beginning of the log")
-    to.add_argument("--to-latest", action="store_true", help="the end of the log")
-    to.add_argument("--to-current", action="store_true", help="the committed offset")
+    add_flag(to, "--to-earliest", "the beginning of the log")
+    add_flag(to, "--to-latest", "the end of the log")
+    add_flag(to, "--to-current", "the committed offset")
     to.add_argument("--to-offset", metavar="OFFSET", help="this offset")
     to.add_argument("--shift-by", metavar="N", help="so many offsets forward, or with -N back")
-    to.add_argument(
-        "--to-time",
-        metavar="TIME",
-        help="the first record at or after it: 2026-01-01T00:00Z, -2h, or milliseconds",
-    )
-    to.add_argument(
-        "--from-file",
-        metavar="FILE",
-        help="lines of topic,partition,offset, as --export and Kafka's tool write them (-: standard input)",
-    )
+    what = "the first record at or after it: 2026-01-01T00:00Z, -2h, or milliseconds"
+    to.add_argument("--to-time", metavar="TIME", help=what)
+    what = "lines of topic,partition,offset, as --export and Kafka's tool write them (-: standard input)"
+    to.add_argument("--from-file", metavar="FILE", help=what)
     parser.add_argument(
         "--by",
         type=lambda text: "record" if text == "event" else text,  # its name before
@@ -81,10 +65,10 @@ def add_reset(parser: argparse.ArgumentParser) -> None:
         help="for --to-time: the records' own times (record), or when they were appended",
     )
     add_shift(parser)
-    parser.add_argument("--export", action="store_true", help="write topic,partition,offset lines")
+    add_flag(parser, "--export", "write topic,partition,offset lines")
     do = parser.add_mutually_exclusive_group()
-    do.add_argument("--execute", action="store_true", help="do it")
-    do.add_argument("--dry-run", action="store_true", help="only show what would be done (default)")
+    add_flag(do, "--execute", "do it")
+    add_flag(do, "--dry-run", "only show what would be done (default)")
 
 
 def reset(cluster: Cluster, wanted: Wanted, options: argparse.Namespace) -> None:
@@ -195,9 +179,7 @@ def _targets(
     if options.to_latest:
         return {place: (ends[place], "") for place in places}
     if options.to_offset is not None:
-        offset = _number("--to-offset", options.to_offset)
-        if offset < 0:
-            raise CommandError(f"--to-offset {offset}: expected a number from 0 on", USAGE)
+        offset = number_given("--to-offset", options.to_offset, 0, _LAST)
         return dict.fromkeys(places, (offset, ""))
     if options.to_time is not None:
         return _at_time(cluster, places, options, ends)
@@ -208,23 +190,18 @@ def _targets(
             else (ends[place], "nothing is committed: the end")
             for place in places
         }
-    by = _number("--shift-by", options.shift_by)
+    try:
+        by = int(options.shift_by)
+    except ValueError:
+        raise CommandError(f"--shift-by {options.shift_by}: expected a number", USAGE) from None
+    if abs(by) > _LAST:
+        raise CommandError(f"--shift-by {by}: that is no offset", USAGE)
     for topic, number in places:
         if (topic, number) not in committed:
             raise CommandError(
                 f"nothing is committed in {topic}-{number} that --shift-by could start from"
             )
     return {place: (committed[place].offset + by, "") for place in places}
-
-
-def _number(option: str, text: str) -> int:
-    try:
-        number = int(text)
-    except ValueError:
-        raise CommandError(f"{option} {text}: expected a number", USAGE) from None
-    if not -_LAST <= number <= _LAST:
-        raise CommandError(f"{option} {text}: that is no offset", USAGE)
-    return number
 
 
 def _at_time(
@@ -314,43 +291,26 @@ def _print_plans(name: str, plans: Sequence[Plan], options: argparse.Namespace) 
         csv.writer(sys.stdout, lineterminator="\n").writerows(
             (escaped(plan.place[0]), plan.place[1], plan.offset) for plan in plans
         )
-        for plan in plans:
-            if plan.note:
-                sys.stderr.write(
-                    f"{escaped(plan.place[0])}-{plan.place[1]}: {escaped(plan.note)}\n"
-                )
+        for (topic, number), _, _, note in plans:
+            if note:
+                sys.stderr.write(f"{escaped(topic)}-{number}: {escaped(note)}\n")
         return
     if options.json:
-        print_json(
+        rows = [
             {
-                "group": name,
-                "executed": options.execute,
-                "partitions": [
-                    {
-                        "topic": plan.place[0],
-                        "partition": plan.place[1],
-                        "committed_offset": plan.committed,
-                        "new_offset": plan.offset,
-                        "note": plan.note or None,
-                    }
-                    for plan in plans
-                ],
+                "topic": plan.place[0],
+                "partition": plan.place[1],
+                "committed_offset": plan.committed,
+                "new_offset": plan.offset,
+                "note": plan.note or None,
             }
-        )
+            for plan in plans
+        ]
+        print_json({"group": name, "executed": options.execute, "partitions": rows})
         return
     print_table(
-        ("topic", "partition", "committed", "new", ""),
-        [
-            (
-                plan.place[0],
-                str(plan.place[1]),
-                "-" if plan.committed is None else str(plan.committed),
-                str(plan.offset),
-                plan.note,
-            )
-            for plan in plans
-        ],
-        right=("partition", "committed", "new"),
+        ("topic", ">partition", ">committed", ">new", ""),
+        [(*plan.place, plan.committed, plan.offset, plan.note) for plan in plans],
     )
     print_lines(
         "", f"{name} continues there." if options.execute else "Nothing was changed: add --execute."

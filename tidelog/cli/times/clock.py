@@ -15,53 +15,36 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tidelog.cli.shared import (
-    CommandError,
+from tidelog.cli.arguments import (
+    add_actions,
     add_common,
+    add_flag,
     add_topic,
     add_yes,
-    ask,
-    change,
-    check_number,
-    confirm,
-    print_json,
-    print_lines,
-    print_table,
-    run_action,
-    shown,
-    span_of,
+    partition_given,
 )
+from tidelog.cli.output import print_json, print_lines, print_table, shown, span_of
+from tidelog.cli.shared import CommandError, ask, confirm
 from tidelog.text import some
 
 if TYPE_CHECKING:
     import argparse
 
-_ACTIONS = {
-    "status": "what the clock shows, and how far it is trusted",
-    "accept": "trust the clock although it has leapt",
-    "reset": "let a topic's append times and largest event times that are ahead go back to the clock",
-}
-
 
 def add_clock(parser: argparse.ArgumentParser) -> None:
     """Adds the options of `tidelog clock`."""
-    add_common(parser)
-    parser.set_defaults(action="status")
-    actions = parser.add_subparsers(metavar="action")
-    for action, text in _ACTIONS.items():
-        one = actions.add_parser(action, help=text, allow_abbrev=False)
-        one.set_defaults(action=action)
-        add_common(one, again=True)
+    reset = "let a topic's append times and largest event times that are ahead go back to the clock"
+    actions = {
+        "status": (_status, "what the clock shows, and how far it is trusted"),
+        "accept": (_accept, "trust the clock although it has leapt"),
+        "reset": (_reset, reset),
+    }
+    for action, one in add_actions(parser, actions, add_common, "status"):
         if action == "reset":
             add_topic(one)
         if action != "status":
-            one.add_argument("--dry-run", action="store_true", help="only say what it would do")
+            add_flag(one, "--dry-run", "only say what it would do")
             add_yes(one)
-
-
-def run_clock(options: argparse.Namespace) -> int:
-    """Runs `tidelog clock`; returns the exit status."""
-    return run_action("clock", {"status": _status, "accept": _accept, "reset": _reset}, options)
 
 
 def _status(options: argparse.Namespace) -> None:
@@ -69,10 +52,6 @@ def _status(options: argparse.Namespace) -> None:
     if options.json:
         print_json(answer)
         return
-    _print_status(answer)
-
-
-def _print_status(answer: dict[str, Any]) -> None:
     whose = "the machine's" if answer["clock"] == "system" else "a manual one"
     print_lines(f"The clock shows {shown(answer, 'now')}. It is {whose}.")
     leap = answer["leap"]
@@ -125,12 +104,12 @@ def _accept(options: argparse.Namespace) -> None:
             print_json({**answer, "accepted": False})
         return
     confirm(
+        options,
         f"Is it {now} now?",
-        refusal=f"retention would go by {now}: add --yes if the clock is right, --dry-run to look only",
-        declined="the clock was not accepted",
-        yes=options.yes,
+        f"retention would go by {now}: add --yes if the clock is right, --dry-run to look only",
+        "the clock was not accepted",
     )
-    answer = change(options.http, "clock", "accept", body={"to_ms": leap["to_ms"]})
+    answer = ask(options.http, "clock", "accept", body={"to_ms": leap["to_ms"]})
     if options.json:
         print_json({**answer, "accepted": True})
     else:
@@ -139,14 +118,11 @@ def _accept(options: argparse.Namespace) -> None:
 
 # --- reset ---------------------------------------------------------------------------------------
 
-_COLUMNS = ("partition", "from offset", "last append", "largest event", "then")
-
 
 def _reset(options: argparse.Namespace) -> None:
-    check_number("--partition", options.partition)
-    found = ask(
-        options.http, "topics", options.topic, "clock", query=[("partition", options.partition)]
-    )
+    partition = partition_given(options)
+    query = [("partition", options.partition)]
+    found = ask(options.http, "topics", options.topic, "clock", query=query)
     rows = _checked(found)
     ahead = [row for row in rows if row["reset"] is not None]
     if not options.json:
@@ -161,16 +137,13 @@ def _reset(options: argparse.Namespace) -> None:
         return
     what = f"{some(len(ahead), 'partition')} of {found['topic']}"
     confirm(
+        options,
         f"Reset {what}?",
-        refusal=f"{what} would be reset for good: add --yes to do it, --dry-run to look only",
-        declined="nothing was reset",
-        yes=options.yes,
+        f"{what} would be reset for good: add --yes to do it, --dry-run to look only",
+        "nothing was reset",
     )
-    body = {
-        "topic_id": found["topic_id"],
-        "partition": None if options.partition is None else int(options.partition),
-    }
-    answer = change(options.http, "topics", options.topic, "clock", "reset", body=body)
+    body = {"topic_id": found["topic_id"], "partition": partition}
+    answer = ask(options.http, "topics", options.topic, "clock", "reset", body=body)
     numbers = {row["partition"] for row in ahead}
     tried = [row for row in answer["partitions"] if row["partition"] in numbers]
     done = [row for row in _checked({**answer, "partitions": tried}) if row["reset"] is not None]
@@ -210,14 +183,16 @@ def _print_preview(found: dict[str, Any], ahead: list[dict[str, Any]]) -> None:
         "before counts as written by then. The largest event time becomes that of the records that remain.",
         "",
     )
-    rows = [
-        (
-            str(row["partition"]),
-            str(row["reset"]["offset"]),
-            shown(row["reset"], "last_append_time"),
-            shown(row["reset"], "max_event_time"),
-            shown(row["reset"], "next_max_event_time"),
-        )
-        for row in ahead
-    ]
-    print_table(_COLUMNS, rows, right=("partition", "from offset"))
+    columns = (">partition", ">from offset", "last append", "largest event", "then")
+    times = ("last_append_time", "max_event_time", "next_max_event_time")
+    print_table(
+        columns,
+        [
+            (
+                row["partition"],
+                row["reset"]["offset"],
+                *(shown(row["reset"], each) for each in times),
+            )
+            for row in ahead
+        ],
+    )

@@ -6,31 +6,18 @@ be asked, or for a mistake in the command line.
 
 from __future__ import annotations
 
-import textwrap
 from typing import TYPE_CHECKING, Any
 
-from tidelog.cli.shared import (
-    USAGE,
-    CommandError,
-    add_common,
-    ask,
-    check_number,
-    print_json,
-    print_lines,
-    print_table,
-    run,
-    shown,
-    span_of,
-)
+from tidelog.cli.arguments import add_common, partition_given
+from tidelog.cli.output import print_folded, print_json, print_lines, print_table, shown, span_of
+from tidelog.cli.shared import USAGE, CommandError, ask
 from tidelog.text import some
 
 if TYPE_CHECKING:
     import argparse
 
 FOUND, UNKNOWN = 1, USAGE
-_WIDTH = 100
 _NAMED = 20  # of what could not be examined
-_COLUMNS = ("where", "finding", "figure", "command")
 
 
 def add_doctor(parser: argparse.ArgumentParser) -> None:
@@ -38,19 +25,12 @@ def add_doctor(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("topic", metavar="TOPIC", nargs="?", help="one topic alone")
     parser.add_argument("--partition", metavar="N", help="one partition of the topic alone")
     add_common(parser)
-
-
-def run_doctor(options: argparse.Namespace) -> int:
-    """Runs `tidelog doctor`; returns the exit status."""
-    statuses: list[int] = []
-    failed = run("doctor", lambda given: statuses.append(_doctor(given)), options)
-    return UNKNOWN if failed else statuses[0]
+    parser.set_defaults(run=_doctor, failed=UNKNOWN)
 
 
 def _doctor(options: argparse.Namespace) -> int:
     """Prints what was found; returns the exit status. Raises CommandError."""
-    check_number("--partition", options.partition)
-    if options.partition is not None and options.topic is None:
+    if partition_given(options) is not None and options.topic is None:
         raise CommandError("--partition needs a TOPIC", USAGE)
     query = [("topic", options.topic), ("partition", options.partition)]
     answer = ask(options.http, "doctor", query=query)
@@ -66,9 +46,12 @@ def _doctor(options: argparse.Namespace) -> int:
 def _print(answer: dict[str, Any]) -> None:
     findings = answer["findings"]
     if findings:
-        print_table(_COLUMNS, [_row(each) for each in findings], right=("figure",), wraps="command")
-        told = [f"{_where(each)}: {each['sentence']}" for each in findings]
-        print_lines("", *(line for text in told for line in _folded(text)), "")
+        columns = ("where", "finding", ">figure", "command")
+        print_table(columns, [_row(each) for each in findings], wraps="command")
+        print_lines("")
+        for each in findings:
+            print_folded(f"{_where(each)}: {each['sentence']}")
+        print_lines("")
     for error in answer["errors"][:_NAMED]:
         print_lines(f"{_where(error)} could not be examined: {error['message']}.")
     if (more := len(answer["errors"]) - _NAMED) > 0:
@@ -83,12 +66,6 @@ def _print(answer: dict[str, Any]) -> None:
     if answer["topic"] is not None:
         examined += f" of {answer['topic']}"
     print_lines(f"{examined} examined at {shown(answer, 'now')}: {number}.")
-
-
-def _folded(text: str) -> list[str]:
-    return textwrap.wrap(
-        text, _WIDTH, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False
-    )
 
 
 def _row(finding: dict[str, Any]) -> tuple[str, ...]:

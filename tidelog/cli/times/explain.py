@@ -8,49 +8,36 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tidelog.cli.shared import (
+from tidelog.cli.arguments import (
     add_common,
+    add_flag,
+    add_many,
     add_topic,
-    ask,
-    check_number,
-    print_json,
-    print_lines,
-    print_table,
-    run,
+    partition_given,
     setting_of,
-    shown,
 )
+from tidelog.cli.output import print_json, print_lines, print_table, shown
+from tidelog.cli.shared import ask
 from tidelog.text import size_of, some
 
 if TYPE_CHECKING:
     import argparse
 
-_COLUMNS = ("offsets", "size", "first, largest event", "first, last append", "goes")
+_COLUMNS = ("offsets", ">size", "first, largest event", "first, last append", "goes")
 
 
 def add_explain(parser: argparse.ArgumentParser) -> None:
     """Adds the options of `tidelog explain`."""
     add_topic(parser)
-    parser.add_argument(
-        "--set",
-        metavar="KEY=VALUE",
-        action="append",
-        default=[],
-        help="as if the topic had this setting (retention.ms=7d); may be given many times",
-    )
-    parser.add_argument(
-        "--why", action="store_true", help="what each policy waits for, in sentences"
-    )
+    what = "as if the topic had this setting (retention.ms=7d); may be given many times"
+    add_many(parser, "--set", "KEY=VALUE", what)
+    add_flag(parser, "--why", "what each policy waits for, in sentences")
     add_common(parser)
-
-
-def run_explain(options: argparse.Namespace) -> int:
-    """Runs `tidelog explain`; returns the exit status."""
-    return run("explain", _explain, options)
+    parser.set_defaults(run=_explain)
 
 
 def _explain(options: argparse.Namespace) -> None:
-    check_number("--partition", options.partition)
+    partition_given(options)
     for text in options.set:
         setting_of(text)  # the broker reads it
     query = [("partition", options.partition), *(("set", text) for text in options.set)]
@@ -58,8 +45,7 @@ def _explain(options: argparse.Namespace) -> None:
     if options.json:
         print_json(answer)
         return
-    settings = ", ".join(f"{name}={value}" for name, value in answer["settings"].items())
-    print_lines(f"{answer['topic']} at {shown(answer, 'now')}: {settings}")
+    print_lines(f"{answer['topic']} at {shown(answer, 'now')}: {_listed(answer['settings'])}")
     if "deletion_time_ms" in answer:
         print_lines(
             f"The clock has leapt: the deletion time is {shown(answer, 'deletion_time')}. See: tidelog "
@@ -87,13 +73,8 @@ def _print_partition(
     )
     segments = partition["segments"]
     print_lines("")
-    print_table(
-        _COLUMNS,
-        [_row(segment) for segment in segments],
-        right=("size",),
-        wraps="goes",
-        lines=_COLUMNS[2:4],
-    )
+    rows = [_row(segment) for segment in segments]
+    print_table(_COLUMNS, rows, wraps="goes", lines=_COLUMNS[2:4])
     if with_reasons:
         print_lines(
             "", *(f"{segment['base_offset']}: {segment['sentence']}" for segment in segments)
@@ -102,12 +83,8 @@ def _print_partition(
         print_lines(
             "", "?: some append times are unknown; when the broker found the batches is used."
         )
-    print_lines(
-        "",
-        _going(
-            partition["going"], f"With {_listed(answer['preview'])}: " if answer["preview"] else ""
-        ),
-    )
+    with_it = f"With {_listed(answer['preview'])}: " if answer["preview"] else ""
+    print_lines("", _going(partition["going"], with_it))
     if answer["preview"]:
         print_lines(_going(partition["going_as_it_is"], "As it is: "))
 

@@ -8,19 +8,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tidelog.cli.shared import (
-    NONE,
+from tidelog.cli.arguments import (
     add_common,
+    add_flag,
     add_shift,
     add_topic,
-    ask,
-    check_number,
-    print_json,
-    print_lines,
-    print_table,
-    run,
-    shown,
+    number_given,
+    partition_given,
 )
+from tidelog.cli.output import print_json, print_lines, print_table, shown
+from tidelog.cli.shared import NONE, ask
 
 if TYPE_CHECKING:
     import argparse
@@ -33,19 +30,12 @@ def add_offsets(parser: argparse.ArgumentParser) -> None:
     add_topic(parser)
     time = parser.add_mutually_exclusive_group()
     time.add_argument("--at", metavar="TIME", help=f"the first record at or after it: {_TIME_HELP}")
-    time.add_argument(
-        "--appended-at", metavar="TIME", help="the first record appended at or after it"
-    )
+    what = "the first record appended at or after it"
+    time.add_argument("--appended-at", metavar="TIME", help=what)
     add_shift(parser)
-    parser.add_argument(
-        "--committed", action="store_true", help="only what consumers of committed records see"
-    )
+    add_flag(parser, "--committed", "only what consumers of committed records see")
     add_common(parser)
-
-
-def run_offsets(options: argparse.Namespace) -> int:
-    """Runs `tidelog offsets`; returns the exit status."""
-    return run("offsets", _offsets, options)
+    parser.set_defaults(run=_offsets)
 
 
 def look_up(
@@ -55,7 +45,7 @@ def look_up(
 
     With `capped` no record counts with a time later than its append time.
     """
-    check_number("--partition", options.partition)
+    partition_given(options)
     before = "--before" if options.command == "delete-records" else None
     return ask(
         options.http,
@@ -85,18 +75,17 @@ def _offsets(options: argparse.Namespace) -> None:
 
 
 def _print_ends(answer: dict[str, Any]) -> None:
-    columns = ("partition", "", "offset", "record time", "append time")
-    rows = []
+    rows: list[tuple[object, ...]] = []
     for row in answer["partitions"]:
-        number = str(row["partition"])
+        number = row["partition"]
         if "error" in row:
             rows.append((number, row["error"], row["message"], "", ""))
             continue
         for what in ("first", "last", "largest"):
             rows.append((number, *_found(what, row[what])))
             number = ""
-        rows.append(("", "end", str(row["end_offset"]), "", ""))
-    print_table(columns, rows, right=("partition", "offset"))
+        rows.append(("", "end", row["end_offset"], "", ""))
+    print_table((">partition", "", ">offset", "record time", "append time"), rows)
 
 
 def _found(what: str, found: dict[str, Any]) -> tuple[str, str, str, str]:
@@ -111,21 +100,18 @@ def _print_found(answer: dict[str, Any]) -> None:
         ("at", "at or after") if "at_ms" in answer else ("appended_at", "appended at or after")
     )
     print_lines(f"{answer['topic']}: the first record {verb} {shown(answer, name)}", "")
-    columns = ("partition", "offset", "record time", "append time", "log start", "end")
-    rows: list[tuple[str, ...]] = []
+    columns = (">partition", ">offset", "record time", "append time", ">log start", ">end")
+    rows: list[tuple[object, ...]] = []
     for row in answer["partitions"]:
         if "error" in row:
-            rows.append((str(row["partition"]), row["error"], row["message"], "", "", ""))
+            rows.append((row["partition"], row["error"], row["message"], "", "", ""))
             continue
-        unknown = row.get("unknown")
-        if unknown:
-            _, _, *times = _found("", row)
+        _, offset, *times = _found("", row)
+        if unknown := row.get("unknown"):
             offset = f"{unknown['start_offset']} to {unknown['end_offset']}?"
-        else:
-            _, offset, *times = _found("", row)
-        ends = (str(row["log_start_offset"]), str(row["end_offset"]))
-        rows.append((str(row["partition"]), offset if offset != "-" else "none", *times, *ends))
-    print_table(columns, rows, right=("partition", "offset", "log start", "end"))
+        ends = (row["log_start_offset"], row["end_offset"])
+        rows.append((row["partition"], offset if offset != "-" else "none", *times, *ends))
+    print_table(columns, rows)
     if any(row.get("unknown") for row in answer["partitions"]):
         print_lines(
             "",
@@ -135,11 +121,9 @@ def _print_found(answer: dict[str, Any]) -> None:
         if row.get("absent"):
             first, last = row["absent"]["start_offset"], row["absent"]["end_offset"] - 1
             which = f"offset {first}" if first == last else f"offsets {first} to {last}"
-            print_lines(
-                "",
-                f"{answer['topic']}-{row['partition']}: compaction has removed {which}; "
-                f"{row['offset']} is the next record that is there.",
-            )
+            name = f"{answer['topic']}-{row['partition']}"
+            after = f"{row['offset']} is the next record that is there."
+            print_lines("", f"{name}: compaction has removed {which}; {after}")
 
 
 # --- tidelog times -------------------------------------------------------------------------------
@@ -151,15 +135,11 @@ def add_times(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("partition", metavar="PARTITION")
     parser.add_argument("offset", metavar="OFFSET")
     add_common(parser)
-
-
-def run_times(options: argparse.Namespace) -> int:
-    """Runs `tidelog times`; returns the exit status."""
-    return run("times", _times, options)
+    parser.set_defaults(run=_times)
 
 
 def _times(options: argparse.Namespace) -> None:
-    check_number("PARTITION", options.partition)
+    number_given("PARTITION", options.partition)
     path = ("topics", options.topic, "partitions", options.partition, "records", options.offset)
     answer = ask(options.http, *path, "times")
     if options.json:
@@ -172,18 +152,11 @@ def _times(options: argparse.Namespace) -> None:
     }[answer["kind"]]
     rows = [
         ("record time", shown(answer, "timestamp", own), _ms(answer, "timestamp")),
-        (
-            "append time",
-            shown(answer, "append_time", "unknown"),
-            _ms(answer, "append_time"),
-        ),
+        ("append time", shown(answer, "append_time", "unknown"), _ms(answer, "append_time")),
     ]
     kind = f" ({answer['timestamp_type']})" if answer["timestamp_type"] else ""
-    print_table(
-        (f"{answer['topic']}-{answer['partition']}, offset {answer['offset']}{kind}", "", "ms"),
-        rows,
-        right=("ms",),
-    )
+    name = f"{answer['topic']}-{answer['partition']}, offset {answer['offset']}{kind}"
+    print_table((name, "", ">ms"), rows)
 
 
 def _ms(answer: dict[str, Any], name: str) -> str:

@@ -12,7 +12,6 @@ from tidelog.cli.connecting import raised_as_sentences
 from tidelog.cli.shared import CommandError
 from tidelog.client import RequestError
 from tidelog.client.calls import producers as producer_calls
-from tidelog.client.calls import topics as topic_calls
 from tidelog.client.calls import transactions as calls
 from tidelog.client.calls.transactions import Filters
 from tidelog.protocol.errors import ErrorCode
@@ -23,7 +22,6 @@ if TYPE_CHECKING:
 
     from tidelog.cli.cluster import Cluster
     from tidelog.client.calls.transactions import Listed, OpenTransaction
-    from tidelog.client.flow import Call
     from tidelog.protocol.topic_partition import TopicPartition
 
 STATE_TOPIC = "__transaction_state"
@@ -55,10 +53,9 @@ def now_ms(cluster: Cluster, http: str, topic: str = STATE_TOPIC) -> int:
 def listed(cluster: Cluster, filters: Filters) -> list[tuple[int, Listed]]:
     """Returns the transactional ids that match, each with its coordinator, sorted by id."""
     found: dict[str, tuple[int, Listed]] = {}
-    brokers = [one.node_id for one in _perform(cluster, topic_calls.describe([])).brokers]
-    for broker in brokers:
+    for broker in cluster.node_ids():
         try:
-            here, unknown = _perform(cluster, calls.list_on(broker, filters))
+            here, unknown = cluster.perform(calls.list_on(broker, filters))
         except EncodeError as error:
             raise CommandError(f"broker {broker} is too old for this filter: {error}") from None
         if unknown:
@@ -75,7 +72,7 @@ def described(cluster: Cluster, each: Iterable[tuple[int, Listed]]) -> list[Tran
     found = []
     for broker, names in by_coordinator.items():
         for first in range(0, len(names), _AT_ONCE):
-            answer = _perform(cluster, calls.describe_on(broker, names[first : first + _AT_ONCE]))
+            answer = cluster.perform(calls.describe_on(broker, names[first : first + _AT_ONCE]))
             found += [_transaction(broker, one) for one in answer.values()]
     return sorted(found)
 
@@ -85,7 +82,7 @@ def describe(cluster: Cluster, transactional_id: str) -> Transaction:
     if not transactional_id:
         raise CommandError("a transactional id has at least one character")
     prefix = f"{transactional_id}: "
-    broker = _perform(cluster, calls.coordinator(transactional_id), prefix)
+    broker = cluster.perform(calls.coordinator(transactional_id), prefix)
     try:
         with raised_as_sentences(prefix):
             try:
@@ -102,7 +99,7 @@ def describe(cluster: Cluster, transactional_id: str) -> Transaction:
 def open_in(cluster: Cluster, place: TopicPartition) -> list[OpenTransaction]:
     """Returns the transactions that are open in a partition, oldest first."""
     call = calls.open_in(*place)
-    found: list[OpenTransaction] = _perform(cluster, call, f"{place[0]}-{place[1]}: ")
+    found: list[OpenTransaction] = cluster.perform(call, f"{place[0]}-{place[1]}: ")
     return sorted(found, key=lambda each: each.start_offset)
 
 
@@ -117,19 +114,14 @@ def of_producers(cluster: Cluster, ids: Sequence[int]) -> dict[int, tuple[int, L
 
 def abort_in(cluster: Cluster, place: TopicPartition, opened: OpenTransaction) -> None:
     """Aborts an open transaction in one partition."""
-    _perform(cluster, calls.abort_in(*place, opened), f"{place[0]}-{place[1]}: ")
+    cluster.perform(calls.abort_in(*place, opened), f"{place[0]}-{place[1]}: ")
 
 
 def fence(cluster: Cluster, transaction: Transaction) -> None:
     """Lets the coordinator abort what an id has open, and refuse its producer from now on."""
     name = transaction.transactional_id
     call = producer_calls.init(name, transaction_timeout_ms=transaction.timeout_ms)
-    _perform(cluster, call, f"{name}: ")
-
-
-def _perform(cluster: Cluster, call: Call[Any], prefix: str = "") -> Any:
-    with raised_as_sentences(prefix):
-        return cluster.client.perform(call)
+    cluster.perform(call, f"{name}: ")
 
 
 def _transaction(coordinator: int, told: Any) -> Transaction:

@@ -9,23 +9,11 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
+from tidelog.cli.arguments import add_actions, add_many, add_yes, number_given, span_given
 from tidelog.cli.cluster import Cluster
 from tidelog.cli.escaping import escaped
-from tidelog.cli.shared import (
-    USAGE,
-    CommandError,
-    add_actions,
-    add_yes,
-    check_number,
-    instant_of,
-    instants,
-    print_json,
-    print_lines,
-    print_table,
-    run_action,
-    span_given,
-    span_of,
-)
+from tidelog.cli.output import instant_of, print_json, print_lines, print_table, span_of
+from tidelog.cli.shared import USAGE, CommandError, instants
 from tidelog.cli.transactions import asking, ending
 from tidelog.client.calls.transactions import Filters
 
@@ -36,82 +24,57 @@ if TYPE_CHECKING:
     from tidelog.protocol.topic_partition import TopicPartition
 
 _MAX_TIMEOUT = "15m"  # the default of transaction.max.timeout.ms
-_DESCRIBED = {
-    "list": "list the transactional ids, what each is doing, and for how long",
-    "describe": "one transaction: its producer, its time-out, its partitions and where it began there",
-    "find-hanging": "transactions that are open in partitions, and that nobody is going to end",
-    "abort": "end what hangs in a topic, or what a transactional id has open",
-}
 
 
 def add_transactions(parser: argparse.ArgumentParser) -> None:
     """Adds the options of `tidelog transactions`; without an action it lists."""
+    hanging = "transactions that are open in partitions, and that nobody is going to end"
+    described = (
+        "one transaction: its producer, its time-out, its partitions and where it began there"
+    )
+    actions = {
+        "list": (_list, "list the transactional ids, what each is doing, and for how long"),
+        "describe": (_describe, described),
+        "find-hanging": (ending.find_hanging, hanging),
+        "abort": (ending.abort, "end what hangs in a topic, or what a transactional id has open"),
+    }
     parser.set_defaults(state=[], producer_id=[], open_for=None, matching=None)
-    for action, one in add_actions(parser, _DESCRIBED):
+    for action, one in add_actions(parser, actions):
         if action == "list":
-            _add_filters(one)
+            add_many(
+                one,
+                "--state",
+                "STATE",
+                "only those in this state, such as Ongoing; may be repeated",
+            )
+            add_many(one, "--producer-id", "N", "only of this producer id; may be repeated")
+            one.add_argument(
+                "--open-for", metavar="SPAN", help="only those open for longer, such as 10m"
+            )
+            one.add_argument(
+                "--matching", metavar="REGEX", help="only ids that this matches as a whole"
+            )
         elif action == "describe":
             one.add_argument("ids", metavar="ID", nargs="+")
         else:
             least = "the topic" if action == "abort" else "one topic alone"
             one.add_argument("topic", metavar="TOPIC", nargs="?", help=least)
             one.add_argument("--partition", metavar="N", help="one partition alone")
-            one.add_argument(
-                "--older-than",
-                metavar="SPAN",
-                default=_MAX_TIMEOUT,
-                help="a transaction that its coordinator knows without the partition hangs if its producer "
-                f"was not heard of for so long; transaction.max.timeout.ms of the brokers ({_MAX_TIMEOUT})",
+            what = (
+                "a transaction that its coordinator knows without the partition hangs if its producer was "
+                f"not heard of for so long; transaction.max.timeout.ms of the brokers ({_MAX_TIMEOUT})"
             )
+            one.add_argument("--older-than", metavar="SPAN", default=_MAX_TIMEOUT, help=what)
         if action == "abort":
-            one.add_argument(
-                "--start-offset", metavar="N", help="only the one that began at this offset"
-            )
-            one.add_argument(
-                "--id",
-                metavar="ID",
-                help="abort what this transactional id has open, and fence its producer",
-            )
+            what = "only the one that began at this offset"
+            one.add_argument("--start-offset", metavar="N", help=what)
+            what = "abort what this transactional id has open, and fence its producer"
+            one.add_argument("--id", metavar="ID", help=what)
             add_yes(one)
 
 
-def _add_filters(parser: argparse.ArgumentParser) -> None:
-    add = parser.add_argument
-    add(
-        "--state",
-        action="append",
-        metavar="STATE",
-        default=[],
-        help="only those in this state, such as Ongoing; may be repeated",
-    )
-    add(
-        "--producer-id",
-        action="append",
-        metavar="N",
-        default=[],
-        help="only of this producer id; may be repeated",
-    )
-    add("--open-for", metavar="SPAN", help="only those open for longer, such as 10m")
-    add("--matching", metavar="REGEX", help="only ids that this matches as a whole")
-
-
-def run_transactions(options: argparse.Namespace) -> int:
-    """Runs `tidelog transactions`; returns the exit status."""
-    actions = {
-        "list": _list,
-        "describe": _describe,
-        "find-hanging": ending.find_hanging,
-        "abort": ending.abort,
-    }
-    return run_action("transactions", actions, options)
-
-
-# --- listing and describing -------------------------------------------------------------------------
-
-
 def _list(options: argparse.Namespace) -> None:
-    for text in options.producer_id:
-        check_number("--producer-id", text)
+    ids = [number_given("--producer-id", text) for text in options.producer_id]
     open_for = options.open_for
     open_for_ms = None if open_for is None else span_given("--open-for", open_for)
     try:
@@ -120,7 +83,7 @@ def _list(options: argparse.Namespace) -> None:
         raise CommandError(
             f"--matching {options.matching}: no regular expression: {error}", USAGE
         ) from None
-    filters = Filters(options.state, [int(each) for each in options.producer_id], open_for_ms)
+    filters = Filters(options.state, ids, open_for_ms)
     with Cluster(options.broker) as cluster:
         listed = asking.listed(cluster, filters)
         if pattern is not None:
@@ -130,20 +93,28 @@ def _list(options: argparse.Namespace) -> None:
     if options.json:
         print_json([_as_json(each, now_ms) for each in found])
         return
+    names = (
+        "transactional id",
+        "state",
+        ">producer id",
+        ">epoch",
+        ">coordinator",
+        ">open for",
+        "since",
+    )
     print_table(
-        ("transactional id", "state", "producer id", "epoch", "coordinator", "open for", "since"),
+        names,
         [
             (
                 each.transactional_id,
                 each.state,
-                str(each.producer_id),
-                str(each.epoch),
-                str(each.coordinator),
+                each.producer_id,
+                each.epoch,
+                each.coordinator,
                 *_age(each, now_ms),
             )
             for each in found
         ],
-        right=("producer id", "epoch", "coordinator", "open for"),
     )
 
 
@@ -153,18 +124,11 @@ def _describe(options: argparse.Namespace) -> None:
         starts = [_starts(cluster, each) for each in found]
         now_ms = asking.now_ms(cluster, options.http)
     if options.json:
-        print_json(
-            [
-                _as_json(each, now_ms)
-                | {
-                    "partitions": [
-                        {"topic": place[0], "partition": place[1], "start_offset": start}
-                        for place, start in begun.items()
-                    ]
-                }
-                for each, begun in zip(found, starts, strict=True)
-            ]
-        )
+        described = [_as_json(each, now_ms) for each in found]
+        for one, begun in zip(described, starts, strict=True):
+            for row, start in zip(one["partitions"], begun.values(), strict=True):
+                row["start_offset"] = start
+        print_json(described)
         return
     for number, (each, begun) in enumerate(zip(found, starts, strict=True)):
         if number:
@@ -197,14 +161,8 @@ def _print(each: Transaction, begun: dict[TopicPartition, int | None], now_ms: i
     )
     if begun:
         print_lines("")
-        print_table(
-            ("topic", "partition", "start offset"),
-            [
-                (place[0], str(place[1]), "-" if start is None else str(start))
-                for place, start in begun.items()
-            ],
-            right=("partition", "start offset"),
-        )
+        rows = [(*place, start) for place, start in begun.items()]
+        print_table(("topic", ">partition", ">start offset"), rows)
 
 
 def _age(each: Transaction, now_ms: int) -> tuple[str, str]:

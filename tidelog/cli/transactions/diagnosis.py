@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tidelog.cli.brokers.diagnosis import Finding
-from tidelog.cli.shared import span_of
+from tidelog.cli.output import span_of
 from tidelog.text import first_of
 
 if TYPE_CHECKING:

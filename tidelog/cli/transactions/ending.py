@@ -9,21 +9,11 @@ from __future__ import annotations
 import shlex
 from typing import TYPE_CHECKING, Any
 
+from tidelog.cli.arguments import number_given, partition_given, span_given
 from tidelog.cli.cluster import Cluster
 from tidelog.cli.escaping import escaped
-from tidelog.cli.shared import (
-    USAGE,
-    CommandError,
-    check_number,
-    confirm,
-    instant_of,
-    instants,
-    print_json,
-    print_lines,
-    print_table,
-    span_given,
-    span_of,
-)
+from tidelog.cli.output import instant_of, print_json, print_lines, print_table, span_of
+from tidelog.cli.shared import USAGE, CommandError, confirm, instants
 from tidelog.cli.transactions import asking
 from tidelog.cli.transactions.hanging import find
 from tidelog.text import some
@@ -59,8 +49,8 @@ def find_hanging(options: argparse.Namespace) -> None:
 
 def _hanging(cluster: Cluster, options: argparse.Namespace) -> tuple[int, list[Hanging]]:
     """Returns how many partitions were examined, and what hangs there. Raises CommandError."""
-    check_number("--partition", options.partition)
-    if options.partition is not None and options.topic is None:
+    only = partition_given(options)
+    if only is not None and options.topic is None:
         raise CommandError("--partition needs a TOPIC", USAGE)
     older_than_ms = span_given("--older-than", options.older_than)
     topics = cluster.topics(None if options.topic is None else [options.topic])
@@ -68,10 +58,10 @@ def _hanging(cluster: Cluster, options: argparse.Namespace) -> tuple[int, list[H
         (topic.name, one.number)
         for topic in topics
         for one in topic.partitions
-        if options.partition is None or one.number == int(options.partition)
+        if only is None or one.number == only
     ]
-    if options.partition is not None and not places:
-        raise CommandError(f"there is no partition {options.topic}-{options.partition}")
+    if only is not None and not places:
+        raise CommandError(f"there is no partition {options.topic}-{only}")
     if not places:
         return 0, []
     now_ms = asking.now_ms(cluster, options.http, places[0][0])
@@ -79,31 +69,29 @@ def _hanging(cluster: Cluster, options: argparse.Namespace) -> tuple[int, list[H
 
 
 def _print_hanging(found: Sequence[Hanging]) -> None:
+    names = (
+        "topic",
+        ">partition",
+        ">start offset",
+        ">producer id",
+        ">epoch",
+        "last heard of",
+        ">ago",
+    )
     print_table(
-        (
-            "topic",
-            "partition",
-            "start offset",
-            "producer id",
-            "epoch",
-            "last heard of",
-            "ago",
-            "why it hangs",
-        ),
+        (*names, "why it hangs"),
         [
             (
-                each.place[0],
-                str(each.place[1]),
-                str(each.transaction.start_offset),
-                str(each.transaction.producer_id),
-                str(each.transaction.epoch),
-                "-" if each.age_ms is None else instant_of(each.transaction.last_ms),
-                "-" if each.age_ms is None else span_of(max(each.age_ms, 0)),
+                *each.place,
+                each.transaction.start_offset,
+                each.transaction.producer_id,
+                each.transaction.epoch,
+                None if each.age_ms is None else instant_of(each.transaction.last_ms),
+                None if each.age_ms is None else span_of(max(each.age_ms, 0)),
                 each.why,
             )
             for each in found
         ],
-        right=("partition", "start offset", "producer id", "epoch", "ago"),
         wraps="why it hangs",
     )
 
@@ -127,14 +115,15 @@ def _hanging_as_json(each: Hanging) -> dict[str, Any]:
 
 def abort(options: argparse.Namespace) -> None:
     """Aborts what hangs in a topic, or the transaction of an id. Raises CommandError."""
-    check_number("--start-offset", options.start_offset)
+    given = options.start_offset
+    start_offset = None if given is None else number_given("--start-offset", given)
     if (options.id is None) == (options.topic is None):
         raise CommandError("expected TOPIC or --id ID", USAGE)
     with Cluster(options.broker) as cluster:
         if options.id is not None:
             _abort_whole(cluster, options)
         else:
-            _abort_hanging(cluster, options)
+            _abort_hanging(cluster, options, start_offset)
 
 
 def _abort_whole(cluster: Cluster, options: argparse.Namespace) -> None:
@@ -146,10 +135,10 @@ def _abort_whole(cluster: Cluster, options: argparse.Namespace) -> None:
     if transaction.start_ms is None:
         raise CommandError(f"{name} has nothing open: it is {transaction.state}")
     confirm(
+        options,
         f"Abort what {name} has open, and fence its producer?",
-        refusal=f"what {name} has open would be aborted, and its producer fenced: add --yes",
-        declined="nothing was aborted",
-        yes=options.yes,
+        f"what {name} has open would be aborted, and its producer fenced: add --yes",
+        "nothing was aborted",
     )
     asking.fence(cluster, transaction)
     if options.json:
@@ -158,15 +147,14 @@ def _abort_whole(cluster: Cluster, options: argparse.Namespace) -> None:
         print_lines(f"Aborted: what {name} had open. Its producer is fenced.")
 
 
-def _abort_hanging(cluster: Cluster, options: argparse.Namespace) -> None:
+def _abort_hanging(cluster: Cluster, options: argparse.Namespace, start_offset: int | None) -> None:
     """Aborts what hangs in a topic, or one transaction of that."""
     _, found = _hanging(cluster, options)
-    if options.start_offset is not None:
-        wanted = int(options.start_offset)
-        found = [each for each in found if each.transaction.start_offset == wanted]
+    if start_offset is not None:
+        found = [each for each in found if each.transaction.start_offset == start_offset]
     where = escaped(options.topic) + ("" if options.partition is None else f"-{options.partition}")
     if not found:
-        at = "" if options.start_offset is None else f" at offset {options.start_offset}"
+        at = "" if start_offset is None else f" at offset {start_offset}"
         raise CommandError(
             f"no transaction hangs in {where}{at}: one that a coordinator knows is aborted with --id"
         )
@@ -176,11 +164,10 @@ def _abort_hanging(cluster: Cluster, options: argparse.Namespace) -> None:
         for each in found
     )
     confirm(
+        options,
         f"Abort, so that consumers of committed data leave its records out, in {told}?",
-        refusal=f"would be aborted, so that consumers of committed data leave its records out: {told}: "
-        "add --yes",
-        declined="nothing was aborted",
-        yes=options.yes,
+        f"would be aborted, so that consumers of committed data leave its records out: {told}: add --yes",
+        "nothing was aborted",
     )
     for each in found:
         asking.abort_in(cluster, each.place, each.transaction)

@@ -64,10 +64,7 @@ def find(
 
 
 def judged(
-    opened: Iterable[Opened],
-    known: Mapping[int, Transaction],
-    older_than_ms: int,
-    now_ms: int,
+    opened: Iterable[Opened], known: Mapping[int, Transaction], older_than_ms: int, now_ms: int
 ) -> list[Hanging]:
     """Returns which open transactions hang, by what coordinators know of their producer ids."""
     found = []
