@@ -51,12 +51,14 @@ Settings of the session's broker go into the ini file, one a line:
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Any, Protocol
 
 import pytest
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
+    from pathlib import Path
 
     from tidelog.cluster import BrokerCluster
     from tidelog.process import BrokerProcess
@@ -117,6 +119,10 @@ def _ini_settings(config: pytest.Config) -> dict[str, object]:
     return found
 
 
+def _directory(factory: pytest.TempPathFactory) -> Path:
+    return factory.mktemp("tidelog") / "data"
+
+
 @pytest.fixture(scope="session")
 def tidelog_broker(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
@@ -124,9 +130,9 @@ def tidelog_broker(
     """One broker for the whole session."""
     from tidelog.process import BrokerProcess
 
-    directory = tmp_path_factory.mktemp("tidelog") / "data"
     settings = _ini_settings(request.config)
     within_s = _ready_within_s(request.config)
+    directory = _directory(tmp_path_factory)
     with BrokerProcess(directory, settings, ready_within_s=within_s) as broker:
         yield broker
 
@@ -136,25 +142,15 @@ def tidelog_broker_factory(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[BrokerFactory]:
     """A function that starts brokers for one test."""
-    from contextlib import ExitStack
-
     from tidelog.process import BrokerProcess
 
     within_s = _ready_within_s(request.config)
     with ExitStack() as brokers:
 
-        def start(
-            settings: Mapping[str, object] | None = None,
-            *,
-            clock: str | None = None,
-            faults: bool = False,
-        ) -> BrokerProcess:
-            directory = tmp_path_factory.mktemp("tidelog") / "data"
-            return brokers.enter_context(
-                BrokerProcess(
-                    directory, settings, clock=clock, faults=faults, ready_within_s=within_s
-                )
-            )
+        def start(settings: Mapping[str, object] | None = None, **more: Any) -> BrokerProcess:
+            directory = _directory(tmp_path_factory)
+            broker = BrokerProcess(directory, settings, ready_within_s=within_s, **more)
+            return brokers.enter_context(broker)
 
         yield start
 
@@ -164,30 +160,14 @@ def tidelog_cluster(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[ClusterFactory]:
     """A function that starts clusters for one test."""
-    from contextlib import ExitStack
-
     from tidelog.cluster import BrokerCluster
 
     within_s = _ready_within_s(request.config)
     with ExitStack() as clusters:
 
-        def start(
-            brokers: int = 3,
-            settings: Mapping[str, object] | None = None,
-            *,
-            clock: str | None = None,
-            faults: bool = True,
-        ) -> BrokerCluster:
-            directory = tmp_path_factory.mktemp("tidelog") / "data"
-            return clusters.enter_context(
-                BrokerCluster(
-                    directory,
-                    brokers,
-                    settings,
-                    clock=clock,
-                    faults=faults,
-                    ready_within_s=within_s,
-                )
-            )
+        def start(*args: Any, **more: Any) -> BrokerCluster:
+            directory = _directory(tmp_path_factory)
+            cluster = BrokerCluster(directory, *args, ready_within_s=within_s, **more)
+            return clusters.enter_context(cluster)
 
         yield start

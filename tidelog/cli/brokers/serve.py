@@ -40,60 +40,26 @@ def add_serve(serve: argparse.ArgumentParser) -> None:
     add = serve.add_argument
     add("--listeners", metavar="NAME://HOST:PORT", help="where to listen (port 0: any free one)")
     add("--log-dirs", metavar="DIR", help="where the logs are kept, several separated by commas")
-    add(
-        "--http",
-        metavar="HOST:PORT",
-        help="where to serve metrics, health and JSON over HTTP, which is off without it (port 0: any "
-        "free one)",
-    )
-    add(
-        "--config",
-        metavar="FILE",
-        type=Path,
-        action="append",
-        default=[],
-        help="a Kafka server.properties file; may be given many times, the later file wins",
-    )
-    add(
-        "--set",
-        metavar="KEY=VALUE",
-        action="append",
-        default=[],
-        help="one setting; may be given many times",
-    )
-    add(
-        "--brokers",
-        metavar="N",
-        help="run N brokers as one cluster, each with the next port of every address",
-    )
-    add(
-        "--no-restart",
-        action="store_true",
-        help="with --brokers: leave a broker that has died as it is",
-    )
-    add(
-        "--control",
-        metavar="HOST:PORT",
-        help="where to move a manual clock, plant faults and ask for sweeps (port 0: any free one)",
-    )
-    add(
-        "--clock",
-        choices=["system", "manual"],
-        help="the clock: the machine's, or a manual one that stands still until it is moved",
-    )
-    add(
-        "--clock-start", metavar="TIME", help="where a manual clock starts (2026-01-01T00:00Z, -7d)"
-    )
-    add(
-        "--clock-scope",
-        choices=["log", "all"],
-        help="what follows a manual clock: the log alone, or the sessions and offsets of groups too",
-    )
-    add(
-        "--stop-at-eof",
-        action="store_true",
-        help="stop when standard input ends, as when the program that started this one dies",
-    )
+    what = "where to serve metrics, health and JSON over HTTP, which is off without it (port 0: any free one)"
+    add("--http", metavar="HOST:PORT", help=what)
+    what = "a Kafka server.properties file; may be given many times, the later file wins"
+    add("--config", metavar="FILE", type=Path, action="append", default=[], help=what)
+    what = "one setting; may be given many times"
+    add("--set", metavar="KEY=VALUE", action="append", default=[], help=what)
+    what = "run N brokers as one cluster, each with the next port of every address"
+    add("--brokers", metavar="N", help=what)
+    what = "with --brokers: leave a broker that has died as it is"
+    add("--no-restart", action="store_true", help=what)
+    what = "where to move a manual clock, plant faults and ask for sweeps (port 0: any free one)"
+    add("--control", metavar="HOST:PORT", help=what)
+    what = "the clock: the machine's, or a manual one that stands still until it is moved"
+    add("--clock", choices=["system", "manual"], help=what)
+    what = "where a manual clock starts (2026-01-01T00:00Z, -7d)"
+    add("--clock-start", metavar="TIME", help=what)
+    what = "what follows a manual clock: the log alone, or the sessions and offsets of groups too"
+    add("--clock-scope", choices=["log", "all"], help=what)
+    what = "stop when standard input ends, as when the program that started this one dies"
+    add("--stop-at-eof", action="store_true", help=what)
 
 
 def run_serve(options: argparse.Namespace) -> int:
@@ -169,15 +135,20 @@ def overrides_of(options: argparse.Namespace) -> dict[str, str]:
     """Returns the settings given on the command line, or by a parent process. Raises ConfigError."""
     from tidelog.config import ConfigError
     from tidelog.config.ignored import HIDDEN, is_secret
+    from tidelog.config.instants import parse_instant
 
     found: dict[str, str] = {}
     given = [
-        (f"--{option.replace('_', '-')}", name, getattr(options, option))
+        (f"--{option.replace('_', '-')}", name, value)
         for option, name in _SHORTHANDS.items()
-        if getattr(options, option) is not None
+        if (value := getattr(options, option)) is not None
     ]
     if options.clock_start is not None:
-        given.append(("--clock-start", "clock.start.ms", _start_ms(options.clock_start)))
+        try:
+            start_ms = parse_instant(options.clock_start, time.time_ns() // 1_000_000)
+        except ValueError as error:
+            raise ConfigError(f"--clock-start: {error}") from None
+        given.append(("--clock-start", "clock.start.ms", str(start_ms)))
     for text in options.set:
         name, equals, value = text.partition("=")
         if not equals or not name.strip():
@@ -186,9 +157,8 @@ def overrides_of(options: argparse.Namespace) -> dict[str, str]:
     try:
         passed_on = settings_in(os.environ)
     except (TypeError, ValueError) as error:
-        raise ConfigError(
-            f"{SETTINGS_VARIABLE} is not what a parent process sets: {error}"
-        ) from None
+        what = "is not what a parent process sets"
+        raise ConfigError(f"{SETTINGS_VARIABLE} {what}: {error}") from None
     os.environ.pop(SETTINGS_VARIABLE, None)  # not for the processes of this one
     given += [(SETTINGS_VARIABLE, name, value) for name, value in passed_on.items()]
     for option, name, value in given:
@@ -198,17 +168,6 @@ def overrides_of(options: argparse.Namespace) -> dict[str, str]:
                 f"{option}={values[0]} contradicts {name}={values[1]} given before it"
             )
     return found
-
-
-def _start_ms(text: str) -> str:
-    """Returns the start of a manual clock as the setting takes it. Raises ConfigError."""
-    from tidelog.config import ConfigError
-    from tidelog.config.instants import parse_instant
-
-    try:
-        return str(parse_instant(text, time.time_ns() // 1_000_000))
-    except ValueError as error:
-        raise ConfigError(f"--clock-start: {error}") from None
 
 
 def _stop_at_eof() -> None:
