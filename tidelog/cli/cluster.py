@@ -8,14 +8,15 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING, Any
 
-from tidelog.cli.cluster_parts import Entry, Group, Member, Partition, Topic
+from tidelog.cli.cluster_parts import Group, Member, Partition, Topic
 from tidelog.cli.connecting import connect, raised_as_sentences, sentence_of
-from tidelog.cli.shared import USAGE, CommandError, ask
+from tidelog.cli.shared import USAGE, CommandError, ask, machine_ms
 from tidelog.client import ClientError, GroupOffset, RequestError
 from tidelog.client.calls import groups as group_calls
 from tidelog.client.calls import records as record_calls
 from tidelog.client.calls import settings as setting_calls
 from tidelog.client.calls import topics as topic_calls
+from tidelog.client.calls.settings import Resource
 from tidelog.client.errors import PartitionRefused
 from tidelog.protocol.errors import ErrorCode
 
@@ -24,18 +25,12 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Self
 
+    from tidelog.client.calls.settings import Setting
     from tidelog.client.flow import Call
     from tidelog.protocol.topic_partition import TopicPartition
 
 UNSAYABLE_MS = range(-6, 0)  # times that ListOffsets cannot ask for
 INACTIVE = frozenset({"", "Empty", "Dead"})  # a group without members; old brokers send ""
-_SOURCES = {
-    1: "topic",
-    2: "broker, set live",
-    3: "all brokers, set live",
-    4: "broker's start",
-    5: "default",
-}
 _HAS_MEMBERS = "it has members: stop them first"
 _GROUP_SENTENCES = {
     ErrorCode.NON_EMPTY_GROUP: _HAS_MEMBERS,
@@ -149,43 +144,36 @@ class Cluster:
             call = record_calls.delete_before(name, number, offset)
             self.perform(call, "not all was deleted: ")
 
-    def is_at(self, http: str, name: str) -> dict[str, Any] | None:
-        """Returns the HTTP port's answer for "now" in this topic.
+    def clock_at(self, http: str, name: str) -> int | None:
+        """Returns the time of the broker's clock, in ms, by its HTTP port.
 
-        It is None if the port is not of this broker.
+        It is None if the port is not that of a broker with this topic.
         """
         try:
             (topic,) = self.topics([name])
             answer = ask(http, "topics", name, "offsets", query=[("at", "now"), ("shift", "true")])
         except CommandError:
             return None
-        return answer if answer.get("topic_id") == topic.topic_id else None
+        return int(answer["at_ms"]) if answer.get("topic_id") == topic.topic_id else None
+
+    def now_ms(self, http: str, name: str) -> int:
+        """Returns the broker's time if `clock_at` does, else this machine's."""
+        here_ms = self.clock_at(http, name)
+        return machine_ms() if here_ms is None else here_ms
 
     # --- settings ----------------------------------------------------------------------------
 
-    def settings(self, topic: str | None, names: Sequence[str] = ()) -> list[Entry]:
+    def settings(self, topic: str | None, names: Sequence[str] = ()) -> list[Setting]:
         """Returns settings of a topic, or with None of the broker: those named, or all.
 
         A setting is found by any of its names, and has the name by which it was asked for.
         """
+        resource = Resource(topic) if topic is not None else Resource(node_id=self.node_ids()[0])
         call = setting_calls.describe(
-            self._resource(topic),
-            names=list(names) or None,
-            with_synonyms=True,
-            with_documentation=True,
+            resource, names=list(names) or None, with_synonyms=True, with_documentation=True
         )
-        return [
-            Entry(
-                one.name,
-                one.value,
-                _source(one.source),
-                one.is_read_only,
-                one.documentation,
-                tuple((name, value, _source(source)) for name, value, source in one.synonyms),
-                one.is_sensitive,
-            )
-            for one in self.perform(call)
-        ]
+        found: list[Setting] = self.perform(call)
+        return found
 
     def alter(
         self, topic: str | None, changes: Mapping[str, str | None], *, validate_only: bool = False
@@ -195,13 +183,7 @@ class Cluster:
         Without a topic they are changed for all brokers, for those of a cluster are not changed for
         one.
         """
-        resource = setting_calls.Resource(topic)
-        self.perform(setting_calls.alter(resource, changes, validate_only=validate_only))
-
-    def _resource(self, topic: str | None) -> setting_calls.Resource:
-        if topic is not None:
-            return setting_calls.Resource(topic)
-        return setting_calls.Resource(node_id=self.node_ids()[0])
+        self.perform(setting_calls.alter(Resource(topic), changes, validate_only=validate_only))
 
     # --- groups ------------------------------------------------------------------------------
 
@@ -321,7 +303,3 @@ def _member(found: Any, *, is_consumer: bool) -> Member:
             assigned = group_calls.assigned_partitions(found.member_assignment)
     host = found.client_host.removeprefix("/")
     return Member(found.member_id, found.group_instance_id, found.client_id, host, assigned)
-
-
-def _source(number: int) -> str:
-    return _SOURCES.get(number, str(number))

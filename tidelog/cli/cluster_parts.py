@@ -1,4 +1,4 @@
-"""The parts of a cluster as commands show them: topics, partitions, settings and groups."""
+"""The parts of a cluster as commands show them: topics, partitions and groups."""
 
 from __future__ import annotations
 
@@ -23,23 +23,6 @@ class Topic(NamedTuple):
     topic_id: str
     is_internal: bool
     partitions: list[Partition]
-
-
-class Entry(NamedTuple):
-    """A setting: its value, the source of the value, and its fallback values, strongest first."""
-
-    name: str
-    value: str | None
-    source: str
-    is_read_only: bool
-    doc: str
-    synonyms: tuple[tuple[str, str | None, str], ...]  # name, value, source
-    is_sensitive: bool = False  # a secret, whose value the broker does not tell
-
-    @property
-    def default(self) -> str | None:
-        """The value if the setting is not set anywhere."""
-        return self.synonyms[-1][1] if self.synonyms else None
 
 
 class Member(NamedTuple):

@@ -17,18 +17,29 @@ from tidelog.cli.brokers.adopt import add_settings
 from tidelog.cli.cluster import Cluster
 from tidelog.cli.output import print_json, print_lines, print_table
 from tidelog.cli.shared import USAGE, CommandError, ask, confirm, instants
+from tidelog.client.calls.settings import SOURCE_TOPIC
 from tidelog.text import size_of, some
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterable, Mapping, Sequence
 
-    from tidelog.cli.cluster_parts import Entry, Topic
+    from tidelog.cli.cluster_parts import Topic
+    from tidelog.client.calls.settings import Setting
 
 Changes = dict[str, str | None]
 
 _NAMED = 3  # reasons in one sentence
-_OWN = "topic"  # the source of a setting of the topic itself
+DEFAULT = 5
+"""The source of a setting that nobody has set."""
+_SOURCES = {
+    SOURCE_TOPIC: "topic",
+    2: "broker, set live",
+    3: "all brokers, set live",
+    4: "broker's start",
+    DEFAULT: "default",
+}
+_LIVE = (2, 3)
 DELETING = ("retention.", "cleanup.policy", "log.retention.", "log.cleanup.policy")
 """How settings begin whose change may delete records."""
 
@@ -156,7 +167,7 @@ def _show(
     entries = cluster.settings(topic, names)
     if unknown := [name for name in names if name not in {entry.name for entry in entries}]:
         raise CommandError(f"there is no setting {unknown[0]}", USAGE)
-    shown = [entry for entry in entries if not (options.changed and entry.source == "default")]
+    shown = [entry for entry in entries if not (options.changed and entry.source == DEFAULT)]
     if options.json:
         print_json({"topic": topic, "settings": {entry.name: as_json(entry) for entry in shown}})
         return
@@ -166,9 +177,9 @@ def _show(
             (
                 entry.name,
                 "(hidden)" if entry.is_sensitive else entry.value or "",
-                entry.source + (" (fixed)" if entry.is_read_only else ""),
-                entry.default or "",
-                entry.doc,
+                _source(entry.source) + (" (fixed)" if entry.is_read_only else ""),
+                _default(entry) or "",
+                entry.documentation,
             )
             for entry in shown
         ],
@@ -176,19 +187,28 @@ def _show(
     )
 
 
-def as_json(entry: Entry) -> dict[str, Any]:
+def as_json(entry: Setting) -> dict[str, Any]:
     """Returns a setting as JSON."""
     return {
         "value": entry.value,
-        "source": entry.source,
-        "default": entry.default,
+        "source": _source(entry.source),
+        "default": _default(entry),
         "read_only": entry.is_read_only,
-        "doc": entry.doc,
+        "doc": entry.documentation,
         "synonyms": [
-            {"name": name, "value": value, "source": source}
+            {"name": name, "value": value, "source": _source(source)}
             for name, value, source in entry.synonyms
         ],
     }
+
+
+def _source(number: int) -> str:
+    return _SOURCES.get(number, str(number))
+
+
+def _default(entry: Setting) -> str | None:
+    """Returns the value if the setting is not set anywhere."""
+    return entry.synonyms[-1][1] if entry.synonyms else None
 
 
 def _listed(changes: Mapping[str, str | None]) -> str:
@@ -280,29 +300,29 @@ def _deletions(
     return found, unknown
 
 
-def _own(entries: Sequence[Entry], changes: Changes) -> dict[str, str]:
+def _own(entries: Sequence[Setting], changes: Changes) -> dict[str, str]:
     """Returns the topic's settings after the changes; a removed one has its fallback value."""
     by_name = {entry.name: entry for entry in entries}
     found = {}
     for name, value in changes.items():
         becomes = value
         if value is None and name in by_name:
-            below = [each for _, each, source in by_name[name].synonyms if source != _OWN]
+            below = [each for _, each, source in by_name[name].synonyms if source != SOURCE_TOPIC]
             becomes = below[0] if below else None
         if becomes is not None:
             found[name] = becomes
     return found
 
 
-def _inherited(entries: Sequence[Entry], changes: Changes) -> dict[str, str]:
+def _inherited(entries: Sequence[Setting], changes: Changes) -> dict[str, str]:
     """Returns the settings of a topic without its own, after changes of the broker's settings."""
     found = {}
     for entry in entries:
-        if entry.source == _OWN:
+        if entry.source == SOURCE_TOPIC:
             continue
         for name, value in changes.items():
             if name in {each for each, _, _ in entry.synonyms}:
-                below = [old for each, old, source in entry.synonyms if "live" not in source]
+                below = [old for each, old, source in entry.synonyms if source not in _LIVE]
                 becomes = value if value is not None else (below[0] if below else None)
                 if becomes is not None:
                     found[entry.name] = becomes

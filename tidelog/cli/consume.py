@@ -29,7 +29,7 @@ from tidelog.cli.connecting import raised_as_sentences
 from tidelog.cli.escaping import escaped
 from tidelog.cli.output import bar
 from tidelog.cli.records import Seen, formatter, is_about_append_times, shown, time_of, to_json
-from tidelog.cli.shared import USAGE, CommandError, ask
+from tidelog.cli.shared import USAGE, CommandError, ask, machine_ms
 from tidelog.client import EARLIEST, LATEST, READ_COMMITTED, READ_UNCOMMITTED
 from tidelog.client.consumer import Consumer
 from tidelog.control import ControlClient, ControlError
@@ -89,16 +89,16 @@ def _consume(options: argparse.Namespace) -> None:
                     f"there is no partition {options.topic}-{only}: it has {len(numbers)}"
                 )
             numbers = [only]
-        here = cluster.is_at(options.http, options.topic)  # None: this broker has no HTTP port
-        now_ms = time.time_ns() // 1_000_000 if here is None else int(here["at_ms"])
+        here_ms = cluster.clock_at(options.http, options.topic)  # None: it has no HTTP port
+        now_ms = machine_ms() if here_ms is None else here_ms
         start = _place("--from", options.start, now_ms, options)
         end = _place("--to", options.end, now_ms, options)
         if options.within and start.time_ms is None and end.time_ms is None:
             raise CommandError("--within wants a time in --from or --to", USAGE)
-        append_times = _append_times(options, is_here=here is not None)
+        append_times = _append_times(options, is_here=here_ms is not None)
         if append_times is not None:
             opened.callback(append_times.close)
-        spans = _spans(cluster, numbers, start, end, options, is_here=here is not None)
+        spans = _spans(cluster, numbers, start, end, options, is_here=here_ms is not None)
         reader = _Reader(cluster, options, spans, append_times)
         records = _between(reader, start, end, within=options.within)
         _write(records, reader, options, most, with_append_times=append_times is not None)

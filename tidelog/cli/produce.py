@@ -22,7 +22,7 @@ from tidelog.cli.cluster import Cluster
 from tidelog.cli.connecting import connect, raised_as_sentences, sentence_of
 from tidelog.cli.output import bar, print_lines
 from tidelog.cli.records import Record, from_json, is_relative, time_of
-from tidelog.cli.shared import USAGE, CommandError
+from tidelog.cli.shared import USAGE, CommandError, machine_ms
 from tidelog.client import ClientError, RequestError
 from tidelog.client.calls.topics import describe
 from tidelog.client.producer import ACKS_ALL, Producer
@@ -121,7 +121,7 @@ class _Reader:
         self._awaits_now = options.time is not None and is_relative(options.time)
         if options.time is not None:
             # The topic may not exist yet, so the broker cannot be asked. This finds mistakes.
-            self._time = self._checked(options.time, _machine_ms(), "--time")
+            self._time = self._checked(options.time, machine_ms(), "--time")
 
     def record_of(self, line: bytes) -> Record:
         """Returns the record of a line. Raises ValueError and CommandError for a mistake in it."""
@@ -161,12 +161,7 @@ class _Reader:
         The topic must exist: by its id the broker is known to be the one with that port.
         """
         with Cluster(self._options.broker) as cluster:
-            answer = cluster.is_at(self._options.http, self._options.topic)
-        return _machine_ms() if answer is None else int(answer["at_ms"])
-
-
-def _machine_ms() -> int:
-    return time.time_ns() // 1_000_000
+            return cluster.now_ms(self._options.http, self._options.topic)
 
 
 class _Sender:
@@ -244,7 +239,7 @@ class _Sender:
             )
         sent = Sent(
             0,
-            _machine_ms() if record.timestamp_ms is None else record.timestamp_ms,
+            machine_ms() if record.timestamp_ms is None else record.timestamp_ms,
             record.key,
             record.value,
             tuple((name.encode(), value) for name, value in record.headers),

@@ -10,6 +10,7 @@ from __future__ import annotations
 import http.client
 import os
 import sys
+import time
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlencode
@@ -76,6 +77,11 @@ def instants() -> ModuleType:
     from tidelog.config import instants
 
     return instants
+
+
+def machine_ms() -> int:
+    """Returns the time of this machine's clock, in ms."""
+    return time.time_ns() // 1_000_000
 
 
 # --- asking --------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from tidelog.cli.arguments import add_actions, add_many, add_yes, number_given
 from tidelog.cli.cluster import Cluster
-from tidelog.cli.configs import Changes, add_asking, alter, as_json, settings_of
+from tidelog.cli.configs import DEFAULT, Changes, add_asking, alter, as_json, settings_of
 from tidelog.cli.escaping import escaped
 from tidelog.cli.output import print_json, print_lines, print_table
 from tidelog.cli.shared import USAGE, CommandError, confirm
@@ -99,7 +99,7 @@ def _described(cluster: Cluster, topic: Topic) -> dict[str, Any]:
     numbers = [each.number for each in topic.partitions if not each.has_error]
     starts, ends = (cluster.offsets(name, numbers, at) for at in (EARLIEST, LATEST))
     sizes = cluster.sizes(topic)
-    changed = [entry for entry in cluster.settings(name) if entry.source != "default"]
+    changed = [entry for entry in cluster.settings(name) if entry.source != DEFAULT]
     return {
         **_named(topic),
         "settings": {entry.name: as_json(entry) for entry in changed},

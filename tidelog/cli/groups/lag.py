@@ -12,7 +12,7 @@ import time
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tidelog.cli.connecting import raised_as_sentences
-from tidelog.cli.shared import CommandError, ask, instants
+from tidelog.cli.shared import CommandError, ask, instants, machine_ms
 from tidelog.client import EARLIEST, LATEST
 from tidelog.client.consumer import Consumer
 from tidelog.protocol.records.layout import NO_TIMESTAMP
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
     from tidelog.cli.cluster import Cluster
     from tidelog.client import GroupOffset
-    from tidelog.client.consumer import Consumed
     from tidelog.protocol.topic_partition import TopicPartition
 
 _POLL_MS = 200
@@ -53,17 +52,7 @@ class Lag(NamedTuple):
     catch_up_ms: int | None = None  # the estimated time to catch up; None: not at this rate
 
 
-class _Nothing:
-    """There is no unread record."""
-
-
-class _Unknown(NamedTuple):
-    """The reason why the times of a record are unknown."""
-
-    sentence: str
-
-
-_Times = Unread | _Nothing | _Unknown
+_Times = Unread | str | None  # a text: why they are unknown; None: there is no unread record
 
 
 def measure(
@@ -81,20 +70,18 @@ def measure(
         if place in committed and place in starts and ends[place] > committed[place].offset
     }
     firsts = {place: first for place, first in firsts.items() if first < ends[place]}
-    is_here = bool(firsts) and cluster.is_at(http, next(iter(firsts))[0]) is not None
+    name = next(iter(firsts), ("", 0))[0]
+    is_here = bool(firsts) and cluster.clock_at(http, name) is not None
     times = _times_over_http(http, firsts) if is_here else _fetched(cluster, firsts, ends)
-    here = cluster.is_at(http, next(iter(firsts))[0]) if is_here else None
-    now_ms = time.time_ns() // 1_000_000 if here is None else int(here["at_ms"])
+    now_ms = cluster.now_ms(http, name) if is_here else machine_ms()
     lags = []
     for place in places:
         offset = committed[place].offset if place in committed else None
         lag = Lag(place, offset, starts.get(place), ends.get(place), None, None, None, None, {})
         if offset is None:
-            why = "nothing is committed there"
-            lags.append(lag._replace(unknown={"event": why, "append": why}))
+            lags.append(_unknown(lag, "nothing is committed there"))
         elif place not in ends:
-            why = "there is no such partition any more"
-            lags.append(lag._replace(unknown={"event": why, "append": why}))
+            lags.append(_unknown(lag, "there is no such partition any more"))
         elif place not in firsts:
             lags.append(lag._replace(records=0, event_ms=0, append_ms=0))
         else:
@@ -148,13 +135,16 @@ def _ends(
     return found
 
 
+def _unknown(lag: Lag, why: str) -> Lag:
+    return lag._replace(unknown={"event": why, "append": why})
+
+
 def _with_times(lag: Lag, times: _Times, now_ms: int, no_http: str | None) -> Lag:
     """Returns the lag with the times of the first unread record."""
-    if isinstance(times, _Nothing):  # control records, or records that compaction has removed
+    if times is None:  # control records, or records that compaction has removed
         return lag._replace(event_ms=0, append_ms=0)
-    if isinstance(times, _Unknown):
-        why = times.sentence
-        return lag._replace(unknown={"event": why, "append": why})
+    if isinstance(times, str):
+        return _unknown(lag, times)
     unknown = {}
     if times.timestamp_ms is None:
         unknown["event"] = "the first unread record has no time"
@@ -190,16 +180,12 @@ def _times_over_http(
         try:
             answer = ask(http, *path, query=[("next", "true")])
         except CommandError as error:
-            if error.name == "OFFSET_OUT_OF_RANGE":
-                found[topic, number] = _Nothing()
-            elif error.name:
-                found[topic, number] = _Unknown(str(error))
-            else:
+            if not error.name:
                 raise
+            found[topic, number] = None if error.name == "OFFSET_OUT_OF_RANGE" else str(error)
             continue
-        found[topic, number] = Unread(
-            answer["offset"], answer["timestamp_ms"], answer["append_time_ms"]
-        )
+        times = (answer["timestamp_ms"], answer["append_time_ms"])
+        found[topic, number] = Unread(answer["offset"], *times)
     return found
 
 
@@ -216,22 +202,18 @@ def _fetched(
         with raised_as_sentences():
             polled = consumer.poll(_POLL_MS)
         for place, read in polled.items():
-            found[place] = _seen(read[0])
+            offset, time_ms = read[0].record.offset, read[0].record.timestamp
+            found[place] = Unread(offset, None if time_ms == NO_TIMESTAMP else time_ms, None)
             consumer.stop(place)
         for place, position in list(consumer.positions.items()):
             if position >= ends[place]:
-                found[place] = _Nothing()
+                found[place] = None
                 consumer.stop(place)
         if polled:
             until = time.monotonic() + _SILENT_S
     for place in consumer.positions:
-        found[place] = _Unknown(f"its records could not be fetched within {_SILENT_S:.0f} s")
+        found[place] = f"its records could not be fetched within {_SILENT_S:.0f} s"
     return found
-
-
-def _seen(read: Consumed) -> Unread:
-    time_ms = read.record.timestamp
-    return Unread(read.record.offset, None if time_ms == NO_TIMESTAMP else time_ms, None)
 
 
 # --- output ---------------------------------------------------------------------------------------

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import csv
 import sys
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -20,7 +19,7 @@ from tidelog.cli.cluster import INACTIVE, UNSAYABLE_MS
 from tidelog.cli.escaping import escaped
 from tidelog.cli.output import print_json, print_lines, print_table
 from tidelog.cli.records import time_of
-from tidelog.cli.shared import NONE, USAGE, CommandError, ask
+from tidelog.cli.shared import NONE, USAGE, CommandError, ask, machine_ms
 from tidelog.client import EARLIEST, LATEST
 
 if TYPE_CHECKING:
@@ -211,8 +210,8 @@ def _at_time(
     ends: Mapping[TopicPartition, int],
 ) -> dict[TopicPartition, tuple[int, str]]:
     """Returns the first record at or after a time in each partition. Raises CommandError."""
-    here = cluster.is_at(options.http, places[0][0])  # None: this broker has no HTTP port
-    now_ms = time.time_ns() // 1_000_000 if here is None else int(here["at_ms"])
+    here_ms = cluster.clock_at(options.http, places[0][0])  # None: it has no HTTP port
+    now_ms = machine_ms() if here_ms is None else here_ms
     at = time_of(options.to_time, now_ms, shift=options.shift, what="--to-time")
     name = "appended-at" if options.by == "append" else "at"
     if name == "at" and at not in UNSAYABLE_MS:
@@ -222,7 +221,7 @@ def _at_time(
             else (offset, "")
             for place, offset in _offsets(cluster, places, at).items()
         }
-    if here is None:
+    if here_ms is None:
         what = "append times" if name == "appended-at" else f"the time {at} ms"
         raise CommandError(
             f"{what} cannot be looked up over Kafka's protocol, and no HTTP port of this broker answers "

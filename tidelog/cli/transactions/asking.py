@@ -5,7 +5,6 @@ Functions raise CommandError.
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tidelog.cli.connecting import raised_as_sentences
@@ -42,12 +41,6 @@ class Transaction(NamedTuple):
     """When the transaction began; None if none is open."""
     partitions: tuple[TopicPartition, ...]
     """Those in the transaction; while it ends, those that lack their marker."""
-
-
-def now_ms(cluster: Cluster, http: str, topic: str = STATE_TOPIC) -> int:
-    """Returns the broker's time if its HTTP port answers and it has the topic, else this machine's."""
-    here = cluster.is_at(http, topic)
-    return time.time_ns() // 1_000_000 if here is None else int(here["at_ms"])
 
 
 def listed(cluster: Cluster, filters: Filters) -> list[tuple[int, Listed]]:

@@ -89,7 +89,7 @@ def _list(options: argparse.Namespace) -> None:
         if pattern is not None:
             listed = [each for each in listed if pattern.fullmatch(each[1].transactional_id)]
         found = asking.described(cluster, listed)
-        now_ms = asking.now_ms(cluster, options.http) if found else 0
+        now_ms = cluster.now_ms(options.http, asking.STATE_TOPIC) if found else 0
     if options.json:
         print_json([_as_json(each, now_ms) for each in found])
         return
@@ -122,7 +122,7 @@ def _describe(options: argparse.Namespace) -> None:
     with Cluster(options.broker) as cluster:
         found = [asking.describe(cluster, name) for name in dict.fromkeys(options.ids)]
         starts = [_starts(cluster, each) for each in found]
-        now_ms = asking.now_ms(cluster, options.http)
+        now_ms = cluster.now_ms(options.http, asking.STATE_TOPIC)
     if options.json:
         described = [_as_json(each, now_ms) for each in found]
         for one, begun in zip(described, starts, strict=True):

@@ -64,7 +64,7 @@ def _hanging(cluster: Cluster, options: argparse.Namespace) -> tuple[int, list[H
         raise CommandError(f"there is no partition {options.topic}-{only}")
     if not places:
         return 0, []
-    now_ms = asking.now_ms(cluster, options.http, places[0][0])
+    now_ms = cluster.now_ms(options.http, places[0][0])
     return len(places), find(cluster, places, older_than_ms, now_ms)
 
 
