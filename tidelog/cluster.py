@@ -17,7 +17,6 @@ from tidelog.process import READY_WITHIN_S, BrokerFailed, BrokerProcess
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
-    from types import TracebackType
     from typing import Self
 
     from tidelog.control import Clock, Faults
@@ -157,12 +156,7 @@ class BrokerCluster:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        _type: type[BaseException] | None,
-        _error: BaseException | None,
-        _traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         with contextlib.ExitStack() as brokers:
             for broker in self:
                 brokers.enter_context(broker)

@@ -22,7 +22,6 @@ from tidelog.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
-    from types import TracebackType
     from typing import Self
 
     from tidelog.client.calls.settings import Setting
@@ -57,9 +56,7 @@ class Cluster:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, _kind: type[BaseException] | None, _e: BaseException | None, _t: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.client.close()
 
     def perform(self, call: Call[Any], prefix: str = "") -> Any:
@@ -272,19 +269,22 @@ def _group_sentence(error: RequestError) -> str:
     return _GROUP_SENTENCES.get(error.code) or sentence_of(error)
 
 
+def raise_for_topic(answer: Any, prefix: str = "") -> None:
+    """Raises CommandError if a topic of a Metadata answer does not exist, or has no leaders yet."""
+    name = answer.name
+    if answer.error_code == ErrorCode.INVALID_TOPIC_EXCEPTION:
+        legal = "one has up to 249 ASCII letters, digits, '.', '_' and '-'"
+        raise CommandError(f"{name!r} is no topic's name: {legal}", USAGE)
+    if answer.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+        raise CommandError(f"there is no topic {name}")
+    if answer.error_code:
+        with raised_as_sentences(prefix or f"{name}: "):
+            raise RequestError(answer.error_code, f"topic {name}")
+
+
 def _topic(answer: Any) -> Topic:
     """Returns a topic of a Metadata answer. Raises CommandError if it does not exist."""
-    if answer.error_code == ErrorCode.INVALID_TOPIC_EXCEPTION:
-        raise CommandError(
-            f"{answer.name!r} is no topic's name: one has up to 249 ASCII letters, digits, '.', "
-            "'_' and '-'",
-            USAGE,
-        )
-    if answer.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-        raise CommandError(f"there is no topic {answer.name}")
-    if answer.error_code:
-        with raised_as_sentences(f"{answer.name}: "):
-            raise RequestError(answer.error_code, f"topic {answer.name}")
+    raise_for_topic(answer)
     return Topic(
         answer.name,
         str(answer.topic_id),

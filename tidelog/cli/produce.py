@@ -8,18 +8,16 @@ from __future__ import annotations
 
 import contextlib
 import os
-import queue
 import random
 import stat
 import sys
-import threading
 import time
 from collections import Counter
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING, cast
 
 from tidelog.cli.arguments import add_broker, add_flag, add_http, add_many, add_shift
-from tidelog.cli.cluster import Cluster
-from tidelog.cli.connecting import connect, raised_as_sentences, sentence_of
+from tidelog.cli.cluster import Cluster, raise_for_topic
+from tidelog.cli.connecting import sentence_of
 from tidelog.cli.output import bar, print_lines
 from tidelog.cli.records import Record, from_json, is_relative, time_of
 from tidelog.cli.shared import USAGE, CommandError, machine_ms
@@ -35,10 +33,9 @@ from tidelog.text import some
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable, Iterator
+    from io import BufferedReader
 
-_AHEAD = 10_000  # the maximum of records without an acknowledgement
 _BATCH_BYTES = 1 << 17
-_LINGER_S = 0.005  # a batch is sent when the input pauses for this time
 _KNOWN_WITHIN_S = 10.0
 _AGAIN_S = 0.1
 _TOLD = 3  # kinds of errors
@@ -75,7 +72,7 @@ def add_produce(parser: argparse.ArgumentParser) -> None:
 def _produce(options: argparse.Namespace) -> None:
     reader = _Reader(options)
     with contextlib.ExitStack() as opened:
-        source: BinaryIO
+        source: BufferedReader
         if options.file is not None:
             try:
                 source = opened.enter_context(open(options.file, "rb"))  # noqa: PTH123 - as it is given
@@ -84,22 +81,47 @@ def _produce(options: argparse.Namespace) -> None:
         elif sys.stdin is None:
             raise CommandError("standard input is closed", USAGE)
         else:
-            source = sys.stdin.buffer
-        sender = opened.enter_context(contextlib.closing(_Sender(options)))
-        number, mistake = 0, None
-        for number, line in enumerate(opened.enter_context(_watched(source)), 1):
+            source = cast("BufferedReader", sys.stdin.buffer)
+        sender = _Sender(opened.enter_context(Cluster(options.broker)), options)
+        size = _size(source) if sys.stderr.isatty() else 0
+        watched = bar(size, of_bytes=True) if size else contextlib.nullcontext(lambda _: None)
+        advance = opened.enter_context(watched)
+        number = 0
+        for lines in _lines(source, advance):
+            batch = []
             try:
-                sender.send(reader.record_of(line))
+                for line in lines:
+                    number += 1
+                    batch.append(sender.placed(reader.record_of(line)))
             except (ValueError, CommandError) as error:
-                mistake = f"line {number}: {error}"
-                break
-        sender.finish()
-    if mistake:
-        raise CommandError(
-            f"{mistake} (written before it: {some(sender.produced, 'record')})", USAGE
-        )
+                sender.send(batch)
+                written = some(sender.produced, "record")
+                raise CommandError(
+                    f"line {number}: {error} (written before it: {written})", USAGE
+                ) from None
+            sender.send(batch)
     sender.tell_errors()
     print_lines(f"Produced {some(sender.produced, 'record')} to {options.topic}.")
+
+
+def _lines(source: BufferedReader, advance: Callable[[int], None]) -> Iterator[list[bytes]]:
+    """Yields the lines that have come whenever some have, so that a slow input does not wait."""
+    rest = b""
+    while chunk := source.read1(_BATCH_BYTES):
+        *lines, rest = (rest + chunk).split(b"\n")
+        yield lines
+        advance(len(chunk))
+    if rest:
+        yield [rest]
+
+
+def _size(source: BufferedReader) -> int:
+    """Returns the number of bytes of a file, or 0 if it is unknown."""
+    try:
+        found = os.fstat(source.fileno())
+    except (OSError, ValueError):
+        return 0
+    return found.st_size if stat.S_ISREG(found.st_mode) else 0
 
 
 class _Reader:
@@ -125,11 +147,11 @@ class _Reader:
 
     def record_of(self, line: bytes) -> Record:
         """Returns the record of a line. Raises ValueError and CommandError for a mistake in it."""
-        line = line.removesuffix(b"\n").removesuffix(b"\r") if self._options.json else line
         if self._options.json:
+            line = line.removesuffix(b"\r")
             record = from_json(line, lambda text: self._read_time(text, "timestamp"))
         else:
-            record = self._plain(line.removesuffix(b"\n"))
+            record = self._plain(line)
         if self._awaits_now:
             self._time = self._read_time(self._options.time, "--time")
             self._awaits_now = False
@@ -165,57 +187,36 @@ class _Reader:
 
 
 class _Sender:
-    """Sends records from its own thread, a bounded number ahead, and counts the results.
+    """Sends batches of records, and counts the results."""
 
-    The thread batches the records of a few milliseconds, so that a slow input does not wait.
-    """
-
-    def __init__(self, options: argparse.Namespace) -> None:
-        """Connects, and checks that topic and partition exist. Raises CommandError."""
+    def __init__(self, cluster: Cluster, options: argparse.Namespace) -> None:
+        """Checks that topic and partition exist. Raises CommandError."""
         self.produced = 0
         self._topic = options.topic
         self._errors: Counter[str] = Counter()
-        self._failure: BaseException | None = None
-        self._records: queue.Queue[tuple[int | None, Sent] | None] = queue.Queue(_AHEAD)
-        self._client = connect(options.broker)
-        try:
-            self._count = self._partition_count()
-            self._honours_lines = options.partition is None
-            self._partition = self._checked(options.partition)
-        except BaseException:
-            self._client.close()
-            raise
+        self._count = self._partition_count(cluster)
+        self._honours_lines = options.partition is None
+        self._partition = self._checked(options.partition)
         self._producer = Producer(
-            self._client,
+            cluster.client,
             acks={"0": 0, "1": 1, "all": ACKS_ALL}[options.acks],
             compression=Compression[options.compression.upper()],
         )
-        self._thread = threading.Thread(target=self._run, name="produce", daemon=True)
-        self._thread.start()
 
-    def _partition_count(self) -> int:
+    def _partition_count(self, cluster: Cluster) -> int:
         """Returns the partition count of the topic, which the broker may now create.
 
         Raises CommandError.
         """
         until = time.monotonic() + _KNOWN_WITHIN_S
+        prefix = f"nobody can write to {self._topic}: "
         while True:
-            with raised_as_sentences(f"nobody can write to {self._topic}: "):
-                answer = self._client.perform(describe([self._topic], may_create=True))
-            (topic,) = answer.topics
-            if topic.error_code == ErrorCode.INVALID_TOPIC_EXCEPTION:
-                raise CommandError(
-                    f"nobody can write to {self._topic}: the topic name is illegal: one has up to 249 "
-                    "ASCII letters, digits, '.', '_' and '-'",
-                    USAGE,
-                )
-            if not topic.error_code and topic.partitions:
+            (topic,) = cluster.perform(describe([self._topic], may_create=True), prefix).topics
+            if not topic.error_code:
                 return len(topic.partitions)
-            if time.monotonic() > until:
-                if topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-                    raise CommandError(f"there is no topic {self._topic}")
-                error = RequestError(topic.error_code, f"topic {self._topic}")
-                raise CommandError(f"nobody can write to {self._topic}: {sentence_of(error)}")
+            is_illegal = topic.error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
+            if is_illegal or time.monotonic() > until:
+                raise_for_topic(topic, prefix)
             time.sleep(_AGAIN_S)
 
     def _checked(self, text: str | None) -> int | None:
@@ -227,8 +228,8 @@ class _Sender:
             raise CommandError(f"there is no partition {self._topic}-{text}", USAGE)
         return int(text)
 
-    def send(self, record: Record) -> None:
-        """Sends one record; waits if too many are in flight.
+    def placed(self, record: Record) -> tuple[int | None, Sent]:
+        """Returns a record as it is sent, and its partition; one without a key may go to any.
 
         Raises ValueError for an invalid record.
         """
@@ -246,42 +247,10 @@ class _Sender:
         )
         if partition is None and record.key is not None:
             partition = (murmur2(record.key) & 0x7FFFFFFF) % self._count
-        if self._failure is not None:
-            raise self._failure
-        self._records.put((partition, sent))
+        return partition, sent
 
-    def _run(self) -> None:
-        """Sends batches until the records end."""
-        is_over = False
-        while not is_over:
-            batch, is_over = self._next_batch()
-            if self._failure is None:
-                try:
-                    self._send(batch)
-                except BaseException as error:  # noqa: BLE001 - the other thread raises it
-                    self._failure = error
-
-    def _next_batch(self) -> tuple[list[tuple[int | None, Sent]], bool]:
-        """Waits for a record, and returns it with those that follow it without a pause.
-
-        A full batch ends them too. The flag says whether the input has ended.
-        """
-        batch: list[tuple[int | None, Sent]] = []
-        size = 0
-        found = self._records.get()
-        while found is not None:
-            batch.append(found)
-            size += len(found[1].key or b"") + len(found[1].value or b"")
-            if size >= _BATCH_BYTES or len(batch) >= _AHEAD:
-                return batch, False
-            try:
-                found = self._records.get(timeout=_LINGER_S)
-            except queue.Empty:
-                return batch, False
-        return batch, True
-
-    def _send(self, batch: list[tuple[int | None, Sent]]) -> None:
-        """Sends records to their partitions; those without a key go together to any partition."""
+    def send(self, batch: list[tuple[int | None, Sent]]) -> None:
+        """Sends records to their partitions; those for any partition go together to one."""
         anywhere = random.randrange(self._count)  # noqa: S311 - spreads load
         parts: dict[int, list[Sent]] = {}
         for partition, record in batch:
@@ -304,17 +273,6 @@ class _Sender:
         )
         self._errors[sentence_of(error) + (" (here: --acks 1)" if is_old else "")] += count
 
-    def finish(self) -> None:
-        """Waits for all records in flight."""
-        self._records.put(None)
-        self._thread.join()
-        if self._failure is not None:
-            raise self._failure
-
-    def close(self) -> None:
-        """Closes the connections."""
-        self._client.close()
-
     def tell_errors(self) -> None:
         """Raises CommandError if not every record was produced."""
         if not self._errors:
@@ -329,29 +287,3 @@ class _Sender:
             f"{lost} of {some(lost + self.produced, 'record')} {'was' if lost == 1 else 'were'} not "
             f"written: {'; '.join(kinds)}" + (f"; and {more} other errors" if more else "")
         )
-
-
-@contextlib.contextmanager
-def _watched(source: BinaryIO) -> Iterator[Iterator[bytes]]:
-    """Yields the lines of the input, with a progress bar on a terminal if the size is known."""
-    size = _size(source)
-    if not size or not sys.stderr.isatty():
-        yield iter(source)
-        return
-    with bar(size, of_bytes=True) as advance:
-        yield _counting(source, advance)
-
-
-def _counting(source: BinaryIO, advance: Callable[[int], None]) -> Iterator[bytes]:
-    for line in source:
-        advance(len(line))
-        yield line
-
-
-def _size(source: BinaryIO) -> int:
-    """Returns the number of bytes left in a file, or 0 if it is unknown."""
-    try:
-        found = os.fstat(source.fileno())
-    except (OSError, ValueError):
-        return 0
-    return found.st_size if stat.S_ISREG(found.st_mode) else 0

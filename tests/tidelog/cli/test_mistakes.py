@@ -82,7 +82,7 @@ def broker(tmp_path_factory):
         ("configs unset --of-broker nothing", USAGE, "there is no setting nothing"),
         ("groups delete-offsets g orders --\udcff", USAGE, "unrecognized arguments: --\\udcff"),
         ("produce", USAGE, "TOPIC"),
-        ("produce not/a/topic", USAGE, "is illegal"),
+        ("produce not/a/topic", USAGE, "'not/a/topic' is no topic's name: one has up to 249 ASCII"),
         ("produce orders --time tomorrow", USAGE, "is no time"),
         ("produce orders --time 2026-01-01", USAGE, "zone"),
         ("produce orders --partition 9", USAGE, "there is no partition"),
