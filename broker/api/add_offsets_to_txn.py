@@ -35,7 +35,7 @@ async def handle(
     ):
         require(session, Operation.WRITE, ResourceType.TRANSACTIONAL_ID, transactional_id)
         require(session, Operation.READ, ResourceType.GROUP, group_id)
-        await node.coordinator.create_topic()
+        await node.coordinator.topic.create()
         await node.transactions.add(
             transactional_id,
             Producer(request.producer_id, request.producer_epoch),

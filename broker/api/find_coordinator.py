@@ -13,7 +13,7 @@ in one request; 6 share groups, which are INVALID_REQUEST, too.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from tidelog.broker.network.per_partition import per_partition
 from tidelog.broker.network.turns import paced
@@ -25,6 +25,7 @@ from tidelog.protocol.group_errors import CoordinatorNotAvailable
 if TYPE_CHECKING:
     from collections.abc import Coroutine
 
+    from tidelog.broker.coordination.internal_topic import InternalTopic
     from tidelog.broker.network.context import Context
     from tidelog.broker.node import Node
     from tidelog.protocol.api.find_coordinator import FindCoordinatorRequest
@@ -36,20 +37,6 @@ _SEVERAL_KEYS_SINCE = 4
 _NO_ERROR = "NONE"  # Kafka's message if there is no error
 
 
-class Coordinators(Protocol):
-    """What is asked of the coordinator of groups, and of that of transactions."""
-
-    @property
-    def lacks_topic(self) -> bool:
-        """Whether the topic that keeps their state does not exist yet."""
-
-    async def create_topic(self) -> None:
-        """Creates that topic. Raises CoordinatorNotAvailable."""
-
-    def leader_of(self, key: str, /) -> int:
-        """Returns the broker that coordinates a key. Raises CoordinatorNotAvailable."""
-
-
 def handle(
     node: Node, request: FindCoordinatorRequest, context: Context
 ) -> FindCoordinatorResponse | Coroutine[None, None, FindCoordinatorResponse]:
@@ -57,30 +44,30 @@ def handle(
     if context.version > 0 and request.key_type != _GROUP:
         if request.key_type != _TRANSACTION:
             return refuse(request, InvalidRequest(_NOT_SERVED))
-        coordinator: Coordinators = node.transactions
+        topic = node.transactions.topic
     else:
-        coordinator = node.coordinator
-    if node.cluster is not None and coordinator.lacks_topic:
-        return _found_after_creation(node, coordinator, request, context)
-    return _found(node, coordinator, request, context)
+        topic = node.coordinator.topic
+    if node.cluster is not None and topic.is_missing:
+        return _found_after_creation(node, topic, request, context)
+    return _found(node, topic, request, context)
 
 
 async def _found_after_creation(
-    node: Node, coordinator: Coordinators, request: FindCoordinatorRequest, context: Context
+    node: Node, topic: InternalTopic, request: FindCoordinatorRequest, context: Context
 ) -> FindCoordinatorResponse:
-    await coordinator.create_topic()
-    return _found(node, coordinator, request, context)
+    await topic.create()
+    return _found(node, topic, request, context)
 
 
 def _found(
-    node: Node, coordinator: Coordinators, request: FindCoordinatorRequest, context: Context
+    node: Node, topic: InternalTopic, request: FindCoordinatorRequest, context: Context
 ) -> FindCoordinatorResponse:
     is_group = context.version == 0 or request.key_type == _GROUP
     resource = ResourceType.GROUP if is_group else ResourceType.TRANSACTIONAL_ID
 
     def find(key: str) -> Coordinator:
         node.authorizer.require(context.session, Operation.DESCRIBE, resource, key)
-        node_id, host, port = _coordinator_of(node, coordinator, key, context)
+        node_id, host, port = _coordinator_of(node, topic, key, context)
         return Coordinator(key=key, node_id=node_id, host=host, port=port)
 
     if context.version < _SEVERAL_KEYS_SINCE:
@@ -97,13 +84,13 @@ def _found(
 
 
 def _coordinator_of(
-    node: Node, coordinator: Coordinators, key: str, context: Context
+    node: Node, topic: InternalTopic, key: str, context: Context
 ) -> tuple[int, str, int]:
     """Returns the broker that coordinates a key, and its address. Raises CoordinatorNotAvailable."""
     listener = context.connection.listener
     if node.cluster is None:
         return node.config.cluster.node_id, *listener.advertised
-    broker = coordinator.leader_of(key)
+    broker = topic.leader_of(key)
     live = node.metadata.image.brokers.get(broker)
     for endpoint in () if live is None else live.record.endpoints:
         if endpoint.listener == listener.name:

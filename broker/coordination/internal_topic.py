@@ -265,10 +265,17 @@ class InternalTopic:
 
     async def _opened(self, key: str) -> Partition:
         """Returns the partition of a key, opened if necessary; creates the topic."""
-        await self.create()
+        await self._create()
         return await self._node.open_partition(self.name, self.index_of(key))
 
     async def create(self) -> None:
+        """Creates the topic if there is none. Raises CoordinatorNotAvailable."""
+        try:
+            await self._create()
+        except BrokerError as error:
+            raise CoordinatorNotAvailable(error.message) from None
+
+    async def _create(self) -> None:
         """Creates the topic if there is none. Raises what `Topics.create` raises.
 
         The metadata name it before its logs are there: who comes meanwhile waits for them.

@@ -18,13 +18,12 @@ import uuid
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
+from tidelog.broker.coordination.coordinating import resolve
 from tidelog.broker.coordination.deadlines import Deadlines
-from tidelog.broker.coordination.loading import Loader
 from tidelog.broker.groups.deleted_topics import DeletedTopics
 from tidelog.broker.groups.held import of_assignments, of_join
 from tidelog.broker.groups.messages import Answer, Join, Joined, State, Store, Synced
 from tidelog.broker.groups.offset_commits import OffsetCommits
-from tidelog.broker.groups.offsets_topic import TOPIC
 from tidelog.protocol.errors import BrokerError, InvalidRequest, MessageTooLarge, RecordListTooLarge
 from tidelog.protocol.group_errors import (
     CoordinatorNotAvailable,
@@ -37,12 +36,12 @@ from tidelog.protocol.group_errors import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Mapping, Sequence
 
-    from tidelog.broker.coordination.following import Following
     from tidelog.broker.coordination.internal_topic import Written
     from tidelog.broker.coordination.ownership import Load
     from tidelog.broker.groups.group import Group
     from tidelog.broker.groups.messages import Action
     from tidelog.broker.groups.store import Loading, StoredGroup
+    from tidelog.broker.metadata.image import Image
     from tidelog.broker.node import Node
 
 log = logging.getLogger("tidelog.groups")
@@ -60,60 +59,25 @@ class Coordinator(OffsetCommits):
         super().__init__(node)
         self._deadlines = Deadlines(self._clock, self._deadline_reached)
         self._tasks: set[asyncio.Task[None]] = set()
+        self._deleted_topics = DeletedTopics(self.forget_topic)
         self._storing: dict[str, asyncio.Task[None]] = {}  # the last write of each group under way
-        self.loader = Loader(
-            node,
-            TOPIC,
-            self.ownership,
-            read=self._read,
-            loaded=self._loaded,
-            resigned=self._resigned,
-        )
-        self._following: Following | None = None
-        self._chores: list[asyncio.Task[None]] = []
 
     # -- start and stop -------------------------------------------------------------------------
 
-    def join_cluster(self) -> None:
-        """Coordinates only the groups of partitions that this broker leads, of several brokers."""
-        from tidelog.broker.coordination.following import (
-            Following,  # a broker that is alone needs none of it
-        )
-
-        self.ownership.join()
-        self._following = Following(
-            self._node,
-            TOPIC,
-            self._node.config.groups.offsets_topic_replication_factor,
-            self.ownership,
-            carry_out=self.loader.carry_out,
-            followed=DeletedTopics(self.forget_topic).look,
-        )
+    def _followed(self, image: Image) -> None:
+        self._deleted_topics.look(image)
 
     def start(self) -> None:
         """Starts to read the stored groups, and the timer."""
-        work = [self.loader.run(), self._deadlines.run(), self._expire(), self._make_room()]
-        if self._following is not None:
-            work.append(self._following.run())
-        elif TOPIC in self._node.metadata.image.topics:
-            self.loader.carry_out(self.ownership.begin_alone(self._log.partitions()))
-        loop = asyncio.get_running_loop()
-        self._chores = [loop.create_task(each) for each in work]
-
-    def roles_changed(self) -> None:
-        """Hears that a log on this broker leads now, or leads no more."""
-        if self._following is not None:
-            self._following.look_again()
+        self._begin(self._deadlines.run(), self._expire(), self._make_room())
 
     async def stop(self) -> None:
         """Answers all waiting members, because the broker stops."""
-        for chore in self._chores:
-            chore.cancel()
-        await asyncio.gather(*self._chores, return_exceptions=True)
+        await self._end()
         self._folded.flush()
         for kept in self._groups.values():
             for ticket in kept.group.tickets():
-                _resolve(ticket, CoordinatorNotAvailable("the broker stops"))
+                resolve(ticket, CoordinatorNotAvailable("the broker stops"))
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     def _read(self, index: int, goes_on: Callable[[], bool]) -> Loading:
@@ -135,7 +99,7 @@ class Coordinator(OffsetCommits):
         """Takes in a group read from a partition; if several have it, its own partition wins."""
         group_id = kept.group.group_id
         known = self._groups.get(group_id)
-        if known is not None and index != self._log.index_of(group_id):
+        if known is not None and index != self.topic.index_of(group_id):
             known.fill_in(kept)
             return
         if known is not None:
@@ -150,11 +114,11 @@ class Coordinator(OffsetCommits):
         self._forget_transactions(gone)
         self._crowded.set()  # to count what is left
         for group_id, kept in list(self._groups.items()):
-            if self._log.index_of(group_id) in gone:
+            if self.topic.index_of(group_id) in gone:
                 del self._groups[group_id]
                 self._deadlines.forget(group_id)
                 for ticket in kept.group.tickets():
-                    _resolve(ticket, NotCoordinator(f"group {group_id} is coordinated elsewhere"))
+                    resolve(ticket, NotCoordinator(f"group {group_id} is coordinated elsewhere"))
 
     def _known(self, group_id: str) -> StoredGroup:
         kept = self.find(group_id)
@@ -255,7 +219,7 @@ class Coordinator(OffsetCommits):
                 if before is not None and isinstance(action.outcome, Synced):
                     self._task(self._answer_after(before, kept, action))
                 else:
-                    _resolve(action.ticket, action.outcome)
+                    resolve(action.ticket, action.outcome)
 
     def _task(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = asyncio.get_running_loop().create_task(work)
@@ -277,7 +241,7 @@ class Coordinator(OffsetCommits):
         """
         await asyncio.wait([storing])
         is_stored = kept.group.state is State.STABLE and self._is_kept(kept)
-        _resolve(action.ticket, action.outcome if is_stored else RebalanceInProgress())
+        resolve(action.ticket, action.outcome if is_stored else RebalanceInProgress())
 
     async def _store_then_answer(
         self, kept: StoredGroup, written: Written, actions: Sequence[Action]
@@ -287,7 +251,7 @@ class Coordinator(OffsetCommits):
         for action in actions:
             if isinstance(action, Store):
                 try:
-                    await self._log.append(kept.group.group_id, [written], kept.epoch)
+                    await self.topic.append(kept.group.group_id, [written], kept.epoch)
                 except BrokerError as error:
                     where = {"group": kept.group.group_id}
                     log.warning("group not stored: %s", error.named, extra=where)
@@ -296,7 +260,7 @@ class Coordinator(OffsetCommits):
                     failure = error if is_too_large else CoordinatorNotAvailable(str(error))
             else:
                 is_refused = failure is not None and not isinstance(action.outcome, BrokerError)
-                _resolve(action.ticket, failure if is_refused and failure else action.outcome)
+                resolve(action.ticket, failure if is_refused and failure else action.outcome)
         if failure is not None and self._is_kept(kept):
             self._act(kept, kept.group.not_stored(self._clock.steady_ms()))
 
@@ -338,12 +302,3 @@ def new_member_id(prefix: str | None) -> str:
     ending = f"-{uuid.uuid4()}"
     kept = (prefix or "").encode()[:_LONGEST_CLIENT_ID]
     return kept.decode(errors="ignore") + ending
-
-
-def _resolve(ticket: asyncio.Future[Any], outcome: Joined | Synced | BrokerError) -> None:
-    if ticket.done():
-        return
-    if isinstance(outcome, BrokerError):
-        ticket.set_exception(outcome)
-    else:
-        ticket.set_result(outcome)

@@ -31,8 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
     from typing import Self
 
-    from tidelog.broker.coordination.loading import Loader
-    from tidelog.broker.groups.store import Committed, Loading, StoredGroup
+    from tidelog.broker.groups.store import Committed, StoredGroup
     from tidelog.broker.node import Node
     from tidelog.broker.transactions.messages import Producer
     from tidelog.protocol.records.plain import Plain
@@ -90,8 +89,6 @@ class Commit(NamedTuple):
 class OffsetCommits(GroupRegistry):
     """The groups of one broker, and the commits of their offsets."""
 
-    loader: Loader[Loading]
-
     def __init__(self, node: Node) -> None:
         super().__init__(node)
         self._in_transactions: dict[int, set[str]] = {}  # groups by producer id
@@ -102,7 +99,7 @@ class OffsetCommits(GroupRegistry):
 
         Raises the error that the client gets.
         """
-        if self._log.is_replicated:
+        if self.topic.is_replicated:
             return False  # before anything is counted, which `commit` does
         try:
             kept = self._committing(commit)
@@ -112,7 +109,7 @@ class OffsetCommits(GroupRegistry):
             return True
         kept = self._groups.setdefault(commit.group_id, kept)
         try:
-            stored = self._log.append_now(commit.group_id, commit.records)
+            stored = self.topic.append_now(commit.group_id, commit.records)
         except BrokerError as error:
             self._drop_unused(kept)
             raise _too_large_for_a_commit(error) from None
@@ -133,7 +130,7 @@ class OffsetCommits(GroupRegistry):
             return
         kept = self._groups.setdefault(group_id, kept)
         try:
-            place, base_offset = await self._log.append(group_id, commit.records, kept.epoch)
+            place, base_offset = await self.topic.append(group_id, commit.records, kept.epoch)
         except BrokerError as error:
             self._drop_unused(kept)
             raise _too_large_for_a_commit(error) from None
@@ -188,7 +185,7 @@ class OffsetCommits(GroupRegistry):
         batch = PendingBatch(commit.offsets)
         self._pend(kept, producer.producer_id, batch)
         try:
-            place, base_offset = await self._log.append_in_transaction(
+            place, base_offset = await self.topic.append_in_transaction(
                 group_id, commit.records, kept.epoch, producer, verify
             )
         except BrokerError as error:
@@ -242,7 +239,7 @@ class OffsetCommits(GroupRegistry):
     def _end_transaction(self, index: int, end: _End) -> None:
         producer_id, marker_offset, is_commit = end
         groups = self._in_transactions.get(producer_id, set())
-        for group_id in [each for each in groups if self._log.index_of(each) == index]:
+        for group_id in [each for each in groups if self.topic.index_of(each) == index]:
             groups.discard(group_id)
             kept = self._groups.get(group_id)
             if kept is not None:
@@ -262,7 +259,7 @@ class OffsetCommits(GroupRegistry):
         for index in indexes:
             self._ends.pop(index, None)
         for producer_id, groups in list(self._in_transactions.items()):
-            gone = {each for each in groups if self._log.index_of(each) in indexes}
+            gone = {each for each in groups if self.topic.index_of(each) in indexes}
             self._no_longer_in(producer_id, gone)
 
 

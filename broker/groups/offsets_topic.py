@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tidelog.broker.coordination.internal_topic import Declared, InternalTopic
+from tidelog.broker.coordination.internal_topic import Declared
 from tidelog.broker.coordination.reading import batches_of, end_of
 from tidelog.broker.groups.store import Loading
 from tidelog.protocol.records.layout import NO_PRODUCER_ID
@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tidelog.broker.clock import Clock
-    from tidelog.broker.coordination.ownership import Ownership
     from tidelog.broker.groups.group import Group
     from tidelog.broker.node import Node
+    from tidelog.config.broker.groups import GroupsConfig
     from tidelog.protocol.records.batch import Record
     from tidelog.storage.log.partition import Partition
     from tidelog.storage.log.times.append_clock import AppendClock
@@ -26,18 +26,16 @@ if TYPE_CHECKING:
 TOPIC = "__consumer_offsets"
 
 
-def offsets_topic(node: Node, clock: Clock, ownership: Ownership) -> InternalTopic:
-    """Returns __consumer_offsets, in which the group coordinator keeps groups and their offsets."""
-    config = node.config
-    declared = Declared(
+def declared(config: GroupsConfig) -> Declared:
+    """Returns how __consumer_offsets is made, which keeps groups and their offsets."""
+    return Declared(
         TOPIC,
-        config.groups.offsets_topic_num_partitions,
-        config.groups.offsets_topic_replication_factor,
-        config.groups.offsets_topic_segment_bytes,
+        config.offsets_topic_num_partitions,
+        config.offsets_topic_replication_factor,
+        config.offsets_topic_segment_bytes,
         "producer",
-        config.groups.offsets_commit_timeout_ms,
+        config.offsets_commit_timeout_ms,
     )
-    return InternalTopic(node, declared, clock, ownership)
 
 
 class GroupReader:

@@ -14,19 +14,18 @@ import logging
 from typing import TYPE_CHECKING, Final
 
 from tidelog.broker.clock import ManualClock, SystemClock
-from tidelog.broker.coordination.ownership import Ownership
+from tidelog.broker.coordination.coordinating import Coordinating
 from tidelog.broker.folded_log import GROUPS, FoldedLog
 from tidelog.broker.groups.group import Group
 from tidelog.broker.groups.held import HeldBytes, of_group, pieces
 from tidelog.broker.groups.messages import State
 from tidelog.broker.groups.offset_expiry import correct_times, expired_offsets
-from tidelog.broker.groups.offsets_topic import GroupReader, offsets_topic
-from tidelog.broker.groups.store import StoredGroup
+from tidelog.broker.groups.offsets_topic import GroupReader, declared
+from tidelog.broker.groups.store import Loading, StoredGroup
 from tidelog.broker.network.turns import pause
 from tidelog.protocol.errors import BrokerError, PolicyViolation
 from tidelog.protocol.group_errors import (
     CoordinatorLoadInProgress,
-    CoordinatorNotAvailable,
     GroupIdNotFound,
     InvalidGroupId,
     NonEmptyGroup,
@@ -55,15 +54,15 @@ _SEEN_AT_ONCE: Final = (
 )
 
 
-class GroupRegistry:
+class GroupRegistry(Coordinating[Loading]):
     """The groups of one broker."""
 
     def __init__(self, node: Node) -> None:
         """Begins with no groups."""
-        self._node = node
         # A clock of its own beside a manual one is not watched.
         self._is_apart = isinstance(node.clock, ManualClock) and node.config.clock_scope != "all"
-        self._clock: Clock = SystemClock() if self._is_apart else node.clock
+        clock: Clock = SystemClock() if self._is_apart else node.clock
+        super().__init__(node, declared(node.config.groups), clock)
         self._deletion_ms = self._clock.now_ms if self._is_apart else node.clock_watch.deletion_ms
         self._groups: dict[str, StoredGroup] = {}
         self._folded = FoldedLog(log, GROUPS)
@@ -71,8 +70,6 @@ class GroupRegistry:
         self._crowded = asyncio.Event()
         self._expiring = asyncio.Lock()
         self._has_refused = False  # for want of room, since what has expired was let go of last
-        self.ownership = Ownership(is_alone=True)
-        self._log = offsets_topic(node, self._clock, self.ownership)
         self._reader = GroupReader(node, self._clock, is_apart=self._is_apart)
 
     def _new_group(self, group_id: str) -> Group:
@@ -92,7 +89,7 @@ class GroupRegistry:
             self._refuses()
             raise PolicyViolation(f"this broker has max.groups={most}")
         self._grow(of_group(group_id))
-        epoch = self._log.epoch_of(group_id)
+        epoch = self.topic.epoch_of(group_id)
         return StoredGroup(self._new_group(group_id), since_ms=self._clock.now_ms(), epoch=epoch)
 
     def _grow(self, by: int, *, is_known: bool = False) -> None:
@@ -149,28 +146,9 @@ class GroupRegistry:
         """Returns whether a group is still the one of its name here."""
         return self._groups.get(kept.group.group_id) is kept
 
-    @property
-    def lacks_topic(self) -> bool:
-        """Whether there is no __consumer_offsets yet."""
-        return self._log.is_missing
-
-    async def create_topic(self) -> None:
-        """Creates __consumer_offsets if there is none. Raises CoordinatorNotAvailable."""
-        try:
-            await self._log.create()
-        except BrokerError as error:
-            raise CoordinatorNotAvailable(error.message) from None
-
-    def leader_of(self, group_id: str) -> int:
-        """Returns the broker that coordinates a group, by the metadata.
-
-        Raises CoordinatorNotAvailable if no broker leads the group's partition.
-        """
-        return self._log.leader_of(group_id)
-
     def kept_in(self, group_id: str) -> TopicPartition:
         """Returns the partition that keeps a group."""
-        return self._log.name, self._log.index_of(group_id)
+        return self.topic.name, self.topic.index_of(group_id)
 
     def find(self, group_id: str, *, may_be_empty: bool = False) -> StoredGroup | None:
         """Returns the group, None if there is none.
@@ -180,7 +158,7 @@ class GroupRegistry:
         if group_id == "" and not may_be_empty:
             raise InvalidGroupId("the group id is empty")
         if not self.ownership.serves_all:
-            self._log.epoch_of(group_id)
+            self.topic.epoch_of(group_id)
         return self._groups.get(group_id)
 
     def all(self) -> list[StoredGroup]:
@@ -203,7 +181,7 @@ class GroupRegistry:
             raise NonEmptyGroup(f"group {group_id} has members")
         kept.group.state = State.DEAD
         try:
-            await self._log.append_all(group_id, kept.tombstones(), kept.epoch)
+            await self.topic.append_all(group_id, kept.tombstones(), kept.epoch)
         except BrokerError:
             kept.group.state = State.EMPTY
             raise
@@ -241,7 +219,7 @@ class GroupRegistry:
             return False
         before, batches = {name: kept.offsets.get(name) for name in going}, pending.of(going)
         tombstones = [kept.offset_record(name, None) for name in going]
-        await self._log.append(kept.group.group_id, tombstones, kept.epoch)
+        await self.topic.append(kept.group.group_id, tombstones, kept.epoch)
         for name in going:
             if kept.offsets.get(name) == before[name]:  # not committed again meanwhile
                 kept.offsets.pop(name, None)

@@ -17,7 +17,6 @@ import asyncio
 from functools import partial
 from typing import TYPE_CHECKING
 
-from tidelog.broker.coordination.loading import Loader
 from tidelog.broker.transactions import coordinator_epochs, state_topic
 from tidelog.broker.transactions.execution import Execution
 from tidelog.broker.transactions.markers import Markers
@@ -28,7 +27,6 @@ from tidelog.broker.transactions.messages import (
     new,
 )
 from tidelog.broker.transactions.registry import Kept, TransactionRegistry
-from tidelog.broker.transactions.state_topic import TOPIC
 from tidelog.broker.transactions.transaction import Transaction
 from tidelog.protocol.errors import (
     InvalidProducerIdMapping,
@@ -40,7 +38,6 @@ from tidelog.protocol.records.layout import NO_PRODUCER_ID
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from tidelog.broker.coordination.following import Following
     from tidelog.broker.coordination.ownership import Load
     from tidelog.broker.network.context import Context
     from tidelog.broker.node import Node
@@ -62,55 +59,23 @@ class TransactionCoordinator(TransactionRegistry):
         super().__init__(node)
         self._markers = Markers(node)
         self._execution = Execution(node, self, self._markers)
-        self._loader = Loader(
-            node,
-            TOPIC,
-            self.ownership,
-            read=self._read,
-            loaded=self._loaded,
-            resigned=self._resigned,
-        )
-        self._following: Following | None = None
-        self._chores: list[asyncio.Task[None]] = []
 
     # -- start and stop -------------------------------------------------------------------------
 
     def join_cluster(self) -> None:
         """Coordinates only the ids of partitions that this broker leads, of several brokers."""
-        # A broker that is alone needs none of these.
-        from tidelog.broker.coordination.following import Following
-        from tidelog.broker.transactions.others import OtherBrokers
+        from tidelog.broker.transactions.others import OtherBrokers  # one that is alone needs none
 
-        self.ownership.join()
+        super().join_cluster()
         self._markers.others = OtherBrokers(self._node)
-        self._following = Following(
-            self._node,
-            TOPIC,
-            self._node.config.transactions.transaction_state_log_replication_factor,
-            self.ownership,
-            carry_out=self._loader.carry_out,
-        )
-
-    def roles_changed(self) -> None:
-        """Hears that a log on this broker leads now, or leads no more."""
-        if self._following is not None:
-            self._following.look_again()
 
     def start(self) -> None:
         """Starts to read the stored ids, and the timer."""
-        work = [self._loader.run(), self._execution.run()]
-        if self._following is not None:
-            work.append(self._following.run())
-        elif not self.topic.is_missing:
-            self._loader.carry_out(self.ownership.begin_alone(self.topic.partitions()))
-        loop = asyncio.get_running_loop()
-        self._chores = [loop.create_task(each) for each in work]
+        self._begin(self._execution.run())
 
     async def stop(self) -> None:
         """Ends what is under way: what was decided continues after the next start."""
-        for task in self._chores:
-            task.cancel()
-        await asyncio.gather(*self._chores, return_exceptions=True)
+        await self._end()
         await self._execution.stop()
         if self._markers.others is not None:
             await self._markers.others.close()
@@ -145,7 +110,7 @@ class TransactionCoordinator(TransactionRegistry):
 
         Raises what `find` raises, and InvalidProducerIdMapping.
         """
-        await self._loader.until_loaded(partial(self._find, transactional_id))
+        await self.loader.until_loaded(partial(self._find, transactional_id))
         kept = self._find(transactional_id)
         if kept is None:
             raise InvalidProducerIdMapping(f"there is no transactional id {transactional_id}")
@@ -158,7 +123,7 @@ class TransactionCoordinator(TransactionRegistry):
 
         Raises PolicyViolation for a new id if there are max.transactional.ids.
         """
-        await self._loader.until_loaded(partial(self._find, transactional_id))
+        await self.loader.until_loaded(partial(self._find, transactional_id))
         if not 0 < timeout_ms <= self._node.config.transactions.transaction_max_timeout_ms:
             raise InvalidTransactionTimeout(f"transaction.timeout.ms={timeout_ms}")
         kept, new_id = self._find(transactional_id), NO_PRODUCER_ID
@@ -209,7 +174,7 @@ class TransactionCoordinator(TransactionRegistry):
         """
         others = self._markers.others
         if others is not None and not self.is_coordinated_here(transactional_id):
-            leader = self.leader_of(transactional_id)
+            leader = self.topic.leader_of(transactional_id)
             await others.check_partition(leader, transactional_id, producer, name, adds=adds)
         elif adds:
             await self.add(transactional_id, producer, [name], BUMPS_EPOCH_SINCE)

@@ -14,11 +14,12 @@ from collections import deque
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from tidelog.broker.coordination.coordinating import resolve
 from tidelog.broker.coordination.deadlines import Deadlines
 from tidelog.broker.coordination.ownership import NO_EPOCH
 from tidelog.broker.network.turns import paced
 from tidelog.broker.transactions import state_topic
-from tidelog.broker.transactions.messages import Answer, Now, SendMarkers, Store
+from tidelog.broker.transactions.messages import Now, SendMarkers, Store
 from tidelog.broker.transactions.state_topic import TOPIC
 from tidelog.protocol.errors import (
     BrokerError,
@@ -87,7 +88,7 @@ class Execution:
             elif isinstance(action, SendMarkers):
                 left.extendleft(reversed(self._send(kept, action)))
             else:
-                _resolve(action)
+                resolve(action.ticket, action.outcome)
         transaction = kept.transaction
         if transaction.pending_state is None:
             for future in kept.settled:
@@ -271,13 +272,3 @@ class Execution:
                 extra={"transactional_id": transaction.transactional_id},
             )
         self.act(kept, actions)
-
-
-def _resolve(answer: Answer) -> None:
-    ticket, outcome = answer.ticket, answer.outcome
-    if ticket.done():
-        return
-    if isinstance(outcome, BrokerError):
-        ticket.set_exception(outcome)
-    else:
-        ticket.set_result(outcome)

@@ -10,11 +10,12 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from tidelog.broker.clock import FIRST_MS
-from tidelog.broker.coordination.ownership import NO_EPOCH, Ownership
+from tidelog.broker.coordination.coordinating import Coordinating
+from tidelog.broker.coordination.ownership import NO_EPOCH
 from tidelog.broker.transactions import state_topic
 from tidelog.broker.transactions.patterns import Patterns
 from tidelog.broker.transactions.refusals import Refusals
-from tidelog.protocol.errors import BrokerError, InvalidRequest, PolicyViolation
+from tidelog.protocol.errors import InvalidRequest, PolicyViolation
 from tidelog.protocol.group_errors import CoordinatorLoadInProgress, CoordinatorNotAvailable
 
 if TYPE_CHECKING:
@@ -35,44 +36,22 @@ class Kept:
     has_timed_out: bool = False  # the abort that is being stored is for that
 
 
-class TransactionRegistry:
+class TransactionRegistry(Coordinating[state_topic.Known]):
     """The transactional ids of one broker."""
 
     def __init__(self, node: Node) -> None:
         """Begins with no ids."""
-        self._node = node
-        self._clock = node.clock
-        self.ownership = Ownership(is_alone=True)
-        self.topic = state_topic.state_topic(node, self._clock, self.ownership)
+        super().__init__(node, state_topic.declared(node.config.transactions), node.clock)
         self.kept: dict[str, Kept] = {}
         self.refusals = Refusals(node.clock, node.metrics)
         self.patterns = Patterns()
-
-    @property
-    def lacks_topic(self) -> bool:
-        """Whether there is no __transaction_state yet."""
-        return self.topic.is_missing
-
-    async def create_topic(self) -> None:
-        """Creates __transaction_state if there is none. Raises CoordinatorNotAvailable."""
-        try:
-            await self.topic.create()
-        except BrokerError as error:
-            raise CoordinatorNotAvailable(error.message) from None
-
-    def leader_of(self, transactional_id: str) -> int:
-        """Returns the broker that coordinates an id, by the metadata.
-
-        Raises CoordinatorNotAvailable if no broker leads the id's partition.
-        """
-        return self.topic.leader_of(transactional_id)
 
     def is_coordinated_here(self, transactional_id: str) -> bool:
         """Whether the metadata say that this broker coordinates an id."""
         if self._node.cluster is None:
             return True
         try:
-            return self.leader_of(transactional_id) == self._node.metadata.node_id
+            return self.topic.leader_of(transactional_id) == self._node.metadata.node_id
         except CoordinatorNotAvailable:
             return False
 

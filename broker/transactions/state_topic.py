@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from tidelog.broker.coordination.internal_topic import Declared, InternalTopic
+from tidelog.broker.coordination.internal_topic import Declared
 from tidelog.broker.coordination.reading import batches_of, end_of
 from tidelog.protocol import transaction_log
 from tidelog.protocol.transaction_log import Metadata, State
@@ -14,10 +14,9 @@ from tidelog.protocol.wire import DecodeError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tidelog.broker.clock import Clock
     from tidelog.broker.coordination.internal_topic import Written
-    from tidelog.broker.coordination.ownership import Ownership
     from tidelog.broker.node import Node
+    from tidelog.config.broker.transactions import TransactionConfig
 
 log = logging.getLogger("tidelog.transactions")
 
@@ -27,18 +26,16 @@ _TIMEOUT_MS = 5_000  # how long a write waits for replicas
 Known = dict[str, Metadata]
 
 
-def state_topic(node: Node, clock: Clock, ownership: Ownership) -> InternalTopic:
-    """Returns the topic in which the transactional ids of a broker are kept."""
-    config = node.config
-    declared = Declared(
+def declared(config: TransactionConfig) -> Declared:
+    """Returns how the topic is made in which the transactional ids are kept."""
+    return Declared(
         TOPIC,
-        config.transactions.transaction_state_log_num_partitions,
-        config.transactions.transaction_state_log_replication_factor,
-        config.transactions.transaction_state_log_segment_bytes,
+        config.transaction_state_log_num_partitions,
+        config.transaction_state_log_replication_factor,
+        config.transaction_state_log_segment_bytes,
         "uncompressed",
         _TIMEOUT_MS,
     )
-    return InternalTopic(node, declared, clock, ownership)
 
 
 def record(transactional_id: str, metadata: Metadata) -> Written:
