@@ -6,8 +6,7 @@ Begin with `parser.py`, which declares every subcommand; each is in the module o
 - how a command runs and fails, and asks a broker over HTTP: `shared.py`
 - options that several commands have, and their values: `arguments.py`; tables, JSON and lines: `output.py`
 - how a command connects to a broker, and says a client's errors: `connecting.py`
-- requests over Kafka's protocol: `cluster.py`; the topics and groups that it returns:
-  `cluster_parts.py`
+- requests over Kafka's protocol: `cluster.py`
 - what came from the wire, made fit for a terminal: `escaping.py`
 - records as text: `records.py`
 """

@@ -6,9 +6,8 @@ It uses the client package; `connecting.py` turns its errors into a CommandError
 from __future__ import annotations
 
 import contextlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from tidelog.cli.cluster_parts import Group, Member, Partition, Topic
 from tidelog.cli.connecting import connect, raised_as_sentences, sentence_of
 from tidelog.cli.shared import USAGE, CommandError, ask, machine_ms
 from tidelog.client import ClientError, GroupOffset, RequestError
@@ -41,6 +40,44 @@ _GROUP_SENTENCES = {
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: "its coordinator is still reading its groups: try again",
     ErrorCode.COORDINATOR_NOT_AVAILABLE: "it has no coordinator yet: try again",
 }
+
+
+class Partition(NamedTuple):
+    """A partition; the leader is -1 if it has none."""
+
+    number: int
+    leader: int
+    has_error: bool
+
+
+class Topic(NamedTuple):
+    """A topic and its partitions, by number."""
+
+    name: str
+    topic_id: str
+    is_internal: bool
+    partitions: list[Partition]
+
+
+class Member(NamedTuple):
+    """One member of a group; `assigned` is None unless the group's protocol is for consumers."""
+
+    member_id: str
+    instance_id: str | None
+    client_id: str
+    host: str
+    assigned: tuple[TopicPartition, ...] | None
+
+
+class Group(NamedTuple):
+    """A group: its state by Kafka's name, its protocol type, and the protocol its members chose."""
+
+    name: str
+    state: str
+    protocol_type: str
+    protocol: str
+    coordinator: int
+    members: tuple[Member, ...]
 
 
 class Cluster:
@@ -126,14 +163,40 @@ class Cluster:
                 found.update({((name, number), broker): size for number, size in sizes.items()})
         return found
 
-    def offsets(self, name: str, partitions: Iterable[int], at: int) -> dict[int, int]:
+    def offsets(self, places: Iterable[TopicPartition], at: int) -> dict[TopicPartition, int]:
         """Returns the offset of a time (or EARLIEST, LATEST) in each partition; -1: none.
 
         It does not support the times in UNSAYABLE_MS.
         """
-        with raised_as_sentences():
-            found = self.client.list_offsets(name, dict.fromkeys(partitions, at))
-        return {number: one.offset for number, one in found.items()}
+        found: dict[TopicPartition, int] = {}
+        for name, numbers in by_topic(places).items():
+            with raised_as_sentences():
+                answer = self.client.list_offsets(name, dict.fromkeys(numbers, at))
+            found.update({(name, number): one.offset for number, one in answer.items()})
+        return found
+
+    def rows_at(
+        self, places: Iterable[TopicPartition], at: int, by: str, http: str, *, is_here: bool
+    ) -> dict[TopicPartition, Mapping[str, Any]]:
+        """Returns the first record at or after a time in each partition, as the HTTP port does.
+
+        `by` is "at" for the records' own times, or "appended-at". Unless the port `is_here`, of this
+        cluster, there is the "offset" alone, of most of the records' own times. Raises CommandError.
+        """
+        if by == "at" and at not in UNSAYABLE_MS:
+            return {place: {"offset": each} for place, each in self.offsets(places, at).items()}
+        if not is_here:
+            what = "append times" if by == "appended-at" else f"the time {at} ms"
+            raise CommandError(
+                f"{what} cannot be looked up over Kafka's protocol, and no HTTP port of this broker "
+                f"answers at {http}: name it with --http"
+            )
+        found: dict[TopicPartition, Mapping[str, Any]] = {}
+        for name, numbers in by_topic(places).items():
+            answer = ask(http, "topics", name, "offsets", query=[(by, str(at))])
+            rows = {row["partition"]: row for row in answer["partitions"]}
+            found.update({(name, number): rows[number] for number in numbers if number in rows})
+        return found
 
     def delete_records(self, name: str, offsets: Mapping[int, int]) -> None:
         """Moves the log start of each partition to an offset."""
@@ -280,6 +343,14 @@ def raise_for_topic(answer: Any, prefix: str = "") -> None:
     if answer.error_code:
         with raised_as_sentences(prefix or f"{name}: "):
             raise RequestError(answer.error_code, f"topic {name}")
+
+
+def by_topic(places: Iterable[TopicPartition]) -> dict[str, list[int]]:
+    """Returns the numbers of partitions by their topics."""
+    found: dict[str, list[int]] = {}
+    for topic, number in places:
+        found.setdefault(topic, []).append(number)
+    return found
 
 
 def _topic(answer: Any) -> Topic:

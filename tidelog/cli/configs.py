@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterable, Mapping, Sequence
 
-    from tidelog.cli.cluster_parts import Topic
+    from tidelog.cli.cluster import Topic
     from tidelog.client.calls.settings import Setting
 
 Changes = dict[str, str | None]

@@ -24,12 +24,12 @@ from tidelog.cli.arguments import (
     number_given,
     partition_given,
 )
-from tidelog.cli.cluster import UNSAYABLE_MS, Cluster
+from tidelog.cli.cluster import Cluster
 from tidelog.cli.connecting import raised_as_sentences
 from tidelog.cli.escaping import escaped
 from tidelog.cli.output import bar
 from tidelog.cli.records import Seen, formatter, is_about_append_times, shown, time_of, to_json
-from tidelog.cli.shared import USAGE, CommandError, ask, machine_ms
+from tidelog.cli.shared import USAGE, CommandError, machine_ms
 from tidelog.client import EARLIEST, LATEST, READ_COMMITTED, READ_UNCOMMITTED
 from tidelog.client.consumer import Consumer
 from tidelog.control import ControlClient, ControlError
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from tidelog.client.consumer import Consumed
+    from tidelog.protocol.topic_partition import TopicPartition
 
 _TIMES_S = 60.0
 _POLL_MS = 200
@@ -83,12 +84,10 @@ def _consume(options: argparse.Namespace) -> None:
         cluster = opened.enter_context(Cluster(options.broker))
         (topic,) = cluster.topics([options.topic])
         numbers = [each.number for each in topic.partitions]
-        if only is not None:
-            if only not in numbers:
-                raise CommandError(
-                    f"there is no partition {options.topic}-{only}: it has {len(numbers)}"
-                )
-            numbers = [only]
+        if only is not None and only not in numbers:
+            there = f"it has {len(numbers)}"
+            raise CommandError(f"there is no partition {options.topic}-{only}: {there}")
+        places = [(options.topic, each) for each in (numbers if only is None else [only])]
         here_ms = cluster.clock_at(options.http, options.topic)  # None: it has no HTTP port
         now_ms = machine_ms() if here_ms is None else here_ms
         start = _place("--from", options.start, now_ms, options)
@@ -98,7 +97,7 @@ def _consume(options: argparse.Namespace) -> None:
         append_times = _append_times(options, is_here=here_ms is not None)
         if append_times is not None:
             opened.callback(append_times.close)
-        spans = _spans(cluster, numbers, start, end, options, is_here=here_ms is not None)
+        spans = _spans(cluster, places, start, end, options.http, is_here=here_ms is not None)
         reader = _Reader(cluster, options, spans, append_times)
         records = _between(reader, start, end, within=options.within)
         _write(records, reader, options, most, with_append_times=append_times is not None)
@@ -121,45 +120,32 @@ def _place(option: str, text: str, now_ms: int, options: argparse.Namespace) -> 
 
 def _spans(
     cluster: Cluster,
-    numbers: list[int],
+    places: list[TopicPartition],
     start: Place,
     end: Place,
-    options: argparse.Namespace,
+    http: str,
     *,
     is_here: bool,
 ) -> dict[int, tuple[int, int]]:
-    """Returns the first offset and the end offset of each partition."""
-    name = options.topic
-    firsts = cluster.offsets(name, numbers, EARLIEST)
-    lasts = cluster.offsets(name, numbers, LATEST)
-    begin: dict[int, int | None] = {}
-    if start.time_ms is None:
-        begin = dict.fromkeys(numbers, start.offset)
-    elif start.time_ms not in UNSAYABLE_MS:
-        begin = {**cluster.offsets(name, numbers, start.time_ms)}
-    elif is_here:
-        answer = ask(options.http, "topics", name, "offsets", query=[("at", str(start.time_ms))])
-        begin = {
-            row["partition"]: row.get("offset") for row in answer["partitions"]
-        }  # None: an error
-    else:
-        raise CommandError(
-            f"Kafka's protocol cannot look {start.time_ms} ms up, and no HTTP port of this broker "
-            f"answers at {options.http}: name it with --http"
-        )
+    """Returns the first offset and the end offset of each partition. Raises CommandError."""
+    firsts, lasts = cluster.offsets(places, EARLIEST), cluster.offsets(places, LATEST)
+    begin = dict.fromkeys(places, start.offset)
+    if start.time_ms is not None:
+        rows = cluster.rows_at(places, start.time_ms, "at", http, is_here=is_here)
+        begin = {place: row.get("offset") for place, row in rows.items()}  # None: an error
     spans = {}
-    for number in numbers:
-        first = begin.get(number)
+    for place in places:
+        first = begin.get(place)
         if first is None:
-            raise CommandError(f"it is unknown where that time is in {name}-{number}")
+            raise CommandError(f"it is unknown where that time is in {place[0]}-{place[1]}")
         if first == EARLIEST:
-            first = firsts[number]
+            first = firsts[place]
         elif first == LATEST:  # the log end also if no record is at or after the time
-            first = lasts[number]
-        last = lasts[number] if end.offset in (None, LATEST) else end.offset
+            first = lasts[place]
+        last = lasts[place] if end.offset in (None, LATEST) else end.offset
         if last == EARLIEST:
-            last = firsts[number]
-        spans[number] = (max(first, firsts[number]), min(last or 0, lasts[number]))
+            last = firsts[place]
+        spans[place[1]] = (max(first, firsts[place]), min(last or 0, lasts[place]))
     return spans
 
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterable, Mapping
 
-    from tidelog.cli.cluster_parts import Topic
+    from tidelog.cli.cluster import Topic
 
 _OWN = {  # what happens to the broker's own topics
     "__consumer_offsets": "it contains the committed offsets of groups",
@@ -96,8 +96,8 @@ def _describe(options: argparse.Namespace) -> None:
 
 def _described(cluster: Cluster, topic: Topic) -> dict[str, Any]:
     name = topic.name
-    numbers = [each.number for each in topic.partitions if not each.has_error]
-    starts, ends = (cluster.offsets(name, numbers, at) for at in (EARLIEST, LATEST))
+    places = [(name, each.number) for each in topic.partitions if not each.has_error]
+    starts, ends = (cluster.offsets(places, at) for at in (EARLIEST, LATEST))
     sizes = cluster.sizes(topic)
     changed = [entry for entry in cluster.settings(name) if entry.source != DEFAULT]
     return {
@@ -107,8 +107,8 @@ def _described(cluster: Cluster, topic: Topic) -> dict[str, Any]:
             {
                 "partition": each.number,
                 "leader": each.leader,
-                "log_start_offset": starts.get(each.number),
-                "end_offset": ends.get(each.number),
+                "log_start_offset": starts.get((name, each.number)),
+                "end_offset": ends.get((name, each.number)),
                 "size": sizes.get(each.number),
             }
             for each in topic.partitions

@@ -325,7 +325,7 @@ def test_without_http_kafka_is_asked_for_times(run, hours):
     assert offsets("@-86400000") == [0, 1, 2, 3, 4, 5]
     status, _, err = run("consume", hours, "--from=@-2", http="127.0.0.1:1")
     assert status == 1
-    assert "cannot look -2 ms up" in err
+    assert "the time -2 ms cannot be looked up" in err
 
 
 def test_a_format_string(run, connection, topic):

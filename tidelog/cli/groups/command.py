@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterable, Sequence
 
-    from tidelog.cli.cluster_parts import Group, Member
+    from tidelog.cli.cluster import Group, Member
     from tidelog.client import GroupOffset
     from tidelog.protocol.topic_partition import TopicPartition
 

@@ -122,17 +122,9 @@ def _ends(
     cluster: Cluster, places: Iterable[TopicPartition]
 ) -> tuple[dict[TopicPartition, int], dict[TopicPartition, int]]:
     """Returns log start and log end of these partitions, without those that are gone."""
-    wanted: dict[str, list[int]] = {}
-    for topic, number in places:
-        wanted.setdefault(topic, []).append(number)
-    there = {topic.name: topic for topic in cluster.topics() if topic.name in wanted}
-    found: tuple[dict[TopicPartition, int], dict[TopicPartition, int]] = ({}, {})
-    for name, described in there.items():
-        numbers = [each.number for each in described.partitions if each.number in wanted[name]]
-        for ends, at in zip(found, (EARLIEST, LATEST), strict=True):
-            offsets = cluster.offsets(name, numbers, at)
-            ends.update({(name, number): offset for number, offset in offsets.items()})
-    return found
+    there = {(topic.name, each.number) for topic in cluster.topics() for each in topic.partitions}
+    known = [place for place in places if place in there]
+    return cluster.offsets(known, EARLIEST), cluster.offsets(known, LATEST)
 
 
 def _unknown(lag: Lag, why: str) -> Lag:

@@ -15,11 +15,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tidelog.cli.arguments import add_flag, add_shift, number_given
-from tidelog.cli.cluster import INACTIVE, UNSAYABLE_MS
+from tidelog.cli.cluster import INACTIVE, by_topic
 from tidelog.cli.escaping import escaped
 from tidelog.cli.output import print_json, print_lines, print_table
 from tidelog.cli.records import time_of
-from tidelog.cli.shared import NONE, USAGE, CommandError, ask, machine_ms
+from tidelog.cli.shared import NONE, USAGE, CommandError, machine_ms
 from tidelog.client import EARLIEST, LATEST
 
 if TYPE_CHECKING:
@@ -109,7 +109,7 @@ def _plans(
     """Returns the new offset for each partition. Raises CommandError."""
     targets = None if options.from_file is None else _from_file(options.from_file, options.group)
     places = _places(cluster, wanted, committed, options, targets)
-    starts, ends = (_offsets(cluster, places, at) for at in (EARLIEST, LATEST))
+    starts, ends = (cluster.offsets(places, at) for at in (EARLIEST, LATEST))
     if targets is None:
         targets = _targets(cluster, places, committed, options, (starts, ends))
     plans = []
@@ -137,10 +137,7 @@ def _places(
         if not committed:
             raise CommandError(f"{options.group} has committed nothing: name TOPIC")
     if targets is not None:
-        listed: dict[str, list[int]] = {}
-        for topic, number in targets:
-            listed.setdefault(topic, []).append(number)
-        wanted = {**listed}
+        wanted = {**by_topic(targets)}
     found = []
     for described in cluster.topics(list(wanted)):
         name, numbers = described.name, wanted[described.name]
@@ -149,18 +146,6 @@ def _places(
             if number not in there:
                 raise CommandError(f"there is no partition {name}-{number}: it has {len(there)}")
         found += [(name, number) for number in (there if numbers is None else numbers)]
-    return found
-
-
-def _offsets(
-    cluster: Cluster, places: Sequence[TopicPartition], at: int
-) -> dict[TopicPartition, int]:
-    """Returns the ListOffsets answers for these partitions."""
-    found = {}
-    for topic in dict.fromkeys(topic for topic, _ in places):
-        numbers = [number for each, number in places if each == topic]
-        offsets = cluster.offsets(topic, numbers, at)
-        found.update({(topic, number): offset for number, offset in offsets.items()})
     return found
 
 
@@ -213,33 +198,15 @@ def _at_time(
     here_ms = cluster.clock_at(options.http, places[0][0])  # None: it has no HTTP port
     now_ms = machine_ms() if here_ms is None else here_ms
     at = time_of(options.to_time, now_ms, shift=options.shift, what="--to-time")
-    name = "appended-at" if options.by == "append" else "at"
-    if name == "at" and at not in UNSAYABLE_MS:
-        return {
-            place: (ends[place], "no record is that late: the end")
-            if offset == NONE
-            else (offset, "")
-            for place, offset in _offsets(cluster, places, at).items()
-        }
-    if here_ms is None:
-        what = "append times" if name == "appended-at" else f"the time {at} ms"
-        raise CommandError(
-            f"{what} cannot be looked up over Kafka's protocol, and no HTTP port of this broker answers "
-            f"at {options.http}: name it with --http"
-        )
-    found = {}
-    for topic in dict.fromkeys(topic for topic, _ in places):
-        answer = ask(options.http, "topics", topic, "offsets", query=[(name, str(at))])
-        for row in answer["partitions"]:
-            if (topic, row["partition"]) in places:
-                found[topic, row["partition"]] = _row(topic, row)
-    return found
+    by = "appended-at" if options.by == "append" else "at"
+    rows = cluster.rows_at(places, at, by, options.http, is_here=here_ms is not None)
+    return {place: _row(place, row, ends[place]) for place, row in rows.items()}
 
 
-def _row(topic: str, row: Mapping[str, Any]) -> tuple[int, str]:
-    """Returns the offset of one partition from the HTTP answer. Raises CommandError."""
+def _row(place: TopicPartition, row: Mapping[str, Any], end: int) -> tuple[int, str]:
+    """Returns the offset of one partition, and what is to be said of it. Raises CommandError."""
     if "error" in row:
-        raise CommandError(f"{topic}-{row['partition']}: {row['message']}")
+        raise CommandError(f"{place[0]}-{place[1]}: {row['message']}")
     if unknown := row.get("unknown"):  # the earliest possible offset: no record is skipped
         first, last = unknown["start_offset"], unknown["end_offset"] - 1
         return (
@@ -247,7 +214,7 @@ def _row(topic: str, row: Mapping[str, Any]) -> tuple[int, str]:
             f"the append times of {first} to {last} are unknown: the group continues before them",
         )
     if row["offset"] == NONE:
-        return row["end_offset"], "no record is that late: the end"
+        return end, "no record is that late: the end"
     return row["offset"], ""
 
 
