@@ -180,10 +180,7 @@ class BrokerProcess:
         try:
             status = process.wait(within_s)
         except subprocess.TimeoutExpired:
-            self.kill()
-            raise BrokerFailed(
-                self._with_log(f"the broker did not stop within {within_s:g} s")
-            ) from None
+            raise self._failed(f"the broker did not stop within {within_s:g} s") from None
         self._forget()
         return status
 
@@ -279,9 +276,8 @@ class BrokerProcess:
         try:
             self.clock.run(self._clock_rate)
         except OSError as error:
-            self.kill()
             said = f"the broker did not take the rate of its clock ({error})"
-            raise BrokerFailed(self._with_log(said)) from None
+            raise self._failed(said) from None
 
     def _ready_values(self) -> dict[str, str]:
         """Waits for the line that says that clients can connect; returns its values."""
@@ -293,22 +289,16 @@ class BrokerProcess:
         while b"\n" not in read:
             left_s = deadline_s - time.monotonic()
             if left_s <= 0 or not select.select([process.stdout], [], [], left_s)[0]:
-                self.kill()
-                raise BrokerFailed(
-                    self._with_log(f"the broker was not ready within {self.ready_within_s:g} s")
-                )
+                raise self._failed(f"the broker was not ready within {self.ready_within_s:g} s")
             chunk = os.read(process.stdout.fileno(), 4096)
             if not chunk or len(read) > _LONGEST_READY_LINE:
                 process.kill()
-                status = process.wait()
-                self._forget()
-                raise BrokerFailed(self._with_log(f"the broker ended with status {status}"))
+                raise self._failed(f"the broker ended with status {process.wait()}")
             read += chunk
         try:
             return ready_values(read.split(b"\n", 1)[0].decode("utf-8", "replace"))
         except ValueError as error:
-            self.kill()
-            raise BrokerFailed(self._with_log(str(error))) from None
+            raise self._failed(str(error)) from None
 
     def _forget(self) -> None:
         if self._client is not None:
@@ -322,10 +312,12 @@ class BrokerProcess:
                 if pipe is not None:
                     pipe.close()
 
-    def _with_log(self, sentence: str) -> str:
+    def _failed(self, sentence: str) -> BrokerFailed:
+        """Ends it, and returns an error with a sentence and its last log lines."""
+        self.kill()
         lines = self.log().splitlines()[-_SHOWN_LINES:]
         shown = "\n".join(f"    {line}" for line in lines) or "    (nothing)"
-        return f"{sentence}; its last log lines:\n{shown}"
+        return BrokerFailed(f"{sentence}; its last log lines:\n{shown}")
 
 
 def _opened_for_owner(path: str, flags: int) -> int:

@@ -44,3 +44,8 @@ def first_of(names: Sequence[str], most: int = 5) -> str:
 def some(count: int, what: str) -> str:
     """Returns a count with its noun: `1 record`, `2,000 records`."""
     return f"{count:,} {what}{'' if count == 1 else 's'}"
+
+
+def are(count: int, what: str) -> str:
+    """Returns a count with its noun and its verb: `1 record is`, `2,000 records are`."""
+    return f"{some(count, what)} {'is' if count == 1 else 'are'}"

@@ -285,7 +285,7 @@ def _deletions(
     is_one_of_several = len(cluster.node_ids()) > 1
     for each in cluster.topics(None if topic is None else [topic]):
         entries = cluster.settings(each.name)
-        effective = _own(entries, changes) if topic else _inherited(entries, changes)
+        effective = _effective(entries, changes, is_own=topic is not None)
         if effective:
             try:
                 deletion, reasons = _preview(
@@ -300,32 +300,22 @@ def _deletions(
     return found, unknown
 
 
-def _own(entries: Sequence[Setting], changes: Changes) -> dict[str, str]:
-    """Returns the topic's settings after the changes; a removed one has its fallback value."""
-    by_name = {entry.name: entry for entry in entries}
-    found = {}
-    for name, value in changes.items():
-        becomes = value
-        if value is None and name in by_name:
-            below = [each for _, each, source in by_name[name].synonyms if source != SOURCE_TOPIC]
-            becomes = below[0] if below else None
-        if becomes is not None:
-            found[name] = becomes
-    return found
+def _effective(entries: Sequence[Setting], changes: Changes, *, is_own: bool) -> dict[str, str]:
+    """Returns the settings of a topic that change, if the changes are its own or the broker's.
 
-
-def _inherited(entries: Sequence[Setting], changes: Changes) -> dict[str, str]:
-    """Returns the settings of a topic without its own, after changes of the broker's settings."""
+    One that is removed has its fallback value. The broker's do not change what a topic has of its own.
+    """
     found = {}
     for entry in entries:
-        if entry.source == SOURCE_TOPIC:
+        names = {entry.name} if is_own else {name for name, _, _ in entry.synonyms}
+        if not is_own and entry.source == SOURCE_TOPIC:
             continue
+        gone = (SOURCE_TOPIC,) if is_own else _LIVE
+        below = [value for _, value, source in entry.synonyms if source not in gone]
         for name, value in changes.items():
-            if name in {each for each, _, _ in entry.synonyms}:
-                below = [old for each, old, source in entry.synonyms if source not in _LIVE]
-                becomes = value if value is not None else (below[0] if below else None)
-                if becomes is not None:
-                    found[entry.name] = becomes
+            becomes = value if value is not None else next(iter(below), None)
+            if name in names and becomes is not None:
+                found[entry.name] = becomes
     return found
 
 

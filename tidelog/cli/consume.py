@@ -178,7 +178,7 @@ class _Reader:
         cluster: Cluster,
         options: argparse.Namespace,
         spans: Mapping[int, tuple[int, int]],
-        append_times: _AppendTimes | None,
+        append_times: ControlClient | None,
     ) -> None:
         self.total = sum(max(end - start, 0) for start, end in spans.values())
         self._topic = options.topic
@@ -231,49 +231,39 @@ class _Reader:
             record.offset,
             record.timestamp,
             each.is_log_append_time,
-            None if asked is None else asked.of(number, record.offset),
+            None if asked is None else _append_time(asked, self._topic, number, record.offset),
             record.key,
             record.value,
             [(name.decode(errors="replace"), value) for name, value in record.headers],
         )
 
 
-class _AppendTimes:
-    """Asks for append times over one HTTP connection."""
-
-    def __init__(self, options: argparse.Namespace) -> None:
-        self._client = ControlClient(options.http, timeout_s=_TIMES_S)
-        self._topic = options.topic
-
-    def of(self, partition: int, offset: int) -> int | None:
-        """Returns the append time in ms, or None if it is unknown. Raises CommandError."""
-        url = f"/v1/topics/{self._topic}/partitions/{partition}/records/{offset}/times"
-        try:
-            found: int | None = self._client.ask("GET", url)["append_time_ms"]
-        except ControlError as error:
-            if error.name == "OFFSET_OUT_OF_RANGE":  # retention has deleted the record
-                return None
-            raise CommandError(str(error)) from None
-        except (OSError, ValueError, KeyError) as error:
-            raise CommandError(f"the HTTP port has gone away: {error}") from None
-        return found
-
-    def close(self) -> None:
-        """Closes the connection."""
-        self._client.close()
+def _append_time(asked: ControlClient, topic: str, partition: int, offset: int) -> int | None:
+    """Returns the append time in ms, or None if it is unknown. Raises CommandError."""
+    url = f"/v1/topics/{topic}/partitions/{partition}/records/{offset}/times"
+    try:
+        found: int | None = asked.ask("GET", url)["append_time_ms"]
+    except ControlError as error:
+        if error.name == "OFFSET_OUT_OF_RANGE":  # retention has deleted the record
+            return None
+        raise CommandError(str(error)) from None
+    except (OSError, ValueError, KeyError) as error:
+        raise CommandError(f"the HTTP port has gone away: {error}") from None
+    return found
 
 
-def _append_times(options: argparse.Namespace, *, is_here: bool) -> _AppendTimes | None:
-    """Returns the source of append times, if they are shown and available. Raises CommandError."""
-    if options.format is not None and is_about_append_times(options.format):
-        if not is_here or options.no_append_times:
+def _append_times(options: argparse.Namespace, *, is_here: bool) -> ControlClient | None:
+    """Returns whom to ask for append times, if they are shown and available. Raises CommandError."""
+    is_available = is_here and not options.no_append_times
+    if options.format is not None:
+        if not is_about_append_times(options.format):
+            return None
+        if not is_available:
             raise CommandError(
                 f"--format asks for append times, and no HTTP port of this broker answers at "
                 f"{options.http}: name it with --http"
             )
-        return _AppendTimes(options)
-    wanted = options.format is None and not options.no_append_times
-    return _AppendTimes(options) if wanted and is_here else None
+    return ControlClient(options.http, timeout_s=_TIMES_S) if is_available else None
 
 
 # --- writing --------------------------------------------------------------------------------------

@@ -54,22 +54,20 @@ def add_scrub(parser: argparse.ArgumentParser) -> None:
 def _scrub(options: argparse.Namespace) -> int:
     """Reads and prints; returns the exit status. Raises CommandError."""
     files = list(_files(options.log_dirs, options.topic, with_active=options.with_active))
-    bad: list[tuple[_File, BadBatch | str]] = []
+    bad: list[dict[str, Any]] = []
     read_bytes = 0
     with bar(sum(_size(each.path) for each in files), of_bytes=True) as progress:
         for file in files:
             try:
-                bad.extend((file, found) for found in _read(file, progress))
+                bad.extend(_row(file, found) for found in _read(file, progress))
             except FileNotFoundError:
                 continue  # retention or compaction has removed it meanwhile
             except OSError as error:
-                bad.append((file, error.strerror or str(error)))
+                bad.append(_row(file, error.strerror or str(error)))
             else:
                 read_bytes += _size(file.path)
     if options.json:
-        print_json(
-            {"segments": len(files), "bytes": read_bytes, "bad": [_row(*each) for each in bad]}
-        )
+        print_json({"segments": len(files), "bytes": read_bytes, "bad": bad})
     else:
         _print(files, read_bytes, bad)
     return FAILED if bad else 0
@@ -143,21 +141,22 @@ def _row(file: _File, found: BadBatch | str) -> dict[str, Any]:
     return where | found._asdict()
 
 
-def _print(
-    files: Sequence[_File], read_bytes: int, bad: Sequence[tuple[_File, BadBatch | str]]
-) -> None:
+def _print(files: Sequence[_File], read_bytes: int, bad: Sequence[dict[str, Any]]) -> None:
     if bad:
-        cells = [
-            (
-                f"{row['topic']}-{row['partition']}",
-                row["position"],
-                row["offset"],
-                Path(row["file"]).name,
-                row["reason"],
-            )
-            for row in (_row(*each) for each in bad)
-        ]
-        print_table(("log", ">byte", ">offset", "file", "what"), cells, wraps="what")
+        print_table(
+            ("log", ">byte", ">offset", "file", "what"),
+            [
+                (
+                    f"{row['topic']}-{row['partition']}",
+                    row["position"],
+                    row["offset"],
+                    Path(row["file"]).name,
+                    row["reason"],
+                )
+                for row in bad
+            ],
+            wraps="what",
+        )
         print_lines("")
-    found = f"{some(len(bad), 'bad place')}" if bad else "every batch is good"
+    found = some(len(bad), "bad place") if bad else "every batch is good"
     print_lines(f"{some(len(files), 'segment')}, {size_of(read_bytes)} read: {found}.")

@@ -6,5 +6,5 @@ dies again, and stops them one after another. It serves no client itself. The us
 - what is done when a broker is ready, dies, or is to stop: `supervisor.py`
 - when a broker that hangs is ended, because all others wait for it: `stalls.py`
 - how `tidelog cluster roll` asks it to restart a broker: `control.py`
-- one process and its output: `child.py`; how long it waits before it starts again: `backoff.py`
+- one process and its output, and how long it waits before it starts again: `child.py`
 """

@@ -14,13 +14,32 @@ from typing import TYPE_CHECKING
 
 from tidelog.kept_ports import KeptPorts
 from tidelog.serving import addresses_of, ready_values, serve_command, with_settings
-from tidelog.supervisor.backoff import Backoff
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from typing import IO
 
+FIRST_S, LONGEST_S = 0.25, 30.0
+HEALTHY_S = 60.0
 _CHUNK_BYTES = 65_536
+
+
+class Backoff:
+    """How long a broker that has died stays down: twice as long with each death, up to a limit.
+
+    A broker that was up for a minute begins with the shortest delay again.
+    """
+
+    def __init__(self) -> None:
+        self._next_s = FIRST_S
+
+    def delay_s(self, up_s: float) -> float:
+        """Returns the delay after a death; `up_s` says how long the broker had been up."""
+        if up_s >= HEALTHY_S:
+            self._next_s = FIRST_S
+        delay_s = self._next_s
+        self._next_s = min(2 * delay_s, LONGEST_S)
+        return delay_s
 
 
 class Output:

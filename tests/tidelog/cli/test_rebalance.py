@@ -19,8 +19,8 @@ from hypothesis import strategies as st
 from tests.broker.replicas.load import consumed
 from tests.broker.subject import eventually
 from tidelog.cli.brokers.balance import balanced
+from tidelog.cli.brokers.rebalance import FOLLOWERS, LEADERS, RATES
 from tidelog.cli.brokers.rebalance_plan import Plan, print_plan
-from tidelog.cli.brokers.throttle import FOLLOWERS, LEADERS, RATES
 from tidelog.cli.parser import main
 from tidelog.client import Client
 from tidelog.client.calls import reassignments

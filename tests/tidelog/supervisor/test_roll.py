@@ -10,7 +10,6 @@ import signal
 import stat
 import threading
 import time
-from types import SimpleNamespace
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
@@ -220,10 +219,8 @@ class Upgraded:
     def check(self, broker):
         pass
 
-    def client(self, address, timeout_s):
-        return SimpleNamespace(ask=lambda *_: self.answer(int(address)), close=lambda: None)
-
-    def answer(self, asked):
+    def answer(self, address):
+        asked = int(address)
         self.looks += 1
         for broker, at in list(self.restarting.items()):
             if self.looks >= at:
@@ -250,7 +247,7 @@ def test_each_broker_is_waited_for_while_brokers_of_two_versions_answer(newer, m
         assert not upgraded.restarting
         waited_for.append(line)
 
-    monkeypatch.setattr(rolling, "ControlClient", upgraded.client)
+    monkeypatch.setattr(rolling, "quickly", upgraded.answer)
     monkeypatch.setattr(rolling, "POLL_S", 0)
     view = rolling.View(["1", "2", "3"])
     rolling.Roll(upgraded, view, within_s=5, say=say).run([])
@@ -275,7 +272,7 @@ def test_only_the_user_of_the_supervisor_may_ask(tmp_path):
     ("options", "said"),
     [
         (("--brokers", "x"), "--brokers x: expected ids, separated by commas"),
-        (("--within", "x"), "--within x: expected seconds"),
+        (("--within", "x"), "--within x: expected a number from 0 on"),
         (("--restart-with", "true", "--log-dirs", "d"), "--restart-with and --log-dirs"),
     ],
 )

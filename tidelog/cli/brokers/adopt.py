@@ -67,9 +67,8 @@ def _inspect(options: argparse.Namespace) -> None:
         raise CommandError(f"{missing[0] if missing else '--log-dirs'} is no directory", USAGE)
     structured_log.set_up("error")  # each log of Kafka would be warned of
     try:
-        found = take_inventory(
-            directories, now_ms=SystemClock().now_ms(), boot_id=machine_boot_id(), defaults=defaults
-        )
+        now_ms, boot_id = SystemClock().now_ms(), machine_boot_id()
+        found = take_inventory(directories, now_ms=now_ms, boot_id=boot_id, defaults=defaults)
         write_inventory(Path(options.out), found)
     except (AdoptionError, LogDirectoryError, BrokerError, OSError) as error:
         raise CommandError(str(error)) from None
@@ -110,15 +109,8 @@ def _say(plan: Plan, options: argparse.Namespace) -> None:
     partitions = [record for topic in plan.topics for record in topic.assignments]
     behind = sum(len(record.isr) < len(record.replicas) for record in partitions)
     if options.json:
-        print_json(
-            {
-                "cluster": plan.cluster_id,
-                "topics": len(plan.topics),
-                "partitions": len(partitions),
-                "to_catch_up": behind,
-                "notes": plan.notes,
-            }
-        )
+        counts = {"topics": len(plan.topics), "partitions": len(partitions), "to_catch_up": behind}
+        print_json({"cluster": plan.cluster_id, **counts, "notes": plan.notes})
         return
     print_lines(*plan.notes)
     would = "would begin" if options.dry_run else "begins"

@@ -6,6 +6,7 @@ its clock, how far those that follow it are behind, and what it says of itself.
 
 from __future__ import annotations
 
+import contextlib
 import socket
 import time
 from typing import TYPE_CHECKING, Any
@@ -50,7 +51,7 @@ def gathered(http: str) -> dict[str, Any]:
             if not broker["http"]:
                 continue
             try:
-                told[broker["broker"]] = _asked(broker["http"], _quickly)
+                told[broker["broker"]] = _asked(broker["http"], quickly)
             except (OSError, ControlError) as error:
                 broker["unreachable"] = str(error) or type(error).__name__
                 broker["is_name_known"] = not isinstance(error, socket.gaierror)
@@ -94,10 +95,7 @@ def _asked(http: str, read: Callable[[str], dict[str, Any]]) -> tuple[dict[str, 
     return answer, offset_ms if is_known else 0
 
 
-def _quickly(http: str) -> dict[str, Any]:
+def quickly(http: str) -> dict[str, Any]:
     """Returns the answer of a broker that may hang. Raises OSError and ControlError."""
-    client = ControlClient(http, timeout_s=_ANSWERS_WITHIN_S)
-    try:
+    with contextlib.closing(ControlClient(http, timeout_s=_ANSWERS_WITHIN_S)) as client:
         return client.ask("GET", "/v1/cluster")
-    finally:
-        client.close()

@@ -2,9 +2,13 @@
 
 The plan is made from what each broker has, or is about to get (`rebalance_plan.py`), so the command can
 be interrupted and given again: it waits for what is under way, and goes on. A limited number of partitions
-move at once, and `--throttle` limits the bandwidth (`throttle.py`). That limit lasts until everything is
-moved, also when the command was interrupted meanwhile; then it says what it leaves behind. `--plan` only
-prints what would be moved, and `--cancel` takes back what is under way.
+move at once. `--throttle` limits the bandwidth by Kafka's settings (KIP-73), until everything is moved,
+also when the command was interrupted meanwhile; then it says what it leaves behind. `--plan` only prints
+what would be moved, and `--cancel` takes back what is under way.
+
+The limit is the rates of all brokers, and in each topic a list of the replicas that they hold for. The
+rates are set first and removed last: where they are not set, no list of ours is left. A list `*` and the
+rates of single brokers are somebody else's, and stay.
 """
 
 from __future__ import annotations
@@ -21,18 +25,25 @@ from tidelog.cli.brokers.assignments import (
     racks_of,
     replicas_of,
 )
-from tidelog.cli.brokers.rebalance_plan import Plan, are, print_plan
-from tidelog.cli.brokers.throttle import limit_set, remove_throttle, set_throttle
-from tidelog.cli.cluster import Cluster
+from tidelog.cli.brokers.rebalance_plan import Plan, print_plan
+from tidelog.cli.cluster import Cluster, by_topic
 from tidelog.cli.connecting import sentence_of
 from tidelog.cli.output import bar, print_json, print_lines
 from tidelog.cli.shared import CommandError
 from tidelog.client.calls import reassignments
+from tidelog.client.calls import settings as setting_calls
+from tidelog.client.calls.settings import Resource
+from tidelog.config.replication_quota import ALL_REPLICAS
 from tidelog.protocol.error_codes import ErrorCode
+from tidelog.text import are
 
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Mapping
 
+RATES = ("leader.replication.throttled.rate", "follower.replication.throttled.rate")
+LEADERS = "leader.replication.throttled.replicas"
+FOLLOWERS = "follower.replication.throttled.replicas"
 _POLL_S = 0.5
 _WITHIN_S = 86_400
 _AT_ONCE = 10
@@ -73,12 +84,12 @@ def run_rebalance(options: argparse.Namespace) -> None:
             return
         try:
             if rate is None:  # one of a command that was interrupted does not hold for this one
-                remove_throttle(cluster)
+                _remove_throttle(cluster)
             elif plan.added:
-                set_throttle(cluster, rate, plan.has, plan.added)
+                _set_throttle(cluster, rate, plan)
             _move(cluster, plan, at_once, deadline_s)
             if rate is not None:
-                remove_throttle(cluster)
+                _remove_throttle(cluster)
         except (KeyboardInterrupt, TimeoutError) as error:
             is_late = isinstance(error, TimeoutError)
             ended = f"not done within {options.within} s" if is_late else "interrupted"
@@ -122,13 +133,17 @@ def _left_behind(options: argparse.Namespace, plan: Plan) -> str:
         with Cluster(options.broker) as cluster:
             moving = cluster.perform(reassignments.under_way())
             now = replicas_of(metadata(cluster))
-            is_limited = limit_set(cluster)
+            is_limited = _is_limited(cluster)
     except CommandError as error:
         return f"what is under way goes on, and a limit stays set ({error})"
     rest = [each for each in plan.moves if now.get(each, plan.moves[each]) != plan.moves[each]]
     rest = [each for each in rest if each not in moving]
-    parts = [f"{are(len(moving))} still being moved ({named([*moving])})"] if moving else []
-    parts += [f"{are(len(rest))} not moved yet ({named(rest)})"] if rest else []
+    parts = (
+        [f"{are(len(moving), 'partition')} still being moved ({named([*moving])})"]
+        if moving
+        else []
+    )
+    parts += [f"{are(len(rest), 'partition')} not moved yet ({named(rest)})"] if rest else []
     parts += ["the throttle is still set"] if is_limited else []
     if not parts:
         return "everything is moved, and no throttle is set"
@@ -148,7 +163,7 @@ def _cancel(cluster: Cluster, *, as_one_object: bool) -> None:
     for (topic, index), error in refused.items():
         if error.code not in over:  # it is done, or its topic is gone
             raise CommandError(f"{topic}-{index} is not taken back: {sentence_of(error)}")
-    was_limited = remove_throttle(cluster)
+    was_limited = _remove_throttle(cluster)
     taken_back = [place for place in moving if place not in refused]
     if as_one_object:
         names = [{"topic": topic, "partition": index} for topic, index in taken_back]
@@ -156,5 +171,46 @@ def _cancel(cluster: Cluster, *, as_one_object: bool) -> None:
         return
     told = "No partition is being moved"
     if taken_back:
-        told = f"{are(len(taken_back))} moved no more: {named(taken_back)}"
+        told = f"{are(len(taken_back), 'partition')} moved no more: {named(taken_back)}"
     print_lines(f"{told}. {'The throttle is removed.' if was_limited else 'No throttle was set.'}")
+
+
+# --- the throttle --------------------------------------------------------------------------------
+
+
+def _set_throttle(cluster: Cluster, rate: int, plan: Plan) -> None:
+    """Limits what is copied to new replicas, to bytes per second for each broker. Raises CommandError."""
+    cluster.alter(None, dict.fromkeys(RATES, str(rate)))
+    for topic, indexes in by_topic(sorted(plan.added)).items():
+        lists = {
+            name: ",".join(f"{each}:{one}" for each in indexes for one in replicas[topic, each])
+            for name, replicas in ((LEADERS, plan.has), (FOLLOWERS, plan.added))
+        }
+        _set_lists(cluster, topic, lists)
+
+
+def _is_limited(cluster: Cluster) -> bool:
+    """Returns whether rates are set for all brokers. Raises CommandError."""
+    return bool(cluster.perform(setting_calls.describe(Resource(), names=RATES)))
+
+
+def _remove_throttle(cluster: Cluster) -> bool:
+    """Removes the limit from brokers and topics; returns False if none was set. Raises CommandError."""
+    if not _is_limited(cluster):
+        return False
+    for topic in cluster.topics():
+        _set_lists(cluster, topic.name, dict.fromkeys((LEADERS, FOLLOWERS)))
+    cluster.alter(None, dict.fromkeys(RATES))
+    return True
+
+
+def _set_lists(cluster: Cluster, topic: str, lists: Mapping[str, str | None]) -> None:
+    """Sets the lists of a topic, or removes them, but for those that name all replicas."""
+    now = {entry.name: entry.value for entry in cluster.settings(topic, (LEADERS, FOLLOWERS))}
+    changes = {
+        name: text
+        for name, text in lists.items()
+        if now.get(name) != ALL_REPLICAS and (text or now.get(name))
+    }
+    if changes:
+        cluster.alter(topic, changes)

@@ -12,7 +12,7 @@ from tidelog.cli.brokers.assignments import replicas_of
 from tidelog.cli.brokers.balance import balanced
 from tidelog.cli.output import print_lines, print_table, span_of
 from tidelog.client.calls import reassignments
-from tidelog.text import size_of, some
+from tidelog.text import are, size_of, some
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -148,14 +148,9 @@ def print_plan(plan: Plan, brokers: Iterable[int], rate: int | None) -> None:
     )
     if len(moves) > _SHOWN:
         print_lines(f"and {some(len(moves) - _SHOWN, 'more partition')}: --json names all.")
-    parts = [f"{are(len(plan.moves))} to be moved"] if plan.moves else []
-    parts += [f"{are(len(going))} being moved already"] if going else []
+    parts = [f"{are(len(plan.moves), 'partition')} to be moved"] if plan.moves else []
+    parts += [f"{are(len(going), 'partition')} being moved already"] if going else []
     print_lines("", f"{' and '.join(parts)}; {plan.to_copy(rate)}.")
-
-
-def are(count: int) -> str:
-    """Returns a count of partitions with its verb: "1 partition is", "2 partitions are"."""
-    return f"{some(count, 'partition')} {'is' if count == 1 else 'are'}"
 
 
 def _without(replicas: Replicas, others: Iterable[int]) -> Replicas:

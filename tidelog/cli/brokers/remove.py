@@ -9,7 +9,7 @@ left, and can be given again if it was interrupted: the brokers go on without it
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tidelog.cli.arguments import add_actions, add_within, number_given
 from tidelog.cli.arguments import add_broker as add_address
@@ -84,9 +84,8 @@ def _remove(options: argparse.Namespace) -> None:
             )
         _move_all(cluster, leaving, closed, deadline_s)
     left = ", ".join(map(str, sorted(leaving)))
-    noun = "Broker" if len(leaving) == 1 else "Brokers"
-    verb = "has" if len(leaving) == 1 else "have"
-    print_lines(f"{noun} {left} {verb} no partitions any more, and can be stopped for good.")
+    who = f"Broker {left} has" if len(leaving) == 1 else f"Brokers {left} have"
+    print_lines(f"{who} no partitions any more, and can be stopped for good.")
 
 
 def _move_all(
@@ -97,49 +96,38 @@ def _move_all(
     None is moved to a broker that is closed.
     """
     asked: set[TopicPartition] = set()
-    left, total, done = _left(cluster, leaving), 0, 0
+    answer, done = metadata(cluster), 0
+    left = _left(answer, leaving)
     total = len(left)
     with bar(total) as advance:
         while left:
             if time.monotonic() >= deadline_s:
-                raise CommandError(_still(left))
-            new = {place: replicas for place, replicas in left.items() if place not in asked}
-            _begin(cluster, new, leaving, closed)
-            asked |= new.keys()
+                raise CommandError(
+                    f"{some(len(left), 'partition')} still there: {named([*left])}. The brokers go on "
+                    "moving; give the command again to wait, and see tidelog cluster status --unhealthy"
+                )
+            racks = {each: rack for each, rack in racks_of(answer).items() if each not in closed}
+            has, moves = counts_of(answer), dict[Any, Any]()
+            for (topic, index), replicas in left.items():
+                if (topic, index) in asked:
+                    continue
+                moves[topic, index] = after = moved(replicas, leaving, racks, has)
+                if not after:
+                    raise CommandError(f"no broker is up that could take {topic}-{index}")
+                has.update(set(after) - set(replicas))
+            begin_moves(cluster, moves)
+            asked |= moves.keys()
             time.sleep(_POLL_S)
-            left = _left(cluster, leaving)
-            total = max(total, done + len(left))
-            advance(total - len(left) - done)
-            done = total - len(left)
+            answer = metadata(cluster)
+            left = _left(answer, leaving)
+            advance(max(total - len(left) - done, 0))
+            done = max(total - len(left), done)
 
 
-def _begin(
-    cluster: Cluster,
-    left: Mapping[TopicPartition, Sequence[int]],
-    leaving: frozenset[int],
-    closed: frozenset[int],
-) -> None:
-    """Asks for the moves of some partitions. Raises CommandError if one is refused."""
-    answer = metadata(cluster)
-    has = counts_of(answer)
-    racks = {broker: rack for broker, rack in racks_of(answer).items() if broker not in closed}
-    moves: dict[TopicPartition, Sequence[int]] = {}
-    for (topic, index), replicas in left.items():
-        after = moved(replicas, leaving, racks, has)
-        if not after:
-            raise CommandError(f"no broker is up that could take {topic}-{index}")
-        has.update(set(after) - set(replicas))
-        moves[topic, index] = after
-    begin_moves(cluster, moves)
-
-
-def _left(cluster: Cluster, leaving: frozenset[int]) -> dict[TopicPartition, Sequence[int]]:
+def _left(answer: Any, leaving: frozenset[int]) -> dict[TopicPartition, Sequence[int]]:
     """Returns the partitions that have a replica on one of the brokers, with their replicas."""
-    return {
-        place: replicas
-        for place, replicas in replicas_of(metadata(cluster)).items()
-        if not leaving.isdisjoint(replicas)
-    }
+    there = replicas_of(answer).items()
+    return {place: replicas for place, replicas in there if not leaving.isdisjoint(replicas)}
 
 
 def _cordon(cluster: Cluster, leaving: frozenset[int]) -> frozenset[int]:
@@ -149,10 +137,3 @@ def _cordon(cluster: Cluster, leaving: frozenset[int]) -> frozenset[int]:
     if wanted != closed:
         cluster.alter(None, {CORDONED: ",".join(map(str, sorted(wanted)))})
     return wanted
-
-
-def _still(left: Mapping[TopicPartition, Sequence[int]]) -> str:
-    return (
-        f"{some(len(left), 'partition')} still there: {named([*left])}. The brokers go on moving; "
-        "give the command again to wait, and see tidelog cluster status --unhealthy"
-    )

@@ -18,11 +18,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from tidelog.cli.arguments import add_within, number_given
+from tidelog.cli.brokers.gathering import quickly
 from tidelog.cli.escaping import escaped
 from tidelog.cli.output import print_json
 from tidelog.cli.shared import USAGE, CommandError, check_address
-from tidelog.control import ControlClient, ControlError
-from tidelog.text import first_of, some
+from tidelog.control import ControlError
+from tidelog.text import are, first_of, some
 
 if TYPE_CHECKING:
     import argparse
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
 DATA = "data"
 _WITHIN_S = 300
 POLL_S = 0.2
-_ANSWERS_WITHIN_S = 3.0
 _OK = "ok"
 
 
@@ -129,13 +129,10 @@ class View:
 
     def _answers(self) -> Iterator[dict[str, Any]]:
         for address in list(self._addresses):
-            client = ControlClient(address, timeout_s=_ANSWERS_WITHIN_S)
             try:
-                answer: dict[str, Any] = client.ask("GET", "/v1/cluster")
+                answer = quickly(address)
             except (OSError, HTTPException, ControlError, ValueError):
                 continue
-            finally:
-                client.close()
             told = [each["http"] for each in answer["brokers"] if each["http"]]
             self._addresses = list(dict.fromkeys([*self._addresses, *told]))
             yield answer
@@ -262,18 +259,18 @@ def _ids(text: str | None) -> list[int]:
 
 def _session(answer: Mapping[str, Any], broker: int) -> dict[str, object]:
     """Returns what an answer calls a broker's session: that of an older broker has the epoch alone."""
-    found: Mapping[str, Any] = next(
-        (each for each in answer["brokers"] if each["broker"] == broker), {}
-    )
+    found = _broker_in(answer, broker)
     return {name: found[name] for name in ("session", "epoch") if name in found}
 
 
+def _broker_in(answer: Mapping[str, Any], broker: int) -> Mapping[str, Any]:
+    return next((each for each in answer["brokers"] if each["broker"] == broker), {})
+
+
 def _is_back(answer: Mapping[str, Any], broker: int, session: Mapping[str, object]) -> bool:
-    found = next((each for each in answer["brokers"] if each["broker"] == broker), None)
-    if found is None or found["state"] != "serving":
-        return False
     now = _session(answer, broker)
-    return any(now[name] != session[name] for name in now.keys() & session.keys())
+    is_another = any(now[name] != session[name] for name in now.keys() & session.keys())
+    return is_another and _broker_in(answer, broker)["state"] == "serving"
 
 
 def _not_yet(answer: Mapping[str, Any], broker: int | None, session: Mapping[str, object]) -> str:
@@ -282,9 +279,8 @@ def _not_yet(answer: Mapping[str, Any], broker: int | None, session: Mapping[str
         return f"broker {broker} has not come back"
     behind = [each for each in answer["partitions"] if each["state"] != _OK]
     if behind:
-        is_plural = "is" if len(behind) == 1 else "are"
         return (
-            f"{some(len(behind), 'partition')} {is_plural} not fully replicated: {_named(behind)} "
+            f"{are(len(behind), 'partition')} not fully replicated: {_named(behind)} "
             "(see tidelog cluster status --unhealthy)"
         )
     return ""

@@ -1,6 +1,8 @@
-"""`tidelog cluster status`: who leads what, which replicas lag and why, epochs, and clocks.
+"""`tidelog cluster`: who leads what, which replicas lag and why, epochs, and clocks; and what is wrong.
 
-`gathering.py` asks the brokers. One that does not answer is shown so.
+`gathering.py` asks the brokers. One that does not answer is shown so. Exit status of `tidelog cluster
+doctor`: 0 if nothing was found, 1 if something was, 2 if the broker could not be asked, or for a mistake
+in the command line.
 """
 
 from __future__ import annotations
@@ -8,18 +10,22 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from tidelog.cli.arguments import add_actions, add_common, add_flag
-from tidelog.cli.brokers.doctor import UNKNOWN, run_doctor
+from tidelog.cli.brokers.diagnosis import findings
 from tidelog.cli.brokers.gathering import gathered, not_asked
 from tidelog.cli.brokers.rebalance import add_rebalance, run_rebalance
 from tidelog.cli.brokers.roll import add_roll, run_roll
-from tidelog.cli.output import print_json, print_lines, print_table, span_of
+from tidelog.cli.output import print_folded, print_json, print_lines, print_table, span_of
+from tidelog.cli.shared import USAGE
+from tidelog.cli.transactions.diagnosis import findings as of_transactions
 from tidelog.text import some
 
 if TYPE_CHECKING:
     import argparse
 
     from tidelog.cli.arguments import Command
+    from tidelog.cli.brokers.diagnosis import Finding
 
+_FOUND, _UNKNOWN = 1, USAGE
 _CLOSE_MS = 100  # clocks that differ by less are not worth a word
 
 
@@ -28,7 +34,7 @@ def add_cluster(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(unhealthy=False)
     actions: dict[str, tuple[Command, str]] = {
         "status": (_status, "who leads what, which replicas lag, and why"),
-        "doctor": (run_doctor, "what is wrong with the cluster, and what helps"),
+        "doctor": (_doctor, "what is wrong with the cluster, and what helps"),
         "roll": (
             run_roll,
             "restart the brokers one after another, each when all replicas are in sync",
@@ -39,7 +45,7 @@ def add_cluster(parser: argparse.ArgumentParser) -> None:
         if action == "status":
             add_flag(one, "--unhealthy", "only partitions that are not fully replicated")
         elif action == "doctor":
-            one.set_defaults(failed=UNKNOWN)
+            one.set_defaults(failed=_UNKNOWN)
         elif action == "roll":
             add_roll(one)
         else:
@@ -120,3 +126,30 @@ def _partition_row(each: dict[str, Any]) -> tuple[object, ...]:
 
 def _ids(brokers: list[int]) -> str:
     return ",".join(map(str, brokers)) or "-"
+
+
+# --- what is wrong -------------------------------------------------------------------------------
+
+
+def _doctor(options: argparse.Namespace) -> int:
+    """Runs `tidelog cluster doctor`; returns the exit status. Raises CommandError."""
+    answer = gathered(options.http)
+    found = [*findings(answer), *of_transactions(answer)]
+    if options.json:
+        told = [each._asdict() for each in found]
+        print_json({"cluster_id": answer["cluster_id"], "findings": told})
+    else:
+        _print_findings(answer, found)
+    return _FOUND if found else 0
+
+
+def _print_findings(answer: dict[str, Any], found: list[Finding]) -> None:
+    for each in found:
+        print_folded(f"{each.finding}: {each.sentence}.")
+        print_folded(f"what helps: {each.help}.", indent="  ")
+        print_lines("")
+    brokers, partitions = len(answer["brokers"]), len(answer["partitions"])
+    number = some(len(found), "finding") if found else "nothing found"
+    print_lines(
+        f"{some(brokers, 'broker')} and {some(partitions, 'partition')} examined: {number}."
+    )

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tidelog.cli.brokers.diagnosis import Finding
 from tidelog.cli.output import span_of
-from tidelog.text import first_of
+from tidelog.text import are, first_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -81,12 +81,11 @@ def findings(answer: dict[str, Any]) -> list[Finding]:
 def _finding(name: str, opened: Sequence[_Open], what: str, remedy: str) -> Finding:
     places = sorted({each.place for each in opened})
     idle_ms = max(each.idle_ms for each in opened)
-    are = "transaction is" if len(opened) == 1 else "transactions are"
     return Finding(
         name,
         sorted({each.broker for each in opened}),
         places,
-        f"{len(opened)} {are} open in {first_of(places)} {what}. Nothing was heard of the producer for up to "
-        f"{span_of(idle_ms)}",
+        f"{are(len(opened), 'transaction')} open in {first_of(places)} {what}. Nothing was heard "
+        f"of the producer for up to {span_of(idle_ms)}",
         remedy,
     )

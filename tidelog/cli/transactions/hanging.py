@@ -51,15 +51,14 @@ def find(
     known = {each.producer_id: each for each in asking.described(cluster, listed.values())}
     found = judged(opened, known, older_than_ms, now_ms)
     still = {
-        Opened(place, each)
+        (place, each.producer_id, each.start_offset)
         for place in {one.place for one in found}
         for each in asking.open_in(cluster, place)
     }
-    same = {(one.place, one.transaction.producer_id, one.transaction.start_offset) for one in still}
     return [
         each
         for each in found
-        if (each.place, each.transaction.producer_id, each.transaction.start_offset) in same
+        if (each.place, each.transaction.producer_id, each.transaction.start_offset) in still
     ]
 
 

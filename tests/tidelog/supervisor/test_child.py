@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tidelog.supervisor.backoff import FIRST_S, HEALTHY_S, LONGEST_S, Backoff
+from tidelog.supervisor.child import FIRST_S, HEALTHY_S, LONGEST_S, Backoff
 
 
 def test_the_delay_doubles_up_to_a_limit():
