@@ -1,52 +1,25 @@
 """Brokers for tests: a pytest plugin that is active as soon as tidelog is installed.
 
-    def test_round_trip(tidelog_broker):
-        producer = KafkaProducer(bootstrap_servers=tidelog_broker.bootstrap)
-        ...
-
-    def test_small_segments(tidelog_broker_factory):
-        broker = tidelog_broker_factory({"log.segment.bytes": 1000, "num.partitions": 3})
-        ...
-        broker.kill()
-        broker.restart()
-
     def test_retention(tidelog_broker_factory):
-        broker = tidelog_broker_factory(clock="manual")
-        broker.clock.set("2026-01-01T00:00Z")  # .step("7d"), .freeze(), .run(rate=10), .now_ms()
+        broker = tidelog_broker_factory({"num.partitions": 3}, clock="manual")
+        producer = KafkaProducer(bootstrap_servers=broker.bootstrap)
         ...
         broker.clock.step("8d")
         assert broker.sweep()  # what retention deleted, and why
 
-    def test_retries(tidelog_broker_factory):
-        broker = tidelog_broker_factory(faults=True)
-        fault = broker.faults.add(api="Produce", error="NOT_LEADER_OR_FOLLOWER", times=2)
-        ...
-        assert fault.hits == 2
-
     def test_failover(tidelog_cluster):
         cluster = tidelog_cluster(brokers=3)
-        producer = KafkaProducer(bootstrap_servers=cluster.bootstrap, acks="all")
         ...
         cluster.kill(2)  # .pause(2), .resume(2), .restart(2); .cut(1, 2), .heal()
 
-`tidelog_broker` is one broker for the whole session, so give topics their own names. Under
-pytest-xdist every worker has its own broker. `tidelog_broker_factory` starts brokers that live as
-long as the test, and so does `tidelog_cluster` with clusters (tidelog.cluster.BrokerCluster). Both others
-give a tidelog.process.BrokerProcess: `.bootstrap` and `.http` are host:port,
-`.log_dir` is the directory of its files, `.pid` its process id, `.log()` its log. `.stop()`,
-`.kill()`, `.restart()`, `.pause()` and `.resume()` control the process. `.clock`, `.faults` and
-`.sweep()` need a broker that was started with them (docs/testing.md). Brokers run as processes of
-their own, listen on free ports of 127.0.0.1, keep their files below pytest's temporary directory,
-and never outlive pytest, not even if it is killed. A broker that does not start fails the test with
-its last log lines.
+`tidelog_broker` is one broker for the whole session (under pytest-xdist, of each worker), so give topics
+their own names. `tidelog_broker_factory` and `tidelog_cluster` start a tidelog.process.BrokerProcess and a
+tidelog.cluster.BrokerCluster that live as long as the test. Brokers run as processes of their own, listen
+on free ports of 127.0.0.1, keep their files below pytest's temporary directory, and never outlive pytest,
+not even if it is killed. A broker that does not start fails the test with its last log lines.
 
-Settings of the session's broker go into the ini file, one a line:
-
-    [pytest]
-    tidelog_settings =
-        auto.create.topics.enable=false
-        log.message.timestamp.type=LogAppendTime
-    tidelog_ready_within_s = 60
+`tidelog_settings` in the ini file are settings of the session's broker, name=value, one a line.
+docs/testing.md has the clock, faults, and all the rest.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from tidelog.cli.shared import USAGE, CommandError, instants
+from tidelog.cli.shared import UsageError, instants
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -115,7 +115,7 @@ def setting_of(text: str) -> tuple[str, str]:
     """Returns the name and the value of a `--set KEY=VALUE`. Raises CommandError."""
     name, equals, value = text.partition("=")
     if not equals or not name.strip():
-        raise CommandError(f"--set {text}: expected KEY=VALUE", USAGE)
+        raise UsageError(f"--set {text}: expected KEY=VALUE")
     return name.strip(), value
 
 
@@ -124,7 +124,7 @@ def number_given(option: str, text: str, low: int = 0, high: int | None = None) 
     number = int(text[:99]) if text.isascii() and text.isdecimal() else -1
     if number < low or (high is not None and number > high):
         expected = f"{low} on" if high is None else f"{low} to {high}"
-        raise CommandError(f"{option} {text}: expected a number from {expected}", USAGE)
+        raise UsageError(f"{option} {text}: expected a number from {expected}")
     return number
 
 
@@ -145,7 +145,7 @@ def span_given(
     try:
         span_ms: int = instants().parse_duration(text)
     except ValueError as error:
-        raise CommandError(f"{option}: {error}", USAGE) from None
+        raise UsageError(f"{option}: {error}") from None
     if span_ms < low_ms or (high_ms is not None and span_ms > high_ms):
-        raise CommandError(f"{option} {text}: expected {expected}", USAGE)
+        raise UsageError(f"{option} {text}: expected {expected}")
     return span_ms

@@ -9,7 +9,7 @@ import contextlib
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tidelog.cli.connecting import connect, raised_as_sentences, sentence_of
-from tidelog.cli.shared import USAGE, CommandError, ask, machine_ms
+from tidelog.cli.shared import CommandError, UsageError, ask, machine_ms
 from tidelog.client import ClientError, GroupOffset, RequestError
 from tidelog.client.calls import groups as group_calls
 from tidelog.client.calls import records as record_calls
@@ -262,7 +262,7 @@ class Cluster:
     def group(self, name: str) -> Group:
         """Returns a group and its members; a group that does not exist is Dead."""
         if not name:
-            raise CommandError("a group has a name", USAGE)
+            raise UsageError("a group has a name")
         with _group_sentences(name):
             coordinator = self.client.perform(group_calls.coordinator(name))
             try:
@@ -337,7 +337,7 @@ def raise_for_topic(answer: Any, prefix: str = "") -> None:
     name = answer.name
     if answer.error_code == ErrorCode.INVALID_TOPIC_EXCEPTION:
         legal = "one has up to 249 ASCII letters, digits, '.', '_' and '-'"
-        raise CommandError(f"{name!r} is no topic's name: {legal}", USAGE)
+        raise UsageError(f"{name!r} is no topic's name: {legal}")
     if answer.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
         raise CommandError(f"there is no topic {name}")
     if answer.error_code:

@@ -16,7 +16,7 @@ from tidelog.cli.arguments import add_actions, add_broker, add_common, add_flag,
 from tidelog.cli.brokers.adopt import add_settings
 from tidelog.cli.cluster import Cluster
 from tidelog.cli.output import print_json, print_lines, print_table
-from tidelog.cli.shared import USAGE, CommandError, ask, confirm, instants
+from tidelog.cli.shared import USAGE, CommandError, UsageError, ask, confirm, instants
 from tidelog.client.calls.settings import SOURCE_TOPIC
 from tidelog.text import size_of, some
 
@@ -114,27 +114,25 @@ def _stored(options: argparse.Namespace) -> None:
 
 def _show_or_change(options: argparse.Namespace) -> None:
     if options.directory is not None:
-        raise CommandError(
-            f"{options.action} asks a broker: --directory is for list and remove", USAGE
-        )
+        raise UsageError(f"{options.action} asks a broker: --directory is for list and remove")
     names = list(options.names)
     if options.of_broker:
         topic = None
     elif names and "=" not in names[0]:
         topic = names.pop(0)
     else:
-        raise CommandError("TOPIC is missing (or --of-broker)", USAGE)
+        raise UsageError("TOPIC is missing (or --of-broker)")
     if options.action == "show":
         with Cluster(options.broker) as cluster:
             _show(cluster, topic, names, options)
         return
     if not names:
-        raise CommandError("no setting is named", USAGE)
+        raise UsageError("no setting is named")
     changes: Changes = dict.fromkeys(names)
     if options.action == "set":
         changes = {**settings_of(names)}
     elif wrong := [name for name in names if "=" in name]:
-        raise CommandError(f"{wrong[0]}: unset takes names alone", USAGE)
+        raise UsageError(f"{wrong[0]}: unset takes names alone")
     with Cluster(options.broker) as cluster:
         answer = alter(cluster, topic, changes, options)
         if options.json:
@@ -149,12 +147,12 @@ def settings_of(given: Iterable[str]) -> dict[str, str]:
     for text in given:
         name, equals, value = (part.strip() for part in text.partition("="))
         if not equals or not name:
-            raise CommandError(f"{text}: expected KEY=VALUE", USAGE)
+            raise UsageError(f"{text}: expected KEY=VALUE")
         if name.endswith(".ms"):
             with contextlib.suppress(ValueError):  # the broker's error says what it expects
                 value = str(instants().parse_duration(value))
         if found.setdefault(name, value) != value:
-            raise CommandError(f"{name} is given twice", USAGE)
+            raise UsageError(f"{name} is given twice")
     return found
 
 
@@ -166,7 +164,7 @@ def _show(
 ) -> None:
     entries = cluster.settings(topic, names)
     if unknown := [name for name in names if name not in {entry.name for entry in entries}]:
-        raise CommandError(f"there is no setting {unknown[0]}", USAGE)
+        raise UsageError(f"there is no setting {unknown[0]}")
     shown = [entry for entry in entries if not (options.changed and entry.source == DEFAULT)]
     if options.json:
         print_json({"topic": topic, "settings": {entry.name: as_json(entry) for entry in shown}})
@@ -268,7 +266,7 @@ def _check_unset(cluster: Cluster, topic: str | None, changes: Changes) -> None:
         known = {name for each in entries for name in (each.name, *(s[0] for s in each.synonyms))}
         for name in names:
             if name not in known:
-                raise CommandError(f"there is no setting {name}", USAGE)
+                raise UsageError(f"there is no setting {name}")
 
 
 def _deletions(

@@ -9,7 +9,7 @@ import contextlib
 import socket
 from typing import TYPE_CHECKING
 
-from tidelog.cli.shared import USAGE, CommandError, check_address
+from tidelog.cli.shared import USAGE, CommandError, UsageError, check_address
 from tidelog.client import (
     AuthenticationFailed,
     Brokers,
@@ -53,7 +53,7 @@ def use_command_config(options: argparse.Namespace) -> None:
     try:
         options.broker = secured(options.broker, security_in(options.command_config))
     except SecuritySettingsError as error:
-        raise CommandError(f"--command-config {error}", USAGE) from None
+        raise UsageError(f"--command-config {error}") from None
 
 
 def connect(address: str) -> Client:
@@ -73,7 +73,7 @@ def connect(address: str) -> Client:
     try:
         Connection(host, port, "tidelog", _CONNECT_S, access_to(address)).close()
     except SecuritySettingsError as error:
-        raise CommandError(f"--command-config: {error}", USAGE) from None
+        raise UsageError(f"--command-config: {error}") from None
     except (AuthenticationFailed, HandshakeBroken) as error:
         hint = "" if isinstance(address, Brokers) else " (--command-config FILE has such settings)"
         raise CommandError(f"{error}{hint}") from None

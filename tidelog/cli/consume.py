@@ -29,7 +29,7 @@ from tidelog.cli.connecting import raised_as_sentences
 from tidelog.cli.escaping import escaped
 from tidelog.cli.output import bar
 from tidelog.cli.records import Seen, formatter, is_about_append_times, shown, time_of, to_json
-from tidelog.cli.shared import USAGE, CommandError, machine_ms
+from tidelog.cli.shared import CommandError, UsageError, machine_ms
 from tidelog.client import EARLIEST, LATEST, READ_COMMITTED, READ_UNCOMMITTED
 from tidelog.client.consumer import Consumer
 from tidelog.control import ControlClient, ControlError
@@ -77,9 +77,9 @@ def _consume(options: argparse.Namespace) -> None:
     most = None if options.max is None else number_given("--max", options.max)
     only = partition_given(options)
     if options.json and options.format is not None:
-        raise CommandError("--json and --format: one of them", USAGE)
+        raise UsageError("--json and --format: one of them")
     if options.follow and options.end != "latest":
-        raise CommandError("--follow has no end: leave out --to", USAGE)
+        raise UsageError("--follow has no end: leave out --to")
     with contextlib.ExitStack() as opened:
         cluster = opened.enter_context(Cluster(options.broker))
         (topic,) = cluster.topics([options.topic])
@@ -93,7 +93,7 @@ def _consume(options: argparse.Namespace) -> None:
         start = _place("--from", options.start, now_ms, options)
         end = _place("--to", options.end, now_ms, options)
         if options.within and start.time_ms is None and end.time_ms is None:
-            raise CommandError("--within wants a time in --from or --to", USAGE)
+            raise UsageError("--within wants a time in --from or --to")
         append_times = _append_times(options, is_here=here_ms is not None)
         if append_times is not None:
             opened.callback(append_times.close)
@@ -113,7 +113,7 @@ def _place(option: str, text: str, now_ms: int, options: argparse.Namespace) -> 
     if text.isascii() and text.isdecimal():
         return Place(offset=int(text))
     if re.fullmatch(r"[+-][0-9]+", text):
-        raise CommandError(f"{option} {text}: milliseconds are written @{text}", USAGE)
+        raise UsageError(f"{option} {text}: milliseconds are written @{text}")
     at = time_of(text.removeprefix("@"), now_ms, shift=options.shift, what=option)
     return Place(time_ms=at)
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tidelog.cli.arguments import add_flag
-from tidelog.cli.shared import USAGE, CommandError
+from tidelog.cli.shared import UsageError
 from tidelog.dump import dump
 from tidelog.dump.segments import UNPACK_LIMIT, Wanted
 
@@ -39,8 +39,5 @@ def add_dump(parser: argparse.ArgumentParser) -> None:
 def _dump(options: argparse.Namespace) -> int:
     limit = options.unpack_limit
     if limit < 0:
-        raise CommandError(f"--unpack-limit is a number of bytes, not {limit}", USAGE)
-    try:
-        return dump.run(options.files, Wanted(options.records, limit), as_json=options.json)
-    except dump.UsageError as error:
-        raise CommandError(str(error), USAGE) from None
+        raise UsageError(f"--unpack-limit is a number of bytes, not {limit}")
+    return dump.run(options.files, Wanted(options.records, limit), as_json=options.json)

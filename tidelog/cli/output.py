@@ -13,6 +13,7 @@ from tidelog.cli.escaping import escaped, escaped_lines
 from tidelog.cli.shared import instants
 
 if TYPE_CHECKING:
+    import argparse
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
 _LEAST_WRAPPED = 26  # a time and what follows it
@@ -28,6 +29,14 @@ def print_json(value: Any) -> None:
 def print_lines(*lines: str) -> None:
     """Prints lines of text; what is not printable in one, line breaks too, is escaped."""
     sys.stdout.write("".join(f"{escaped(line)}\n" for line in lines))
+
+
+def print_answer(options: argparse.Namespace, value: Any, *lines: str) -> None:
+    """Prints an answer: with `--json` its value, else lines of text."""
+    if options.json:
+        print_json(value)
+    else:
+        print_lines(*lines)
 
 
 def print_folded(text: str, *, indent: str = "") -> None:

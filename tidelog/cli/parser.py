@@ -6,14 +6,8 @@ prints one line to standard output, `ready listeners=... http=... control=... cl
 all. The log goes to standard error. Exit status: 0 after a normal stop, 1 if it could not start or
 crashed, 2 for a mistake in the command line or the settings, which it reports in one sentence.
 
-`tidelog dump FILE...` shows what the files of a log directory contain, and checks each. Exit
-status: 0 if all are fine, 1 if there are findings, 2 for a mistake in the command line.
-
-`tidelog scrub --log-dirs DIR` reads the segments of log directories again, and checks every batch. Exit
-status: 0 if all are good, 1 if one is bad, 2 for a mistake in the command line.
-
-The other commands ask a running broker, over HTTP and Kafka's protocol. Exit status: 0 for success, 1
-for failure, 2 for a mistake in the command line; `doctor` has 1 for findings and 2 for failure.
+The other commands, most of which ask a running broker, have the exit status 0 for success, 1 for failure
+or findings, 2 for a mistake in the command line; the modules of some say more.
 
 `tidelog pipeline JOB ...` runs jobs on Spark. Exit status: 0 done, 1 done with findings, 2 a
 mistake in the command line, 3 failed.

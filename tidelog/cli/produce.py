@@ -20,7 +20,7 @@ from tidelog.cli.cluster import Cluster, raise_for_topic
 from tidelog.cli.connecting import sentence_of
 from tidelog.cli.output import bar, print_lines
 from tidelog.cli.records import Record, from_json, is_relative, time_of
-from tidelog.cli.shared import USAGE, CommandError, machine_ms
+from tidelog.cli.shared import CommandError, UsageError, machine_ms
 from tidelog.client import ClientError, RequestError
 from tidelog.client.calls.topics import describe
 from tidelog.client.producer import ACKS_ALL, Producer
@@ -77,9 +77,9 @@ def _produce(options: argparse.Namespace) -> None:
             try:
                 source = opened.enter_context(open(options.file, "rb"))  # noqa: PTH123 - as it is given
             except OSError as error:
-                raise CommandError(f"{options.file}: {error.strerror}", USAGE) from None
+                raise UsageError(f"{options.file}: {error.strerror}") from None
         elif sys.stdin is None:
-            raise CommandError("standard input is closed", USAGE)
+            raise UsageError("standard input is closed")
         else:
             source = cast("BufferedReader", sys.stdin.buffer)
         sender = _Sender(opened.enter_context(Cluster(options.broker)), options)
@@ -96,9 +96,7 @@ def _produce(options: argparse.Namespace) -> None:
             except (ValueError, CommandError) as error:
                 sender.send(batch)
                 written = some(sender.produced, "record")
-                raise CommandError(
-                    f"line {number}: {error} (written before it: {written})", USAGE
-                ) from None
+                raise UsageError(f"line {number}: {error} (written before it: {written})") from None
             sender.send(batch)
     sender.tell_errors()
     print_lines(f"Produced {some(sender.produced, 'record')} to {options.topic}.")
@@ -132,12 +130,12 @@ class _Reader:
         self._now_ms: int | None = None
         self._separator = os.fsencode(options.key_separator or "")
         if options.json and (self._separator or options.empty_is_null):
-            raise CommandError("--key-separator and --empty-is-null are for plain lines", USAGE)
+            raise UsageError("--key-separator and --empty-is-null are for plain lines")
         self._headers: list[tuple[str, bytes | None]] = []
         for text in options.header:
             name, equals, value = text.partition("=")
             if not equals:
-                raise CommandError(f"--header {text}: expected NAME=VALUE", USAGE)
+                raise UsageError(f"--header {text}: expected NAME=VALUE")
             self._headers.append((name, os.fsencode(value)))
         self._time: int | None = None
         self._awaits_now = options.time is not None and is_relative(options.time)
@@ -223,9 +221,9 @@ class _Sender:
         if text in (None, "any"):
             return None
         if not (text.isascii() and text.isdecimal()):
-            raise CommandError(f'--partition {text}: expected a number or "any"', USAGE)
+            raise UsageError(f'--partition {text}: expected a number or "any"')
         if int(text) >= self._count:
-            raise CommandError(f"there is no partition {self._topic}-{text}", USAGE)
+            raise UsageError(f"there is no partition {self._topic}-{text}")
         return int(text)
 
     def placed(self, record: Record) -> tuple[int | None, Sent]:

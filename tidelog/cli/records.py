@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tidelog.cli.escaping import as_json
 from tidelog.cli.output import instant_of
-from tidelog.cli.shared import USAGE, CommandError, instants
+from tidelog.cli.shared import UsageError, instants
 from tidelog.protocol.records.layout import NO_TIMESTAMP
 
 if TYPE_CHECKING:
@@ -78,15 +78,14 @@ def time_of(text: str | int, now_ms: int, *, shift: bool, what: str) -> int:
     try:
         found: int = instants().parse_instant(text, now_ms)
     except ValueError as error:
-        raise CommandError(f"{what}: {error}", USAGE) from None
+        raise UsageError(f"{what}: {error}") from None
     if found != NO_TIMESTAMP:
         return found
     if shift:
         return 0
-    raise CommandError(
+    raise UsageError(
         f'{what}: {text} is the millisecond -1, which means "no time": give one more or less, or --shift for '
-        "1970-01-01T00:00Z",
-        USAGE,
+        "1970-01-01T00:00Z"
     )
 
 
@@ -242,9 +241,8 @@ def formatter(text: str) -> Callable[[Seen, str], bytes]:
             parts.append(plain.encode())
         else:
             known = " ".join(f"%{each}" for each in _FIELDS)
-            raise CommandError(
-                f"--format: {single or token[0]} is nothing there is: {known} \\n \\r \\t \\x0a",
-                USAGE,
+            raise UsageError(
+                f"--format: {single or token[0]} is nothing there is: {known} \\n \\r \\t \\x0a"
             )
 
     def write(seen: Seen, topic: str) -> bytes:

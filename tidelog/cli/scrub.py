@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tidelog.cli.arguments import add_flag, add_json
 from tidelog.cli.output import bar, print_json, print_lines, print_table
-from tidelog.cli.shared import FAILED, USAGE, CommandError
+from tidelog.cli.shared import FAILED, UsageError
 from tidelog.storage import filenames
 from tidelog.storage.segment.log_file import Tail
 from tidelog.storage.segment.scrub import Place, scrub
@@ -96,7 +96,7 @@ def _files(
                     yield _File(*name, path, base_offset, end_offset)
     for topic in topics or ():
         if topic not in seen:
-            raise CommandError(f"there is no log of {topic} in these directories", USAGE)
+            raise UsageError(f"there is no log of {topic} in these directories")
 
 
 def _logs(directory: Path) -> list[Path]:
@@ -107,7 +107,7 @@ def _logs(directory: Path) -> list[Path]:
             for one in sorted(brokers.iterdir()):
                 within += [each for each in sorted(one.iterdir()) if each.is_dir()]
     except OSError as error:
-        raise CommandError(f"cannot read {directory}: {error.strerror}", USAGE) from None
+        raise UsageError(f"cannot read {directory}: {error.strerror}") from None
     return within
 
 

@@ -39,6 +39,13 @@ class CommandError(Exception):
         self.name = name
 
 
+class UsageError(CommandError):
+    """There is a mistake in the command line, or in what a command was given."""
+
+    def __init__(self, sentence: str) -> None:
+        super().__init__(sentence, USAGE)
+
+
 def run(name: str, options: argparse.Namespace) -> int:
     """Runs a command to its end; returns the exit status.
 
@@ -126,7 +133,7 @@ def check_address(option: str, address: str) -> None:
     """Raises CommandError unless it is HOST:PORT."""
     host, colon, port = address.rpartition(":")
     if not (colon and host and port.isdecimal() and int(port) < 65_536):
-        raise CommandError(f"{option} {address}: expected HOST:PORT", USAGE)
+        raise UsageError(f"{option} {address}: expected HOST:PORT")
 
 
 def confirm(options: argparse.Namespace, question: str, refusal: str, declined: str) -> None:
@@ -137,7 +144,7 @@ def confirm(options: argparse.Namespace, question: str, refusal: str, declined: 
     if options.yes:
         return
     if not sys.stdin.isatty():
-        raise CommandError(refusal, USAGE)
+        raise UsageError(refusal)
     sys.stderr.write(f"{escaped(question)} [y/N] ")
     sys.stderr.flush()
     if sys.stdin.readline().strip().lower() not in ("y", "yes"):

@@ -19,8 +19,8 @@ from tidelog.broker.metadata.store import Delete, MetadataError, unchanged_since
 from tidelog.broker.quotas import entity
 from tidelog.cli.brokers.adopt import settings_given
 from tidelog.cli.configs import DELETING
-from tidelog.cli.output import print_json, print_lines, print_table
-from tidelog.cli.shared import USAGE, CommandError, confirm
+from tidelog.cli.output import print_answer, print_json, print_table
+from tidelog.cli.shared import CommandError, UsageError, confirm
 from tidelog.config.ignored import shown
 from tidelog.config.load import BROKER_NAMES, DEFAULT_NAMES, TOPIC_NAMES
 from tidelog.config.setting import written
@@ -63,7 +63,7 @@ def run_stored(options: argparse.Namespace) -> None:
     """Lists what is stored, or removes some of it. Raises CommandError."""
     directory = None if options.directory is None else Path(options.directory)
     if directory is not None and (options.set or options.config):
-        raise CommandError("--directory, or --config and --set, name the metadata: not both", USAGE)
+        raise UsageError("--directory, or --config and --set, name the metadata: not both")
     lock = None if directory is None else _locked(directory)
     try:
         asyncio.run(_run(_store(directory, options), options))
@@ -77,10 +77,9 @@ def run_stored(options: argparse.Namespace) -> None:
 def _locked(directory: Path) -> LogDirectory:
     """Keeps brokers away from a directory. Raises CommandError."""
     if not (directory / FILE).is_file():
-        raise CommandError(
+        raise UsageError(
             f"there are no metadata in {directory}: --directory is the first of a broker's log.dirs; "
-            "those in etcd are named with --set metadata.store=etcd://HOST:PORT",
-            USAGE,
+            "those in etcd are named with --set metadata.store=etcd://HOST:PORT"
         )
     try:
         return LogDirectory(directory)
@@ -94,10 +93,9 @@ def _store(directory: Path | None, options: argparse.Namespace) -> KeyValueStore
         return SqliteStore(directory / FILE, poll_interval_s=None)
     config = settings_given(options)
     if not config.cluster.metadata_store:
-        raise CommandError(
+        raise UsageError(
             "--directory names the first log directory of a broker, or --set metadata.store=... "
-            "what its brokers share",
-            USAGE,
+            "what its brokers share"
         )
     path = shared_path(config)
     if path is None:
@@ -165,13 +163,13 @@ async def _remove(
     """Removes settings of one owner. Raises CommandError."""
     names = list(options.names)
     if not names:
-        raise CommandError("no setting is named", USAGE)
+        raise UsageError("no setting is named")
     of = options.of
     chosen = next((each for each in found if each.owner == of), None)
     for name in names:
         if chosen is None or name not in chosen.values:
-            raise CommandError(
-                f"nothing is stored of {of} under {name}: tidelog configs list shows what is", USAGE
+            raise UsageError(
+                f"nothing is stored of {of} under {name}: tidelog configs list shows what is"
             )
     assert chosen is not None
     if any(name.startswith(DELETING) for name in names):
@@ -184,7 +182,4 @@ async def _remove(
     compares = unchanged_since(chosen.pair.key, chosen.pair.mod_revision)
     if await store.transact(compares, (chosen.without(names),)) is None:
         raise CommandError(f"the settings of {of} were changed meanwhile: try again")
-    if options.json:
-        print_json({"of": of, "removed": names})
-    else:
-        print_lines(f"Removed {', '.join(names)} of {of}.")
+    print_answer(options, {"of": of, "removed": names}, f"Removed {', '.join(names)} of {of}.")

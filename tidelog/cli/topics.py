@@ -13,8 +13,8 @@ from tidelog.cli.arguments import add_actions, add_many, add_yes, number_given
 from tidelog.cli.cluster import Cluster
 from tidelog.cli.configs import DEFAULT, Changes, add_asking, alter, as_json, settings_of
 from tidelog.cli.escaping import escaped
-from tidelog.cli.output import print_json, print_lines, print_table
-from tidelog.cli.shared import USAGE, CommandError, confirm
+from tidelog.cli.output import print_answer, print_json, print_lines, print_table
+from tidelog.cli.shared import UsageError, confirm
 from tidelog.client import EARLIEST, LATEST
 from tidelog.text import size_of, some
 
@@ -177,10 +177,7 @@ def _delete(options: argparse.Namespace) -> None:
             "nothing was deleted",
         )
         cluster.delete_topics(names)
-    if options.json:
-        print_json([_named(topic) for topic in topics])
-    else:
-        print_lines(f"Deleted {listed}.")
+    print_answer(options, [_named(topic) for topic in topics], f"Deleted {listed}.")
 
 
 def _own(topics: Iterable[Topic]) -> str:
@@ -198,7 +195,7 @@ def _alter(options: argparse.Namespace) -> None:
         count = _count("--partitions", options.partitions, _MOST_PARTITIONS)
     changes: Changes = {**settings_of(options.set), **dict.fromkeys(options.unset)}
     if count is None and not changes:
-        raise CommandError("nothing to alter: --partitions, --set or --unset", USAGE)
+        raise UsageError("nothing to alter: --partitions, --set or --unset")
     altered_topics = []
     with Cluster(options.broker) as cluster:
         topics = cluster.topics(options.topics)

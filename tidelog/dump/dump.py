@@ -19,6 +19,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from tidelog.cli.escaping import as_json, escaped
+from tidelog.cli.shared import UsageError
 from tidelog.dump.files import kind_of
 from tidelog.dump.segments import Finding, Row
 
@@ -41,10 +42,6 @@ _UNCOUNTED = {
     "adopted",
     "correction",
 }  # records are counted by their batches, even if not shown
-
-
-class UsageError(Exception):
-    """A file does not exist, cannot be read, or does not belong in a log directory."""
 
 
 class _Judged(NamedTuple):

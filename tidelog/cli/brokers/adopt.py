@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tidelog.cli.arguments import add_actions, add_flag, add_json, add_many, setting_of
-from tidelog.cli.output import print_json, print_lines
-from tidelog.cli.shared import USAGE, CommandError
+from tidelog.cli.output import print_answer
+from tidelog.cli.shared import CommandError, UsageError
 from tidelog.text import some
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ def _inspect(options: argparse.Namespace) -> None:
     defaults = settings_given(options).topic_defaults
     missing = [each for each in directories if not each.is_dir()]
     if missing or not directories:
-        raise CommandError(f"{missing[0] if missing else '--log-dirs'} is no directory", USAGE)
+        raise UsageError(f"{missing[0] if missing else '--log-dirs'} is no directory")
     structured_log.set_up("error")  # each log of Kafka would be warned of
     try:
         now_ms, boot_id = SystemClock().now_ms(), machine_boot_id()
@@ -73,13 +73,13 @@ def _inspect(options: argparse.Namespace) -> None:
     except (AdoptionError, LogDirectoryError, BrokerError, OSError) as error:
         raise CommandError(str(error)) from None
     topics = 0 if found.metadata is None else len(found.metadata.topics)
-    if options.json:
-        print_json({"broker": found.broker, "cluster": found.cluster_id, "logs": len(found.logs)})
-        return
-    print_lines(
+    done = {"broker": found.broker, "cluster": found.cluster_id, "logs": len(found.logs)}
+    print_answer(
+        options,
+        done,
         f"Broker {found.broker} of Kafka's cluster {found.cluster_id}: "
         f"{some(len(found.logs), 'log')}, and metadata of {some(topics, 'topic')}. "
-        f"Written to {options.out}."
+        f"Written to {options.out}.",
     )
 
 
@@ -92,9 +92,8 @@ def _apply(options: argparse.Namespace) -> None:
 
     config = settings_given(options)
     if not config.cluster.metadata_store:
-        raise CommandError(
-            "--set metadata.store=sqlite:PATH or etcd://HOST:PORT names where the cluster is to begin",
-            USAGE,
+        raise UsageError(
+            "--set metadata.store=sqlite:PATH or etcd://HOST:PORT names where the cluster is to begin"
         )
     try:
         plan = make_plan([read_inventory(each) for each in options.from_file], config)
@@ -108,15 +107,14 @@ def _apply(options: argparse.Namespace) -> None:
 def _say(plan: Plan, options: argparse.Namespace) -> None:
     partitions = [record for topic in plan.topics for record in topic.assignments]
     behind = sum(len(record.isr) < len(record.replicas) for record in partitions)
-    if options.json:
-        counts = {"topics": len(plan.topics), "partitions": len(partitions), "to_catch_up": behind}
-        print_json({"cluster": plan.cluster_id, **counts, "notes": plan.notes})
-        return
-    print_lines(*plan.notes)
+    counts = {"topics": len(plan.topics), "partitions": len(partitions), "to_catch_up": behind}
     would = "would begin" if options.dry_run else "begins"
-    print_lines(
+    print_answer(
+        options,
+        {"cluster": plan.cluster_id, **counts, "notes": plan.notes},
+        *plan.notes,
         f"Cluster {plan.cluster_id} {would} with {some(len(plan.topics), 'topic')} and "
-        f"{some(len(partitions), 'partition')}; {behind} of them have replicas that must catch up."
+        f"{some(len(partitions), 'partition')}; {behind} of them have replicas that must catch up.",
     )
 
 
@@ -141,4 +139,4 @@ def settings_given(options: argparse.Namespace) -> BrokerConfig:
     try:
         return load(files, os.environ if files or overrides else {}, overrides)
     except ConfigError as error:
-        raise CommandError(str(error), USAGE) from None
+        raise UsageError(str(error)) from None

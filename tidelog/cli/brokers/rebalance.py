@@ -28,7 +28,7 @@ from tidelog.cli.brokers.assignments import (
 from tidelog.cli.brokers.rebalance_plan import Plan, print_plan
 from tidelog.cli.cluster import Cluster, by_topic
 from tidelog.cli.connecting import sentence_of
-from tidelog.cli.output import bar, print_json, print_lines
+from tidelog.cli.output import bar, print_answer, print_json, print_lines
 from tidelog.cli.shared import CommandError
 from tidelog.client.calls import reassignments
 from tidelog.client.calls import settings as setting_calls
@@ -71,7 +71,7 @@ def run_rebalance(options: argparse.Namespace) -> None:
     deadline_s = time.monotonic() + number_given("--within", options.within)
     with Cluster(options.broker) as cluster:
         if options.cancel:
-            _cancel(cluster, as_one_object=options.json)
+            _cancel(cluster, options)
             return
         answer, closed = metadata(cluster), cordoned(cluster)
         racks = {each: rack for each, rack in racks_of(answer).items() if each not in closed}
@@ -155,7 +155,7 @@ def _left_behind(options: argparse.Namespace, plan: Plan) -> str:
     return f"{', '.join(parts)}. To go on: {again}{throttle}. To cancel: {again} --cancel"
 
 
-def _cancel(cluster: Cluster, *, as_one_object: bool) -> None:
+def _cancel(cluster: Cluster, options: argparse.Namespace) -> None:
     """Takes back all moves under way, and removes the limit. Raises CommandError."""
     moving = [*cluster.perform(reassignments.under_way())]
     refused = cluster.perform(reassignments.reassign(dict.fromkeys(moving)))
@@ -165,14 +165,12 @@ def _cancel(cluster: Cluster, *, as_one_object: bool) -> None:
             raise CommandError(f"{topic}-{index} is not taken back: {sentence_of(error)}")
     was_limited = _remove_throttle(cluster)
     taken_back = [place for place in moving if place not in refused]
-    if as_one_object:
-        names = [{"topic": topic, "partition": index} for topic, index in taken_back]
-        print_json({"cancelled": names, "throttle_removed": was_limited})
-        return
+    names = [{"topic": topic, "partition": index} for topic, index in taken_back]
     told = "No partition is being moved"
     if taken_back:
         told = f"{are(len(taken_back), 'partition')} moved no more: {named(taken_back)}"
-    print_lines(f"{told}. {'The throttle is removed.' if was_limited else 'No throttle was set.'}")
+    told += f". {'The throttle is removed.' if was_limited else 'No throttle was set.'}"
+    print_answer(options, {"cancelled": names, "throttle_removed": was_limited}, told)
 
 
 # --- the throttle --------------------------------------------------------------------------------

@@ -25,7 +25,7 @@ from tidelog.cli.brokers.assignments import (
 )
 from tidelog.cli.cluster import Cluster
 from tidelog.cli.output import bar, print_lines
-from tidelog.cli.shared import USAGE, CommandError
+from tidelog.cli.shared import CommandError, UsageError
 from tidelog.text import some
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ def _remove(options: argparse.Namespace) -> None:
     with Cluster(options.broker) as cluster:
         racks = racks_of(metadata(cluster))
         if not racks.keys() - leaving:
-            raise CommandError("no broker would be left: at least one has to stay", USAGE)
+            raise UsageError("no broker would be left: at least one has to stay")
         closed = _cordon(cluster, leaving)
         if not racks.keys() - closed:
             raise CommandError(

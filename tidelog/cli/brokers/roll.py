@@ -21,7 +21,7 @@ from tidelog.cli.arguments import add_within, number_given
 from tidelog.cli.brokers.gathering import quickly
 from tidelog.cli.escaping import escaped
 from tidelog.cli.output import print_json
-from tidelog.cli.shared import USAGE, CommandError, check_address
+from tidelog.cli.shared import CommandError, UsageError, check_address
 from tidelog.control import ControlError
 from tidelog.text import are, first_of, some
 
@@ -219,7 +219,7 @@ def run_roll(options: argparse.Namespace) -> None:
     brokers = _ids(options.brokers)
     within_s = number_given("--within", options.within)
     if options.restart_with is not None and options.log_dirs is not None:
-        raise CommandError("--restart-with and --log-dirs: give one of them", USAGE)
+        raise UsageError("--restart-with and --log-dirs: give one of them")
     check_address("--http", options.http)
     addresses = [options.http]
     restarter: _Restarter
@@ -253,7 +253,7 @@ def _say(line: str) -> None:
 def _ids(text: str | None) -> list[int]:
     parts = [] if text is None else [part.strip() for part in text.split(",")]
     if text is not None and not all(part.isascii() and part.isdecimal() for part in parts):
-        raise CommandError(f"--brokers {text}: expected ids, separated by commas", USAGE)
+        raise UsageError(f"--brokers {text}: expected ids, separated by commas")
     return sorted(set(map(int, parts)))
 
 

@@ -15,8 +15,8 @@ from tidelog.cli.arguments import add_actions, add_yes, span_given
 from tidelog.cli.cluster import Cluster
 from tidelog.cli.groups.lag import Lag, as_json, measure, with_catch_up
 from tidelog.cli.groups.reset_offsets import add_reset, reset
-from tidelog.cli.output import print_json, print_lines, print_table, span_of
-from tidelog.cli.shared import FAILED, USAGE, CommandError, confirm
+from tidelog.cli.output import print_answer, print_json, print_lines, print_table, span_of
+from tidelog.cli.shared import FAILED, CommandError, UsageError, confirm
 from tidelog.text import some
 
 if TYPE_CHECKING:
@@ -142,14 +142,11 @@ def _group_as_json(group: Group, lags: Iterable[Lag]) -> dict[str, Any]:
         "protocol": group.protocol,
         "coordinator": group.coordinator,
         "members": [
-            {
-                "member_id": each.member_id,
-                "instance_id": each.instance_id,
-                "client_id": each.client_id,
-                "host": each.host,
+            each._asdict()
+            | {
                 "assigned": None
                 if each.assigned is None
-                else [{"topic": topic, "partition": number} for topic, number in each.assigned],
+                else [{"topic": topic, "partition": number} for topic, number in each.assigned]
             }
             for each in group.members
         ],
@@ -245,9 +242,9 @@ def _places(given: Iterable[str]) -> dict[str, list[int] | None]:
     for text in given:
         match = _PLACES.fullmatch(text)
         if match is None:
-            raise CommandError(f"{text}: expected TOPIC or TOPIC:0,1", USAGE)
+            raise UsageError(f"{text}: expected TOPIC or TOPIC:0,1")
         if match["topic"] in found:
-            raise CommandError(f"{match['topic']} is named twice", USAGE)
+            raise UsageError(f"{match['topic']} is named twice")
         numbers = match["numbers"]
         found[match["topic"]] = (
             None if numbers is None else sorted({int(each) for each in numbers.split(",")})
@@ -288,14 +285,11 @@ def _delete_offsets(options: argparse.Namespace) -> None:
         refusal = f"{what} would be forgotten: add --yes"
         confirm(options, f"Forget {what}?", refusal, "nothing was forgotten")
         cluster.delete_offsets(options.group, places)
-    if options.json:
-        rows = [
-            {"topic": place[0], "partition": place[1], "forgotten": committed[place].offset}
-            for place in places
-        ]
-        print_json({"group": options.group, "partitions": rows})
-    else:
-        print_lines(f"Forgotten: {what}.")
+    rows = [
+        {"topic": place[0], "partition": place[1], "forgotten": committed[place].offset}
+        for place in places
+    ]
+    print_answer(options, {"group": options.group, "partitions": rows}, f"Forgotten: {what}.")
 
 
 def _committed_there(

@@ -19,7 +19,7 @@ from tidelog.cli.cluster import INACTIVE, by_topic
 from tidelog.cli.escaping import escaped
 from tidelog.cli.output import print_json, print_lines, print_table
 from tidelog.cli.records import time_of
-from tidelog.cli.shared import NONE, USAGE, CommandError, machine_ms
+from tidelog.cli.shared import NONE, CommandError, UsageError, machine_ms
 from tidelog.client import EARLIEST, LATEST
 
 if TYPE_CHECKING:
@@ -90,11 +90,11 @@ def reset(cluster: Cluster, wanted: Wanted, options: argparse.Namespace) -> None
 def _check(wanted: Wanted, options: argparse.Namespace) -> None:
     ways = bool(wanted) + options.all_topics + (options.from_file is not None)
     if ways != 1:
-        raise CommandError("name TOPIC or TOPIC:0,1, or give --all-topics or --from-file", USAGE)
+        raise UsageError("name TOPIC or TOPIC:0,1, or give --all-topics or --from-file")
     if options.by is not None and options.to_time is None:
-        raise CommandError("--by says which time --to-time means: give both", USAGE)
+        raise UsageError("--by says which time --to-time means: give both")
     if options.json and options.export:
-        raise CommandError("--json and --export: one of them", USAGE)
+        raise UsageError("--json and --export: one of them")
 
 
 # --- the new offsets ------------------------------------------------------------------------------
@@ -177,9 +177,9 @@ def _targets(
     try:
         by = int(options.shift_by)
     except ValueError:
-        raise CommandError(f"--shift-by {options.shift_by}: expected a number", USAGE) from None
+        raise UsageError(f"--shift-by {options.shift_by}: expected a number") from None
     if abs(by) > _LAST:
-        raise CommandError(f"--shift-by {by}: that is no offset", USAGE)
+        raise UsageError(f"--shift-by {by}: that is no offset")
     for topic, number in places:
         if (topic, number) not in committed:
             raise CommandError(
@@ -227,7 +227,7 @@ def _from_file(path: str, group: str) -> dict[TopicPartition, tuple[int, str]]:
         text = sys.stdin.read() if path == "-" else Path(path).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or "not text"
-        raise CommandError(f"--from-file {path}: {reason}", USAGE) from None
+        raise UsageError(f"--from-file {path}: {reason}") from None
     found: dict[TopicPartition, tuple[int, str]] = {}
     for number, row in enumerate(csv.reader(text.splitlines()), 1):
         where = f"--from-file {path}, line {number}"
@@ -237,15 +237,15 @@ def _from_file(path: str, group: str) -> dict[TopicPartition, tuple[int, str]]:
         if len(fields) == 4 and fields.pop(0) != group:
             continue  # of another group
         if len(fields) != 3 or not all(each.isascii() and each.isdecimal() for each in fields[1:]):
-            raise CommandError(f"{where}: expected topic,partition,offset", USAGE)
+            raise UsageError(f"{where}: expected topic,partition,offset")
         place, offset = (fields[0], int(fields[1])), int(fields[2])
         if offset > _LAST or place[1] >= 2**31:
-            raise CommandError(f"{where}: expected topic,partition,offset", USAGE)
+            raise UsageError(f"{where}: expected topic,partition,offset")
         if place in found:
-            raise CommandError(f"{where}: {place[0]}-{place[1]} is there twice", USAGE)
+            raise UsageError(f"{where}: {place[0]}-{place[1]} is there twice")
         found[place] = offset, ""
     if not found:
-        raise CommandError(f"--from-file {path}: there is nothing in it for {group}", USAGE)
+        raise UsageError(f"--from-file {path}: there is nothing in it for {group}")
     return found
 
 

@@ -23,7 +23,7 @@ from tidelog.cli.arguments import (
     add_yes,
     partition_given,
 )
-from tidelog.cli.output import print_json, print_lines, print_table, shown, span_of
+from tidelog.cli.output import print_answer, print_json, print_lines, print_table, shown, span_of
 from tidelog.cli.shared import CommandError, ask, confirm
 from tidelog.text import some
 
@@ -86,10 +86,8 @@ def _accept(options: argparse.Namespace) -> None:
     answer = ask(options.http, "clock")
     leap = answer["leap"]
     if leap is None:
-        if options.json:
-            print_json({**answer, "accepted": False})
-        else:
-            print_lines("The clock is trusted: there is nothing to accept.")
+        trusted = "The clock is trusted: there is nothing to accept."
+        print_answer(options, {**answer, "accepted": False}, trusted)
         return
     now = shown(answer, "now")
     if not options.json:
@@ -100,8 +98,7 @@ def _accept(options: argparse.Namespace) -> None:
             "written before counts as written that much later.",
         )
     if options.dry_run:
-        if options.json:
-            print_json({**answer, "accepted": False})
+        print_answer(options, {**answer, "accepted": False})
         return
     confirm(
         options,
@@ -110,10 +107,7 @@ def _accept(options: argparse.Namespace) -> None:
         "the clock was not accepted",
     )
     answer = ask(options.http, "clock", "accept", body={"to_ms": leap["to_ms"]})
-    if options.json:
-        print_json({**answer, "accepted": True})
-    else:
-        print_lines("Accepted.")
+    print_answer(options, {**answer, "accepted": True}, "Accepted.")
 
 
 # --- reset ---------------------------------------------------------------------------------------
@@ -130,8 +124,7 @@ def _reset(options: argparse.Namespace) -> None:
     elsewhere = [row for row in ahead if row.get("leader") != found.get("broker")]
     ahead = [row for row in ahead if row not in elsewhere]
     if not ahead or options.dry_run:
-        if options.json:
-            print_json({**found, "done": False})
+        print_answer(options, {**found, "done": False})
         if not options.dry_run:
             _refuse(found["topic"], elsewhere)
         return
@@ -147,10 +140,7 @@ def _reset(options: argparse.Namespace) -> None:
     numbers = {row["partition"] for row in ahead}
     tried = [row for row in answer["partitions"] if row["partition"] in numbers]
     done = [row for row in _checked({**answer, "partitions": tried}) if row["reset"] is not None]
-    if options.json:
-        print_json({**answer, "done": True})
-    else:
-        print_lines("", f"Reset: {some(len(done), 'partition')}.")
+    print_answer(options, {**answer, "done": True}, "", f"Reset: {some(len(done), 'partition')}.")
     _refuse(answer["topic"], elsewhere)
 
 

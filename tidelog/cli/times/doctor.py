@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from tidelog.cli.arguments import add_common, partition_given
 from tidelog.cli.output import print_folded, print_json, print_lines, print_table, shown, span_of
-from tidelog.cli.shared import USAGE, CommandError, ask
+from tidelog.cli.shared import USAGE, UsageError, ask
 from tidelog.text import some
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ def add_doctor(parser: argparse.ArgumentParser) -> None:
 def _doctor(options: argparse.Namespace) -> int:
     """Prints what was found; returns the exit status. Raises CommandError."""
     if partition_given(options) is not None and options.topic is None:
-        raise CommandError("--partition needs a TOPIC", USAGE)
+        raise UsageError("--partition needs a TOPIC")
     query = [("topic", options.topic), ("partition", options.partition)]
     answer = ask(options.http, "doctor", query=query)
     if options.json:

@@ -13,7 +13,7 @@ from tidelog.cli.arguments import add_actions, add_many, add_yes, number_given, 
 from tidelog.cli.cluster import Cluster
 from tidelog.cli.escaping import escaped
 from tidelog.cli.output import instant_of, print_json, print_lines, print_table, span_of
-from tidelog.cli.shared import USAGE, CommandError, instants
+from tidelog.cli.shared import UsageError, instants
 from tidelog.cli.transactions import asking, ending
 from tidelog.client.calls.transactions import Filters
 
@@ -80,9 +80,7 @@ def _list(options: argparse.Namespace) -> None:
     try:
         pattern = None if options.matching is None else re.compile(options.matching)
     except re.error as error:
-        raise CommandError(
-            f"--matching {options.matching}: no regular expression: {error}", USAGE
-        ) from None
+        raise UsageError(f"--matching {options.matching}: no regular expression: {error}") from None
     filters = Filters(options.state, ids, open_for_ms)
     with Cluster(options.broker) as cluster:
         listed = asking.listed(cluster, filters)

@@ -12,8 +12,15 @@ from typing import TYPE_CHECKING, Any
 from tidelog.cli.arguments import number_given, partition_given, span_given
 from tidelog.cli.cluster import Cluster
 from tidelog.cli.escaping import escaped
-from tidelog.cli.output import instant_of, print_json, print_lines, print_table, span_of
-from tidelog.cli.shared import USAGE, CommandError, confirm, instants
+from tidelog.cli.output import (
+    instant_of,
+    print_answer,
+    print_json,
+    print_lines,
+    print_table,
+    span_of,
+)
+from tidelog.cli.shared import CommandError, UsageError, confirm, instants
 from tidelog.cli.transactions import asking
 from tidelog.cli.transactions.hanging import find
 from tidelog.text import some
@@ -51,7 +58,7 @@ def _hanging(cluster: Cluster, options: argparse.Namespace) -> tuple[int, list[H
     """Returns how many partitions were examined, and what hangs there. Raises CommandError."""
     only = partition_given(options)
     if only is not None and options.topic is None:
-        raise CommandError("--partition needs a TOPIC", USAGE)
+        raise UsageError("--partition needs a TOPIC")
     older_than_ms = span_given("--older-than", options.older_than)
     topics = cluster.topics(None if options.topic is None else [options.topic])
     places = [
@@ -118,7 +125,7 @@ def abort(options: argparse.Namespace) -> None:
     given = options.start_offset
     start_offset = None if given is None else number_given("--start-offset", given)
     if (options.id is None) == (options.topic is None):
-        raise CommandError("expected TOPIC or --id ID", USAGE)
+        raise UsageError("expected TOPIC or --id ID")
     with Cluster(options.broker) as cluster:
         if options.id is not None:
             _abort_whole(cluster, options)
@@ -129,7 +136,7 @@ def abort(options: argparse.Namespace) -> None:
 def _abort_whole(cluster: Cluster, options: argparse.Namespace) -> None:
     """Aborts the transaction of a transactional id, through its coordinator."""
     if options.partition is not None or options.start_offset is not None:
-        raise CommandError("--id aborts in every partition: leave out the others", USAGE)
+        raise UsageError("--id aborts in every partition: leave out the others")
     name = escaped(options.id)
     transaction = asking.describe(cluster, options.id)
     if transaction.start_ms is None:
@@ -141,10 +148,8 @@ def _abort_whole(cluster: Cluster, options: argparse.Namespace) -> None:
         "nothing was aborted",
     )
     asking.fence(cluster, transaction)
-    if options.json:
-        print_json({"transactional_id": options.id, "aborted": True})
-    else:
-        print_lines(f"Aborted: what {name} had open. Its producer is fenced.")
+    done = {"transactional_id": options.id, "aborted": True}
+    print_answer(options, done, f"Aborted: what {name} had open. Its producer is fenced.")
 
 
 def _abort_hanging(cluster: Cluster, options: argparse.Namespace, start_offset: int | None) -> None:
@@ -171,7 +176,5 @@ def _abort_hanging(cluster: Cluster, options: argparse.Namespace, start_offset: 
     )
     for each in found:
         asking.abort_in(cluster, each.place, each.transaction)
-    if options.json:
-        print_json([_hanging_as_json(each) | {"aborted": True} for each in found])
-    else:
-        print_lines(*(f"Aborted: {line}." for line in told.split(", ")))
+    done = [_hanging_as_json(each) | {"aborted": True} for each in found]
+    print_answer(options, done, *(f"Aborted: {line}." for line in told.split(", ")))
