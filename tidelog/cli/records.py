@@ -22,21 +22,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
 _RELATIVE = re.compile(r"now|[+-]([0-9.]+(ms|[smhdw]))+", re.ASCII | re.IGNORECASE)
-_KNOWN = frozenset(
-    {
-        "topic",
-        "partition",
-        "offset",
-        "timestamp_ms",
-        "timestamp",
-        "timestamp_type",
-        "append_time_ms",
-        "append_time",
-        "key",
-        "value",
-        "headers",
-    }
-)
+_TIMES = ("timestamp_ms", "timestamp", "timestamp_type", "append_time_ms", "append_time")
+_KNOWN = frozenset({"topic", "partition", "offset", *_TIMES, "key", "value", "headers"})
 
 
 class Record(NamedTuple):

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tidelog.cli.escaping import as_json, escaped
 from tidelog.cli.shared import UsageError
@@ -34,14 +34,8 @@ if TYPE_CHECKING:
 FINE, FINDINGS = 0, 1
 _HELD_ROWS = 200  # the number of rows that are read to find the widths of columns
 _PLURALS = {"batch": "batches", "entry": "entries", "property": "properties"}
-_UNCOUNTED = {
-    "end",
-    "record",
-    "room",
-    "partition",
-    "adopted",
-    "correction",
-}  # records are counted by their batches, even if not shown
+_UNCOUNTED = {"end", "record", "room", "partition", "adopted", "correction"}
+"""Rows that are not counted: records are by their batches, even if they are not shown."""
 
 
 class _Judged(NamedTuple):
@@ -55,7 +49,7 @@ class _Judged(NamedTuple):
 def run(paths: Sequence[Path], wanted: Wanted, *, as_json: bool) -> int:
     """Shows every file; returns FINE or FINDINGS. Raises UsageError before anything is written."""
     work = [(path, _files(path) if path.is_dir() else [_known(path)]) for path in paths]
-    page: _Page = _JsonPage(sys.stdout) if as_json else _TextPage(sys.stdout)
+    page = _JsonPage(sys.stdout) if as_json else _TextPage(sys.stdout)
     clean = True
     for path, files in work:
         judged = [_Judged(*file, _show(page, *file, wanted)) for file in files]
@@ -65,7 +59,7 @@ def run(paths: Sequence[Path], wanted: Wanted, *, as_json: bool) -> int:
     return FINE if clean else FINDINGS
 
 
-def _show(page: _Page, path: Path, kind: Kind, wanted: Wanted) -> int:
+def _show(page: _JsonPage | _TextPage, path: Path, kind: Kind, wanted: Wanted) -> int:
     """Shows one file; returns the number of findings."""
     page.begin(path, kind.name)
     findings, totals = 0, Counter[str]()
@@ -106,7 +100,7 @@ def _files(directory: Path) -> list[tuple[Path, Kind]]:
     return known
 
 
-def _sum_up(page: _Page, directory: Path, judged: Sequence[_Judged]) -> None:
+def _sum_up(page: _JsonPage | _TextPage, directory: Path, judged: Sequence[_Judged]) -> None:
     """Lists the files of a directory with their verdicts."""
     page.begin(directory, "directory")
     for path, kind, findings in judged:
@@ -129,19 +123,6 @@ def _count(row: Row, totals: Counter[str]) -> None:
         totals[row.kind] += 1
     if row.kind == "batch":
         totals["record"] += row.fields["count"] or 0
-
-
-class _Page(Protocol):
-    """The output of a dump."""
-
-    def begin(self, path: Path, what: str) -> None:
-        """Begins a file, or the list of a directory's files."""
-
-    def show(self, item: Row | Finding) -> None:
-        """Writes a row, or a finding about the row before it."""
-
-    def end(self, findings: int, totals: Counter[str]) -> None:
-        """Writes the verdict on the file."""
 
 
 # --- JSON ----------------------------------------------------------------------------------------

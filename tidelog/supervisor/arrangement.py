@@ -73,10 +73,7 @@ def _own(config: BrokerConfig, broker: int, brokers: int) -> dict[str, str]:
     }
     if config.advertised_listeners:
         own["advertised.listeners"] = _raised(config.advertised_listeners, broker)
-    for name, address in (
-        ("http.listener", config.http.address),
-        ("control.listener", config.control),
-    ):
+    for name, address in _extra(config):
         if address is not None:
             host, port = address
             shown = f"[{host}]" if ":" in host else host
@@ -84,6 +81,10 @@ def _own(config: BrokerConfig, broker: int, brokers: int) -> dict[str, str]:
     if "default.replication.factor" not in config.sources:
         own["default.replication.factor"] = str(min(_REPLICAS, brokers))
     return own
+
+
+def _extra(config: BrokerConfig) -> tuple[tuple[str, tuple[str, int] | None], ...]:
+    return ("http.listener", config.http.address), ("control.listener", config.control)
 
 
 def _raised(listeners: Sequence[Listener], broker: int) -> str:
@@ -117,9 +118,6 @@ def _addresses(config: BrokerConfig) -> Iterator[tuple[str, str, int]]:
     for name, host, port in config.listeners:
         if port:
             yield f"listener {name}", host, port
-    for name, address in (
-        ("http.listener", config.http.address),
-        ("control.listener", config.control),
-    ):
+    for name, address in _extra(config):
         if address is not None and address[1]:
             yield name, *address

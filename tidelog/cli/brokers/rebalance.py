@@ -138,13 +138,13 @@ def _left_behind(options: argparse.Namespace, plan: Plan) -> str:
         return f"what is under way goes on, and a limit stays set ({error})"
     rest = [each for each in plan.moves if now.get(each, plan.moves[each]) != plan.moves[each]]
     rest = [each for each in rest if each not in moving]
-    parts = (
-        [f"{are(len(moving), 'partition')} still being moved ({named([*moving])})"]
-        if moving
-        else []
-    )
-    parts += [f"{are(len(rest), 'partition')} not moved yet ({named(rest)})"] if rest else []
-    parts += ["the throttle is still set"] if is_limited else []
+    parts = []
+    if moving:
+        parts.append(f"{are(len(moving), 'partition')} still being moved ({named([*moving])})")
+    if rest:
+        parts.append(f"{are(len(rest), 'partition')} not moved yet ({named(rest)})")
+    if is_limited:
+        parts.append("the throttle is still set")
     if not parts:
         return "everything is moved, and no throttle is set"
     again = "tidelog cluster rebalance"

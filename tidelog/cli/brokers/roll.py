@@ -15,7 +15,7 @@ import sys
 import time
 from http.client import HTTPException
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from tidelog.cli.arguments import add_within, number_given
 from tidelog.cli.brokers.gathering import quickly
@@ -33,16 +33,6 @@ DATA = "data"
 _WITHIN_S = 300
 POLL_S = 0.2
 _OK = "ok"
-
-
-class _Restarter(Protocol):
-    """What restarts a broker."""
-
-    def restart(self, broker: int) -> None:
-        """Begins to restart a broker. Raises CommandError."""
-
-    def check(self, broker: int) -> None:
-        """Raises CommandError if the broker cannot come back by itself."""
 
 
 class UnderSupervisor:
@@ -142,7 +132,12 @@ class Roll:
     """One round of restarts."""
 
     def __init__(
-        self, restarter: _Restarter, view: View, *, within_s: float, say: Callable[[str], None]
+        self,
+        restarter: UnderSupervisor | ByCommand,
+        view: View,
+        *,
+        within_s: float,
+        say: Callable[[str], None],
     ) -> None:
         """`say` tells the user how it goes, line by line."""
         self._restarter, self._view = restarter, view
@@ -222,7 +217,7 @@ def run_roll(options: argparse.Namespace) -> None:
         raise UsageError("--restart-with and --log-dirs: give one of them")
     check_address("--http", options.http)
     addresses = [options.http]
-    restarter: _Restarter
+    restarter: UnderSupervisor | ByCommand
     if options.restart_with is not None:
         restarter = ByCommand(options.restart_with)
     else:
