@@ -28,13 +28,13 @@ Answer = dict[str, Any]
 
 
 class Finding(NamedTuple):
-    """Something that is wrong. `brokers` are those that it concerns, by id."""
+    """Something that is wrong, and the brokers (by id) and partitions that it concerns."""
 
     finding: str
-    brokers: list[int]
-    partitions: list[str]
     sentence: str
     help: str
+    brokers: Sequence[int] = ()
+    partitions: Sequence[str] = ()
 
 
 def findings(answer: Answer) -> list[Finding]:
@@ -52,13 +52,12 @@ def _metadata(answer: Answer) -> Iterator[Finding]:
         told = "; ".join(dict.fromkeys(errors[broker] for broker in brokers))
         yield Finding(
             "metadata out of reach",
-            brokers,
-            [],
             f"{_brokers(brokers)} cannot change the metadata: {told}. A leader there goes on while an "
             "in-sync replica follows it, or if no other one could be elected; else it is suspended. No "
             "in-sync set changes, and topics and settings stay as they are",
             "see whether the metadata store runs and can be reached: for etcd `etcdctl endpoint health "
             "--cluster` and `etcdctl alarm list`, for a file its disk; the setting is metadata.store",
+            brokers,
         )
 
 
@@ -68,12 +67,12 @@ def _suspended(answer: Answer) -> Iterator[Finding]:
         if names:
             yield Finding(
                 "leaders suspended",
-                [broker],
-                names,
                 f"Broker {broker} is cut off from the metadata, and no in-sync replica follows it in "
                 f"{first_of(names)}: another broker may lead by now, so it refuses clients there",
                 f"see why broker {broker} does not reach the metadata store; it goes on by itself when it "
                 "does, or when an in-sync replica follows it again",
+                [broker],
+                names,
             )
 
 
@@ -101,10 +100,9 @@ def _readiness(answer: Answer) -> Iterator[Finding]:
         said = "; ".join(dict.fromkeys(one for each in by_broker.values() for one in each))
         yield Finding(
             reason,
-            list(by_broker),
-            [],
             f"{_brokers(list(by_broker))} should get no clients (/readyz is 503): {said}",
             _READINESS.get(reason, "wait, if somebody starts or stops it; else read its log"),
+            list(by_broker),
         )
 
 
@@ -113,8 +111,6 @@ def _controller(answer: Answer) -> Iterator[Finding]:
     if several and answer["controller"] is None:
         yield Finding(
             "no controller",
-            [],
-            [],
             "No broker is the controller, so nobody elects leaders. Any broker that serves becomes it "
             "as soon as it reaches the metadata",
             "see why no broker serves",
@@ -134,30 +130,27 @@ def _states(answer: Answer) -> Iterator[Finding]:
             said = f" It says: {why}." if why else ""
             yield Finding(
                 "broker missing",
-                [broker],
-                [],
                 f"Broker {broker} has no session: its process has ended, hangs, or does not reach the "
                 f"metadata.{said} It has {of_it}, which are out of sync until it is back",
                 f"start it again; if it is gone for good, `tidelog broker remove {broker}` moves its "
                 f"replicas to others, and `kafka-cluster.sh unregister --id {broker}` forgets it",
+                [broker],
             )
         elif state == "fenced":
             said = f" ({why})" if why else ""
             yield Finding(
                 "broker fenced",
-                [broker],
-                [],
                 f"Broker {broker} is fenced{said}. {_READ_ONLY}",
                 "wait: it is unfenced when it has caught up with the metadata; if that lasts, read its "
                 "log",
+                [broker],
             )
         elif state == "stopping":
             yield Finding(
                 "broker stopping",
-                [broker],
-                [],
                 f"Broker {broker} is stopping: it lets others lead, and ends",
                 "nothing, if somebody stops it; else look who sent SIGTERM",
+                [broker],
             )
 
 
@@ -167,20 +160,18 @@ def _silent(answer: Answer) -> Iterator[Finding]:
         brokers, why = unknown
         yield Finding(
             "brokers not asked",
-            brokers,
-            [],
             f"{_brokers(brokers)} could not be examined from here",
             why,
+            brokers,
         )
     for each in answer["brokers"]:
         if each["unreachable"] and each["is_name_known"]:
             yield Finding(
                 "broker silent",
-                [each["broker"]],
-                [],
                 f"Broker {each['broker']} has a session, but gives no answer at {each['http']} "
                 f"({each['unreachable']})",
                 "see whether it hangs, and whether its HTTP port can be reached from here",
+                [each["broker"]],
             )
 
 
@@ -213,18 +204,17 @@ def _disks(answer: Answer) -> Iterator[Finding]:
             if logs:
                 told = {"logs": first_of(logs), "broker": each["broker"]}
                 yield Finding(
-                    name, [each["broker"]], logs, sentence.format(**told), remedy.format(**told)
+                    name, sentence.format(**told), remedy.format(**told), [each["broker"]], logs
                 )
     for broker, own in _owns(answer):
         for directory, why in (own.get("unwritable_directories") or {}).items():
             yield Finding(
                 "log directory unwritable",
-                [broker],
-                [],
                 f"Nothing can be written to {directory} of broker {broker} ({why}): the next write to one "
                 "of its logs fails, and takes that log offline there",
                 f"stop broker {broker}, repair or replace the disk, and start it again: "
                 "docs/cluster.md has the steps (A dead disk)",
+                [broker],
             )
 
 
@@ -241,12 +231,11 @@ def _clocks(answer: Answer) -> Iterator[Finding]:
     if apart_ms > CLOCKS_APART_MS:
         yield Finding(
             "clocks apart",
-            [first, last],
-            [],
             f"The clock of broker {last} is {span_of(apart_ms)} ahead of that of broker {first}. Append "
             "times and retention go by the clock of the leader, so they change with it",
             "let both machines follow the same time servers (chronyc tracking); `tidelog clock` says "
             "how far a broker trusts its clock",
+            [first, last],
         )
 
 
@@ -265,12 +254,11 @@ def _versions(answer: Answer) -> Iterator[Finding]:
             )
             yield Finding(
                 "versions differ",
-                sorted(broker for brokers in by_value.values() for broker in brokers),
-                [],
                 f"{setting} is not the same on all brokers: {told}. That is right only in the middle of "
                 "a migration",
                 f"set {setting} to one value in the properties of all brokers, then `tidelog cluster "
                 "roll`; docs/migration.md has the order",
+                sorted(broker for brokers in by_value.values() for broker in brokers),
             )
 
 
@@ -283,11 +271,11 @@ def _leaderless(answer: Answer) -> Iterator[Finding]:
         brokers = sorted({broker for each in found for broker in each["isr"] or each["elr"]})
         yield Finding(
             "no leader",
-            brokers,
-            _names(found),
             f"Nobody leads {first_of(_names(found))}: nothing is written or read there. The replicas that "
             f"have all records are on {_brokers(brokers, first='broker')}{_reasons(found)}",
             _help_for_leaderless(brokers, dict(_owns(answer))),
+            brokers,
+            _names(found),
         )
 
 
@@ -306,12 +294,12 @@ def _under_min_isr(answer: Answer) -> Iterator[Finding]:
     if found:
         yield Finding(
             "too few in sync",
-            _missing(found),
-            _names(found),
             f"Fewer replicas than min.insync.replicas are in sync in {first_of(_names(found))}: acks=all is "
             f"refused, and consumers see nothing new{_reasons(found)}",
             f"bring back {_brokers(_missing(found), first='broker')}, or lower it: `tidelog configs set "
             f"{found[0]['topic']} min.insync.replicas={max(len(found[0]['isr']), 1)}`",
+            _missing(found),
+            _names(found),
         )
 
 
@@ -320,11 +308,11 @@ def _under_replicated(answer: Answer) -> Iterator[Finding]:
     if found:
         yield Finding(
             "replicas missing",
-            _missing(found),
-            _names(found),
             f"Not all replicas are in sync in {first_of(_names(found))}{_reasons(found)}",
             "bring back the brokers that are named; one that is behind catches up by itself, and "
             "`tidelog cluster status --unhealthy` says how far it is",
+            _missing(found),
+            _names(found),
         )
 
 
@@ -339,13 +327,13 @@ def _preferred(answer: Answer) -> Iterator[Finding]:
     if found:
         yield Finding(
             "leaders not preferred",
-            sorted({each["replicas"][0] for each in found}),
-            _names(found),
             f"Another replica than the first one leads {first_of(_names(found))}, so some brokers have more "
             "to do than others",
             "wait: a broker gets its leaderships back a minute after it came back, unless its disk is "
             "slow; at once with `kafka-leader-election.sh --election-type preferred "
             "--all-topic-partitions`",
+            sorted({each["replicas"][0] for each in found}),
+            _names(found),
         )
 
 

@@ -136,7 +136,8 @@ def _doctor(options: argparse.Namespace) -> int:
     answer = gathered(options.http)
     found = [*findings(answer), *of_transactions(answer)]
     if options.json:
-        told = [each._asdict() for each in found]
+        names = ("finding", "brokers", "partitions", "sentence", "help")
+        told = [{name: getattr(each, name) for name in names} for each in found]
         print_json({"cluster_id": answer["cluster_id"], "findings": told})
     else:
         _print_findings(answer, found)

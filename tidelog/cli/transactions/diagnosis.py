@@ -83,9 +83,9 @@ def _finding(name: str, opened: Sequence[_Open], what: str, remedy: str) -> Find
     idle_ms = max(each.idle_ms for each in opened)
     return Finding(
         name,
-        sorted({each.broker for each in opened}),
-        places,
         f"{are(len(opened), 'transaction')} open in {first_of(places)} {what}. Nothing was heard "
         f"of the producer for up to {span_of(idle_ms)}",
         remedy,
+        sorted({each.broker for each in opened}),
+        places,
     )
