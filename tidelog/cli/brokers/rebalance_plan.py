@@ -47,7 +47,7 @@ class Plan:
             if one.leader_id >= 0
         }
         sizes = cluster.log_sizes(self._leaders.items(), may_lack=False)
-        self._sizes = {place: size for (place, _), size in sizes.items()}
+        self._sizes = Counter({place: size for (place, _), size in sizes.items()})
         self.moves = balanced(self.before, racks, self._sizes)
         self.whole = {
             place: _without(replicas, moving[place].adding if place in moving else ())
@@ -57,13 +57,10 @@ class Plan:
         new = {place: _without(after[place], self.whole[place]) for place in after}
         self.added = {place: brokers for place, brokers in new.items() if brokers}
         self._left = {
-            (each, one): self._size(each) for each in self.added for one in self.added[each]
+            (each, one): self._sizes[each] for each in self.added for one in self.added[each]
         }
         self.total = self.left
         self.look(self.under_way)
-
-    def _size(self, place: TopicPartition) -> int:
-        return self._sizes.get(place, 0)
 
     @property
     def left(self) -> int:
@@ -84,7 +81,7 @@ class Plan:
         """Asks brokers how much of some partitions they have; one that is away has what it had."""
         asked = [(place, broker) for place in places for broker in self.added.get(place, ())]
         for each, size in self._cluster.log_sizes(asked).items():
-            self._left[each] = min(self._left[each], max(self._size(each[0]) - size, 0))
+            self._left[each] = min(self._left[each], max(self._sizes[each[0]] - size, 0))
 
     def done(self, place: TopicPartition) -> None:
         """A partition is moved: all of it is there."""
