@@ -15,6 +15,7 @@ from time import time_ns
 import pytest
 
 from tests.broker import asking
+from tests.broker.subject import eventually
 from tests.oracle import recordset
 from tests.oracle.recordset import Rec
 
@@ -338,6 +339,20 @@ def test_a_format_string(run, connection, topic):
         f"{topic} 0 0 -2 1969-12-31T23:59:59.998Z 2026-01-01T00:00:00Z {NEW_YEAR_MS} k 1 ".encode()
         + b"v\xff 2 h=x,n=NULL %A\t\n"
     )
+
+
+def test_a_line_is_written_when_it_comes(broker, connection, topic):
+    """A slow input does not wait; a line may come in parts, and the last one may have no end."""
+    command = [sys.executable, "-m", "tidelog", "produce", topic, "--partition", "0"]
+    where = ["--broker", broker.bootstrap, "--http", broker.http]
+    with subprocess.Popen([*command, *where], stdin=subprocess.PIPE, bufsize=0) as process:
+        process.stdin.write(b"first\nsec")
+        eventually(lambda: len(stored(connection, topic)) == 1, 60)
+        process.stdin.write(b"ond" + b"x" * 300_000 + b"\nlast")
+        process.stdin.close()
+        assert process.wait(60) == 0
+    values = [value for _, _, value, _ in stored(connection, topic)]
+    assert values == [b"first", b"second" + b"x" * 300_000, b"last"]
 
 
 def test_follow_goes_on_until_there_are_enough(run, broker, topic):
