@@ -86,11 +86,17 @@ class TransactionCoordinator(TransactionRegistry):
 
     def _loaded(self, load: Load, known: Known) -> None:
         """Takes in the ids of a partition that has been read, and continues what was decided."""
-        for transactional_id, metadata in known.items():
+        # Ages are counted by the time that may delete: a clock that has leapt ends nothing.
+        now = self._execution.now()._replace(wall_ms=self._node.clock_watch.deletion_ms())
+        for transactional_id, (metadata, epoch) in known.items():
             if self.topic.index_of(transactional_id) != load.partition:
                 continue  # of a topic with another number of partitions
             transaction = Transaction(
-                transactional_id, metadata, self._execution.now(), version=VERSION
+                transactional_id,
+                metadata,
+                now,
+                version=VERSION,
+                is_taken_over=epoch == load.epoch - 1,
             )
             kept = self.kept[transactional_id] = Kept(transaction, load.epoch)
             self._execution.act(kept, transaction.resume(self._execution.now()))

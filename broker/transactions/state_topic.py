@@ -3,27 +3,37 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from tidelog.broker.coordination.internal_topic import Declared
 from tidelog.broker.coordination.reading import batches_of, end_of
 from tidelog.protocol import transaction_log
 from tidelog.protocol.transaction_log import Metadata, State
 from tidelog.protocol.wire import DecodeError
+from tidelog.storage.time.trusted_clock import corrected_time
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from tidelog.broker.coordination.internal_topic import Written
     from tidelog.broker.node import Node
     from tidelog.config.broker.transactions import TransactionConfig
+    from tidelog.storage.time.trusted_clock import Change
 
 log = logging.getLogger("tidelog.transactions")
 
 TOPIC = "__transaction_state"
 _TIMEOUT_MS = 5_000  # how long a write waits for replicas
 
-Known = dict[str, Metadata]
+
+class Stored(NamedTuple):
+    """What is stored of a transactional id, and the coordinator epoch in which that was written."""
+
+    metadata: Metadata
+    epoch: int
+
+
+Known = dict[str, Stored]
 
 
 def declared(config: TransactionConfig) -> Declared:
@@ -45,7 +55,7 @@ def record(transactional_id: str, metadata: Metadata) -> Written:
 
 
 def read(node: Node, index: int, goes_on: Callable[[], bool], *, to_log_end: bool) -> Known:
-    """Returns the last record of each id in a partition; for a thread.
+    """Returns the last record of each id in a partition, with its times as they count; for a thread.
 
     A record that cannot be read is logged and skipped. The result is useless once `goes_on` returns
     False. Raises CorruptMessage for a batch that fails its checksum: it may hold a decision to commit.
@@ -55,6 +65,8 @@ def read(node: Node, index: int, goes_on: Callable[[], bool], *, to_log_end: boo
     for batch, records in batches_of(partition, end_of(partition, to_log_end=to_log_end), goes_on):
         if batch.is_control:
             continue
+        changes = partition.append_clock.changes_at(batch.base_offset)
+        epoch = partition.reader.leader_epoch_at(batch.base_offset)
         for each in records:
             try:
                 transactional_id = transaction_log.read_key(each.key or b"")
@@ -63,8 +75,19 @@ def read(node: Node, index: int, goes_on: Callable[[], bool], *, to_log_end: boo
                 if each.value is None:
                     known.pop(transactional_id, None)
                 else:
-                    known[transactional_id] = transaction_log.read_value(each.value)
+                    metadata = transaction_log.read_value(each.value)
+                    known[transactional_id] = Stored(_corrected(metadata, changes), epoch)
             except DecodeError as error:
                 where = {"log": f"{TOPIC}-{index}", "offset": each.offset}
                 log.warning("record of a transaction cannot be read: %s", error, extra=where)
     return known
+
+
+def _corrected(metadata: Metadata, changes: Iterable[Change]) -> Metadata:
+    """Returns what is known of an id with its times as they count, after the clock that gave them changed."""
+    for change in changes:
+        metadata = metadata._replace(
+            start_ms=corrected_time(change, metadata.start_ms),
+            updated_ms=corrected_time(change, metadata.updated_ms),
+        )
+    return metadata

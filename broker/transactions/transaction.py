@@ -65,9 +65,19 @@ class Transaction:
     """
 
     def __init__(
-        self, transactional_id: str, metadata: Metadata, now: Now, *, version: int
+        self,
+        transactional_id: str,
+        metadata: Metadata,
+        now: Now,
+        *,
+        version: int,
+        is_taken_over: bool = False,
     ) -> None:
-        """Begins with metadata that are new, or that the log has; then call `resume`."""
+        """Begins with metadata that are new, or that the log has; then call `resume`.
+
+        A transaction that `is_taken_over` from the coordinator before has all of its time again, because
+        that one's clock may have been another. Whoever comes after counts the age, or it might never end.
+        """
         self.transactional_id = transactional_id
         self.metadata = metadata
         self._version = version
@@ -81,7 +91,8 @@ class Transaction:
         self._has_failed_fence = False
         self._unmarked: set[TopicPartition] = set()
         # Ages by the wall clock count once: from here on the steady clock measures.
-        self._ongoing_since_ms = now.steady_ms - max(0, now.wall_ms - metadata.start_ms)
+        age_ms = 0 if is_taken_over else max(0, now.wall_ms - metadata.start_ms)
+        self._ongoing_since_ms = now.steady_ms - age_ms
         self.updated_at_ms = now.steady_ms - max(0, now.wall_ms - metadata.updated_ms)
         """When the last change was stored, in ms of the steady clock."""
 

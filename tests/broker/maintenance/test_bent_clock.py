@@ -15,6 +15,8 @@ import pytest
 from tests.broker import asking
 from tests.broker.conftest import healthy
 from tests.broker.members import commit, fetched
+from tests.broker.subject import eventually
+from tests.broker.transactions.requests import Transactional, committed
 from tests.oracle import recordset
 from tests.oracle.recordset import Rec
 
@@ -95,6 +97,44 @@ def produce(connection, topics):
     for topic in topics:
         records = recordset.batch([Rec(time.time_ns() // 1_000_000, b"v" * 100)])
         assert asking.produce(connection, topic, records)["error_code"] == 0
+
+
+def test_a_restart_during_a_leap_ends_no_transaction_and_forgets_no_id(broker, bend):
+    with broker.connect() as connection:
+        asking.create(connection, "t")
+        idle, open_one = Transactional(connection, "idle"), Transactional(connection, "open")
+        idle.first_init()
+        open_one.first_init()
+        assert open_one.add("t", 0) == [0]
+        assert open_one.send("t", "one") == 0
+    broker.stop()
+    bend.by(400 * DAY_NS)
+    broker.restart()
+    with broker.connect() as connection:
+        idle.connection = open_one.connection = connection
+        eventually(lambda: idle.state == "Empty")
+        eventually(lambda: open_one.state == "Ongoing")
+        bend.right()
+        assert open_one.end(commit=True) == 0
+        eventually(lambda: committed(connection, "t") == ["one"])
+
+
+def test_an_open_transaction_that_a_clock_in_the_past_began_has_its_time(broker, bend):
+    with broker.connect() as connection:
+        asking.create(connection, "t")
+        producer = Transactional(connection, "id")
+        producer.first_init()
+        bend.by(-8 * DAY_NS)
+        assert producer.add("t", 0) == [0]
+        bend.right()
+        assert producer.send("t", "one") == 0
+    broker.kill()
+    broker.restart()
+    with broker.connect() as connection:
+        producer.connection = connection
+        eventually(lambda: producer.state == "Ongoing")
+        assert producer.end(commit=True) == 0
+        eventually(lambda: committed(connection, "t") == ["one"])
 
 
 def starts(connection, topics):

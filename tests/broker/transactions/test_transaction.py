@@ -459,6 +459,13 @@ def test_what_was_open_before_a_restart_has_the_time_that_was_left():
     assert ahead.times_out_at_ms() == 3 + 60_000
 
 
+def test_what_is_taken_over_has_all_of_its_time_again():
+    """The clock of the next coordinator may be ahead."""
+    later = Now(NOW.wall_ms + 600_000, 3)
+    transaction = Transaction("id", at(ONGOING).metadata, later, version=2, is_taken_over=True)
+    assert transaction.times_out_at_ms() == 3 + 60_000
+
+
 @pytest.mark.parametrize("state", ALL)
 def test_an_id_that_nobody_uses_expires(state):
     transaction = at(state, timeout_ms=2**31 - 1)
