@@ -97,7 +97,7 @@ class Node:
         self.memory = memory = Memory(config)
         self.appends = Appends(
             clock,
-            self.clock_watch.correct,
+            self.clock_watch,
             pools.appends,
             pools.first_appends,
             syncs,

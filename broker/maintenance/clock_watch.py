@@ -31,7 +31,7 @@ from tidelog.protocol.errors import BrokerError
 from tidelog.storage.directory.clock_file import StoredClock, read_clock, write_clock
 from tidelog.storage.directory.opening_clock import ClockNow
 from tidelog.storage.filenames import CLOCK_CHECKPOINT
-from tidelog.storage.time.corrections import ClockHistory, ForwardStep
+from tidelog.storage.time.corrections import ClockHistory, ForwardStep, is_behind
 from tidelog.storage.time.read_clock import ReadClock
 from tidelog.storage.time.trusted_clock import Leap, StepBack, TrustedClock
 
@@ -253,6 +253,21 @@ class ClockWatch:
             except Exception:  # the failure of one log must not keep others from it
                 where = {"log": f"{partition.topic}-{partition.index}"}
                 log.exception("a log could not take the clock into account", extra=where)
+
+    @property
+    def has_left(self) -> bool:
+        """Whether the clock went back from a time that it showed, and is not there again."""
+        return bool(self._clock.latest.state.left)
+
+    def append_ms(self, partition: Partition, now_ms: int) -> int:
+        """Returns the time of an append while the clock is back.
+
+        Append times of which others have copies never go back, and would stand still: if nothing was
+        appended for days, what comes now would be days old. They go on as if the clock had not gone back.
+        """
+        if not (partition.state.is_replicated and is_behind(partition.last_append_time, now_ms)):
+            return now_ms
+        return self._clock.latest.left_time(self._node.clock.reading().elapsed_ms)
 
     def correct(self, partition: Partition) -> None:
         """Lets a partition take the clock into account as it is now. Raises KafkaStorageError."""

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tidelog.broker.clock import Clock
+    from tidelog.broker.maintenance.clock_watch import ClockWatch
     from tidelog.broker.memory.share import Share
     from tidelog.broker.memory.unpacking import Step
     from tidelog.broker.partitions.group_sync import GroupSync
@@ -84,7 +85,7 @@ class Appends:
     def __init__(
         self,
         clock: Clock,
-        correct: Callable[[Partition], None],
+        watch: ClockWatch,
         pool: Pool,
         first_appends: Pool,
         syncs: GroupSync,
@@ -93,13 +94,13 @@ class Appends:
     ) -> None:
         """`first_appends` runs those that read the log first, which may take seconds.
 
-        `correct` lets a log note that the clock went back, in a thread; it raises KafkaStorageError.
+        `watch` is that of the clock.
         Records that are unpacked in threads are counted in `memory`.
         """
         self._memory = memory
         self._steps = steps(memory)
         self._clock = clock
-        self._correct = correct
+        self._watch = watch
         self._pool = pool
         self._first_appends = first_appends
         self._syncs = syncs
@@ -142,7 +143,7 @@ class Appends:
         try:  # what `_write` does, without a call: nearly every append comes by here
             appended = partition.append(
                 records,
-                now_ms=self._clock.now_ms(),
+                now_ms=self._now_ms(partition),
                 produce_version=produce_version,
                 may_block=False,
             )
@@ -214,7 +215,7 @@ class Appends:
         queue = self._queues.get(partition)
         if queue is None and not is_heavy:
             try:
-                appended = write(now_ms=self._clock.now_ms(), may_block=False)
+                appended = write(now_ms=self._now_ms(partition), may_block=False)
             except WouldBlock:
                 pass  # a thread does it
             else:
@@ -309,9 +310,14 @@ class Appends:
         write = partial(job.write, unpack_limit=unpacked_bytes) if job.may_unpack else job.write
         while True:
             try:
-                return write(now_ms=self._clock.now_ms())
+                return write(now_ms=self._now_ms(partition))
             except ClockWentBack:
-                self._correct(partition)
+                self._watch.correct(partition)
+
+    def _now_ms(self, partition: Partition) -> int:
+        """Returns the time of an append."""
+        now_ms = self._clock.now_ms()
+        return self._watch.append_ms(partition, now_ms) if self._watch.has_left else now_ms
 
     def _done(self, partition: Partition, step: Step, work: asyncio.Future[Appended]) -> None:
         """Passes the outcome on and starts the next append."""

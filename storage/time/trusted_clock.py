@@ -135,6 +135,12 @@ class TrustedClock:
         state = self.state
         return min(wall_ms, _time(min(state.course.at(elapsed_ms), state.last.at(elapsed_ms))))
 
+    def left_time(self, elapsed_ms: int) -> int:
+        """Returns what the clock would show now if it had not gone back; the latest, if it did twice."""
+        state = self.state
+        left_ms = (each.at(elapsed_ms) for each in state.left)
+        return _time(max(state.last.at(elapsed_ms), *left_ms))
+
     def is_steady(self, reading: Reading) -> bool:
         """Returns whether a clock that goes as time passes may show this after the last reading."""
         off_ms = reading.wall_ms - self.state.last.at(reading.elapsed_ms)

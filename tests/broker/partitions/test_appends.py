@@ -65,7 +65,8 @@ def appends_in(pool, told=None, now_ms=0, memory=None):
     told = [] if told is None else told
     waiting = Waiting(lambda log, appended: told.append((log, appended)))
     memory = memory or Share(1 << 30)
-    return Appends(ManualClock(now_ms), None, pool, pool, None, waiting, memory)
+    watch = SimpleNamespace(has_left=False)
+    return Appends(ManualClock(now_ms), watch, pool, pool, None, waiting, memory)
 
 
 @pytest.fixture

@@ -1,0 +1,58 @@
+"""Steps of the clock that last for less than a reading of the watch, seen from inside the broker."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.broker import asking
+from tests.broker.inside import Inside
+from tests.broker.maintenance.test_clock_watch import DAY_MS, NEW_YEAR_MS
+from tests.oracle import recordset
+from tests.oracle.recordset import Rec
+from tidelog.broker.clock import ManualClock
+from tidelog.storage.directory.clock_file import read_clock
+
+
+@pytest.fixture
+def broker(tmp_path):
+    with Inside(tmp_path, ManualClock(NEW_YEAR_MS)) as broker:
+        broker.call(broker.node.clock_watch.begin)
+        yield broker
+
+
+@pytest.fixture
+def partition(broker):
+    with broker.connect() as connection:
+        asking.create(connection, "t")
+    return broker.node.partition("t", 0)
+
+
+def produce(broker):
+    with broker.connect() as connection:
+        records = recordset.batch([Rec(NEW_YEAR_MS, b"v")])
+        assert asking.produce(connection, "t", records)["error_code"] == 0
+
+
+def test_a_step_is_durable_before_anything_is_stamped_with_it(broker, partition):
+    broker.call(lambda: broker.clock.leap(-8 * DAY_MS))
+    produce(broker)
+    stored, wrong = read_clock(broker.directory)
+    assert (stored.state.last.wall_ms, wrong) == (NEW_YEAR_MS - 8 * DAY_MS, [])
+    broker.call(lambda: broker.clock.leap(8 * DAY_MS))
+    assert broker.node.clock_watch.deletion_ms() == NEW_YEAR_MS - 8 * DAY_MS
+    produce(broker)  # whoever stamps something reads the clock, and the logs are not corrected yet
+    assert broker.node.clock_watch.deletion_ms() == NEW_YEAR_MS - 8 * DAY_MS
+
+
+def test_append_times_that_others_have_go_on_while_the_clock_is_back(broker, partition):
+    """Else what comes now would be as old as the last record before."""
+    produce(broker)
+    partition.state.is_replicated = True
+    broker.call(lambda: broker.clock.step(9 * DAY_MS))
+    broker.call(lambda: broker.clock.leap(-20 * DAY_MS))
+    produce(broker)
+    broker.call(lambda: broker.clock.step(60_000))
+    produce(broker)
+    now_ms = NEW_YEAR_MS + 9 * DAY_MS
+    times = [partition.reader.append_time_of(offset) for offset in range(3)]
+    assert times == [NEW_YEAR_MS, now_ms, now_ms + 60_000]
