@@ -120,6 +120,29 @@ def test_a_stop_is_clean(full):
     assert delete_topic(connection, "old") == 0, "the restart has made the reserve again"
 
 
+@pytest.mark.slow
+def test_reads_and_retention_go_on_and_appends_come_back(disk):
+    settings = {**SETTINGS, "log.retention.check.interval.ms": "1000"}
+    with Subject(disk / "data", settings, clock="manual") as broker, broker.connect() as connection:
+        old = asking.recordset.batch(asking.values("v" * 50_000, timestamp=broker.clock.now_ms()))
+        create(connection, "kept", retention_ms="-1")
+        create(connection, "going", retention_ms="3000")
+        for topic in ("kept", *["going"] * 20):
+            assert produce(connection, topic, old)["error_code"] == 0
+        fill(disk)
+        refused = produce(connection, "kept", batch_of("v" * 20_000))
+        assert refused["error_code"] == STORAGE_ERROR
+        assert "the disk is full" in refused["error_message"]
+        assert len(read_values(connection, "kept")) == 1
+        assert asking.list_offset(connection, "kept", 0)["offset"] == 0
+        assert asking.list_offset(connection, "going", EARLIEST)["offset"] == 0
+        broker.clock.step(3_001)
+        eventually(lambda: asking.list_offset(connection, "going", EARLIEST)["offset"] > 0)
+        eventually(lambda: code(connection, "kept") == 0)
+        assert len(read_values(connection, "kept")) == 2
+        assert broker.unexpected_errors == 0
+
+
 def test_without_a_reserve_there_is_no_room_to_delete(disk):
     settings = {**SETTINGS, "log.dir.reserve.bytes": "0"}
     with Subject(disk / "data", settings) as broker, broker.connect() as connection:

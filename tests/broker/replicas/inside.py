@@ -2,7 +2,7 @@
 
 Their sessions are written by the test, not by `broker/cluster/`: so a test decides who is alive, and
 who leads. What needs processes, signals and elections is tested with real ones
-(test_three_brokers.py).
+(tests/broker/cluster, tests/nemesis).
 """
 
 from __future__ import annotations
