@@ -122,30 +122,6 @@ def test_readers_that_were_told_different_times_are_found():
     assert found.differences() == ["format2-append-x/0 offset 0: times differ {5: 'a', 6: 'b'}"]
 
 
-def test_the_tables_name_every_client_and_count_what_is_wrong():
-    found = report.Report()
-    found.versions = {"a": "a 1.0", "b": "b 2.0"}
-    found.good["a", "b", "format 2"] = 7
-    found.bad["b", "a", "format 2"] = ["time"]
-    found.good["b", "a", "format 2"] = 6
-    found.skipped["c"] = "npm is not installed"
-    text = report.render(found, rules.BROKERS["tidelog"])
-    assert "Clients: a 1.0; b 2.0." in text
-    assert "| a | - | ok 7 |" in text
-    assert "| b | **1 wrong**, 6 ok | - |" in text
-    assert "- c: skipped, npm is not installed\n1 client(s) skipped." in text
-
-
-def test_the_page_keeps_what_stands_around_the_matrix(tmp_path):
-    page = tmp_path / "page.md"
-    page.write_text(f"before\n{report.MARK_BEGIN}old\n{report.MARK_END}after\n")
-    report.write_between_markers(page, "new\n")
-    assert page.read_text() == f"before\n{report.MARK_BEGIN}new\n{report.MARK_END}after\n"
-    page.write_text("no markers\n")
-    with pytest.raises(ValueError, match="lacks the lines"):
-        report.write_between_markers(page, "new\n")
-
-
 def test_expected_skips_are_names_of_clients_each_with_a_reason():
     allowed = matrix.allowed_skips()
     known = {client.name for client in (*clients.CLIENTS, *clients.ROLLING)}

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from tests.clients import clients, environments, matrix
+from tests.clients import clients, matrix
 from tests.clients.session import DriverError, Session
 
 READY = 'import sys, time\nprint(\'{"ready": "test 1.0"}\', flush=True)\nsys.stdin.readline()\n'
@@ -45,14 +45,6 @@ def test_a_driver_that_does_not_start_is_reported():
         pass
 
 
-def test_a_silent_driver_is_not_asked_again():
-    with driver(READY + "time.sleep(3600)") as session:
-        with pytest.raises(DriverError, match="silent"):
-            session.ask({"op": "x"}, 0.3)
-        with pytest.raises(DriverError, match="the driver ended"):
-            session.ask({"op": "x"}, 30)
-
-
 @pytest.mark.parametrize("pause_s", [0, 0.5])
 def test_after_a_fatal_answer_the_next_command_starts_clean_however_late_its_end(pause_s):
     text = READY + (
@@ -82,42 +74,3 @@ def test_a_client_whose_environment_is_missing_is_skipped_with_its_reason(tmp_pa
     assert report.versions == {}
     assert list(report.skipped) == ["kafka-python 1.4"]
     assert "not set up" in report.skipped["kafka-python 1.4"]
-
-
-def test_a_step_that_fails_is_tried_again_in_an_empty_directory(tmp_path, monkeypatch):
-    def build(target):
-        seen.append(sorted(path.name for path in target.iterdir()))
-        (target / "file").write_text("x")
-        if len(seen) < failing:
-            environments.run([sys.executable, "-c", "import sys; sys.exit('no route to host')"])
-
-    monkeypatch.setenv("TIDELOG_CACHE", str(tmp_path))
-    monkeypatch.setitem(environments.RECIPES, "toy", environments.Recipe("1", build))
-    seen, failing = [], environments.ATTEMPTS + 1
-    with pytest.raises(environments.Unavailable, match="failed: no route to host"):
-        environments.environment("toy", attempts=environments.ATTEMPTS)
-    assert seen == [[]] * environments.ATTEMPTS
-    seen, failing = [], environments.ATTEMPTS
-    made = environments.environment("toy", attempts=environments.ATTEMPTS)
-    assert (made / "file").exists()
-    assert seen == [[]] * environments.ATTEMPTS
-
-
-def test_a_half_made_environment_is_made_again(tmp_path, monkeypatch):
-    def build(target):
-        made.append(target)
-        (target / "file").write_text("x")
-        if len(made) == 1:
-            raise environments.Unavailable("the network went away")
-
-    made = []
-    monkeypatch.setenv("TIDELOG_CACHE", str(tmp_path))
-    monkeypatch.setitem(environments.RECIPES, "toy", environments.Recipe("1", build))
-    with pytest.raises(environments.Unavailable, match="network"):
-        environments.environment("toy")
-    target = environments.environment("toy")
-    assert environments.environment("toy") == target
-    assert made == [target, target]
-    monkeypatch.setitem(environments.RECIPES, "toy", environments.Recipe("2", build))
-    environments.environment("toy")
-    assert len(made) == 3  # the recipe changed

@@ -9,7 +9,7 @@ import socket
 import pytest
 
 from tests.oracle import apache_kafka
-from tests.oracle.apache_kafka import ApacheKafka, ApacheKafkaError, free_ports
+from tests.oracle.apache_kafka import ApacheKafkaError, free_ports
 
 
 @pytest.fixture
@@ -31,11 +31,6 @@ def fetched(cache):
     return directory
 
 
-def test_a_finished_download_is_used(fetched):
-    assert apache_kafka.is_fetched("3.9.1")
-    assert apache_kafka.fetch("3.9.1") == fetched
-
-
 @pytest.mark.parametrize(
     "damage",
     [
@@ -49,66 +44,6 @@ def test_a_finished_download_is_used(fetched):
 def test_a_half_finished_download_is_not(fetched, damage):
     damage(fetched)
     assert not apache_kafka.is_fetched("3.9.1")
-
-
-def test_without_java_the_reason_says_what_to_install(fetched, monkeypatch):
-    monkeypatch.setenv("PATH", str(fetched))
-    monkeypatch.delenv("JAVA_HOME", raising=False)
-    usable = apache_kafka.available("3.9.1")
-    assert not usable
-    assert "default-jre-headless" in usable.reason
-    with pytest.raises(ApacheKafkaError, match="default-jre-headless"):
-        ApacheKafka("3.9.1", fetched / "run").start()
-
-
-def test_maven_is_needed_only_for_a_version_that_is_not_there(fetched, monkeypatch):
-    java = fetched / "java"
-    java.write_text("#!/bin/sh\n")
-    java.chmod(0o755)
-    monkeypatch.setenv("PATH", str(fetched))
-    monkeypatch.delenv("JAVA_HOME", raising=False)
-    assert apache_kafka.available("3.9.1")
-    assert "maven" in apache_kafka.available("0.10.2.2").reason
-    with pytest.raises(ApacheKafkaError, match="maven"):
-        apache_kafka.fetch("0.10.2.2")
-
-
-def test_a_failing_download_says_so_and_leaves_nothing(cache, monkeypatch, tmp_path_factory):
-    programs = tmp_path_factory.mktemp("bin")
-    maven = programs / "mvn"
-    maven.write_text("#!/bin/sh\necho no such artifact; exit 1\n")
-    maven.chmod(0o755)
-    monkeypatch.setenv("PATH", f"{programs}:/usr/bin:/bin")
-    with pytest.raises(ApacheKafkaError, match="no such artifact"):
-        apache_kafka.fetch("3.9.1")
-    assert [path.name for path in cache.iterdir()] == ["kafka-3.9.1.lock"]
-
-
-def test_an_unknown_version_is_refused(cache):
-    with pytest.raises(ApacheKafkaError, match=r"known: 3\.9\.1, 4\.1\.1, 0\.10\.2\.2"):
-        apache_kafka.fetch("1.2.3")
-
-
-def is_free(port):
-    with socket.socket() as one, contextlib.suppress(OSError):
-        one.bind(("127.0.0.1", port))
-        return True
-    return False
-
-
-def test_free_ports_are_distinct_and_free():
-    ports = apache_kafka.free_ports(50)
-    assert len(set(ports)) == 50
-    assert sum(map(is_free, ports)) >= 45  # somebody else may have taken one meanwhile
-
-
-def test_nobody_answers_where_nobody_listens():
-    with socket.socket() as bound:  # so nobody else can
-        bound.bind(("127.0.0.1", 0))
-        port = bound.getsockname()[1]
-        assert not apache_kafka.answers_metadata(port)
-        assert not apache_kafka.answers_ruok(port)
-        assert not apache_kafka.remembers_no_broker(port)
 
 
 def test_a_connection_to_itself_is_no_answer(monkeypatch):
@@ -125,12 +60,6 @@ def test_a_connection_to_itself_is_no_answer(monkeypatch):
         assert connection.getsockname() == connection.getpeername()
     monkeypatch.setattr(socket, "create_connection", to_itself)
     assert not apache_kafka.answers_metadata(0)
-
-
-@pytest.mark.parametrize("arguments", [[], ["fetch"], ["run", "x"], ["eat", "3.9.1"]])
-def test_the_command_line_explains_itself(arguments, capsys):
-    assert apache_kafka.main(arguments) == 2
-    assert "fetch|run 3.9.1|4.1.1|0.10.2.2" in capsys.readouterr().err
 
 
 @pytest.mark.oracle

@@ -6,11 +6,9 @@ did what it was told and does nothing.
 
 from __future__ import annotations
 
-from concurrent.futures import Future
-
 import pytest
 
-from tests.clients import clients, environments, matrix, report
+from tests.clients import clients, environments, report
 from tests.clients.coordination import administration, grouping
 from tests.clients.coordination import run as coordination
 from tests.clients.coordination.grouping import PARTITIONS, Different, Group, Member
@@ -97,13 +95,6 @@ def test_a_member_that_never_gets_anything_fails_in_time(monkeypatch):
         group.wait("sharing", group.shared)
 
 
-def test_what_a_poll_raised_is_raised():
-    failed = Future()
-    failed.set_exception(Different("it broke"))
-    with pytest.raises(Different, match="it broke"):
-        grouping.take_finished({group_of([]).members[0]: failed})
-
-
 def test_what_was_committed_at_the_end_counts_as_handed_out():
     record = {"topic": "t", "partition": 1, "offset": 5, "value": "v"}
     member = Member(clients.KCAT, Answers({"records": [record]}))
@@ -128,20 +119,6 @@ def test_every_client_is_in_a_group_or_says_why_not():
     assert len(coordination.groups_of(clients.CLIENTS)) > len(clients.CLIENTS)
 
 
-def test_the_tables_tell_groups_commits_and_calls():
-    found = report.Report()
-    found.versions = {"a": "a 1", "b": "b 2"}
-    found.groups["a"] = 156
-    found.commits["a", "b"] = 4
-    found.administered["a", "create_topic"] = "ok"
-    found.lacking = ["b: no groups, for a reason"]
-    text = "\n".join(report.coordination_tables(found))
-    assert "| a | ok 156 |" in text
-    assert "| a | - | ok 4 |" in text
-    assert "| client | create topic |" in text
-    assert "- b: no groups, for a reason" in text
-
-
 def test_the_page_tells_every_client_and_every_group():
     page = (environments.REPOSITORY / "docs" / "compatibility.md").read_text()
     _, _, rest = page.partition(report.MARK_BEGIN)
@@ -158,29 +135,6 @@ def test_the_page_tells_every_client_and_every_group():
     ]
     assert "wrong" not in section
     assert "0 client(s) skipped." in section
-
-
-def test_java_releases_are_compiled_with_the_classes_of_their_time():
-    sources = {version: environments.java_sources(version) for version in environments.JAVA_CLIENTS}
-    assert "Consuming08.java" in sources["0.8.2.2"]
-    assert "FindNothing.java" in sources["0.10.0.1"]
-    assert "FindTimes.java" in sources["0.10.2.2"]
-    assert "Admin11.java" in sources["1.1.1"]
-    assert "Admin28.java" in sources["2.8.2"]
-    for names in sources.values():
-        assert all((environments.DRIVERS / "java" / name).exists() for name in names)
-
-
-def test_a_go_that_is_too_old_is_a_skip_by_name(tmp_path, monkeypatch):
-    monkeypatch.setattr(environments.shutil, "which", lambda *_, **__: "go")
-    for told, lacking in (("go1.19.8\n", True), ("devel\n", True), ("go1.24.1\n", False)):
-        monkeypatch.setattr(environments, "run", lambda command, cwd=None, told=told: told)
-        if not lacking:
-            environments.build_go(tmp_path)
-            continue
-        with pytest.raises(environments.Unavailable) as reason:
-            environments.build_go(tmp_path)
-        assert matrix.unexpected_skips({clients.FRANZ_GO.name: str(reason.value)}) == {}
 
 
 class SaysSo:

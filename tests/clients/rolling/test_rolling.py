@@ -81,12 +81,6 @@ def test_order_is_demanded_of_whom_promises_it():
     assert judge(free._replace(idempotent=True), log).wrong == ["partition 1 is out of order"]
 
 
-def test_the_table_tells_what_each_client_did():
-    work, log = perfect()
-    text = run.table({"a": run.Rolled("a 1.0", work, judge(work, log))})
-    assert text.splitlines()[-1] == "| a 1.0 | 30 | 30 | none (idempotent) | 0 | 10 ms | 20 ms |"
-
-
 def work_through(cluster, chosen, restart, summarize):
     """Every client works on, and loses nothing; what it tells meanwhile is its own affair."""
     rolled, skipped = run.run(cluster, chosen, restart)
