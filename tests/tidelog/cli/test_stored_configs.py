@@ -8,7 +8,7 @@ import re
 import pytest
 
 from tests.broker.conftest import healthy
-from tests.broker.test_locked_out import is_served, store
+from tests.broker.start.test_locked_out import is_served, store
 from tidelog.broker.metadata import client_quotas, records
 from tidelog.broker.metadata.cluster import ClusterMetadata
 from tidelog.cli import main

@@ -24,7 +24,7 @@ from tidelog.config import TopicConfig
 from tidelog.storage.directory.store import LogStore
 
 PROGRAM = "import sys; sys.path.insert(0, sys.argv.pop(1)); from tidelog.cli import main; sys.exit(main())"
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 
 
 def serve(*options):
@@ -69,7 +69,7 @@ def test_a_second_process_does_not_touch_the_metadata(tmp_path):
     path = tmp_path / "tidelog.sqlite"
     with contextlib.closing(sqlite3.connect(path)) as db:
         db.executescript(
-            (Path(__file__).parent / "metadata" / "sqlite" / "layout_2.sql").read_text()
+            (Path(__file__).parents[1] / "metadata" / "sqlite" / "layout_2.sql").read_text()
         )
     before = path.read_bytes()
     first = LogStore([tmp_path], default_config=TopicConfig())
