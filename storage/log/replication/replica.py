@@ -192,7 +192,8 @@ class Replica:
 
         The leader's compaction left them. It compacts nothing above its high watermark, so up to
         there more gaps may follow; they are recorded at once, to save writes. Segments before are
-        made durable, because recovery could no longer see that batches are missing there.
+        made durable, because recovery could no longer see that batches are missing there. The
+        record is durable too: a commit does not write it, and recovery cuts at any other gap.
         """
         state = self._state
         expected_offset, last_gap_end = state.ends.log_end_offset, -1
@@ -210,7 +211,7 @@ class Replica:
         files.sync(state.directory)
         state.gaps_end_offset = max(expected_offset, high_watermark)
         try:
-            state.saved_times.save_covered(durable=False)
+            state.saved_times.save_covered(durable=True)
         except OSError:
             state.gaps_end_offset = before
             raise

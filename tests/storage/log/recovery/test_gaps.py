@@ -6,9 +6,11 @@ import dataclasses
 
 import pytest
 
+from tests.simulation.power_loss import Disk
 from tests.storage import cleaning
+from tests.storage.conftest import OnlyWhatIsDurable
 from tidelog.protocol.records.batch import Record, build
-from tidelog.storage import filenames
+from tidelog.storage import filenames, files
 from tidelog.storage.directory.store import LogStore
 from tidelog.storage.log.replication.leader_state import LeaderState
 from tidelog.storage.log.replication.received import AppendedFrom
@@ -169,6 +171,23 @@ def test_a_follower_records_gaps_up_to_the_high_watermark_at_once(log, monkeypat
     assert len(written) == 1
     follow(log, 30)
     assert log.partition.state.gaps_end_offset == 100
+
+
+def test_committed_records_behind_a_gap_outlive_a_power_loss(make_log, use):
+    log, left = make_log(flush_messages=1).create(), make_log("left", flush_messages=1)
+    log.close()
+    disk = Disk(log.path)
+    use(disk)
+    log.open()
+    follow(log, 0, 1)
+    log.partition.flush()
+    follow(log, 2, 5)
+    assert log.partition.commit() == 6
+    disk.lose_power(left.path, OnlyWhatIsDurable())
+    log.crash()
+    use(files.System())
+    start(left, "another boot")
+    assert offsets(left) == [0, 1, 2, 5]
 
 
 def test_a_gap_that_was_not_recorded_is_cut(make_log):
