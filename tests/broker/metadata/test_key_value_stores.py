@@ -9,7 +9,7 @@ import pytest
 
 from tidelog.broker.metadata.memory import MemoryStore
 from tidelog.broker.metadata.sqlite.store import SqliteStore
-from tidelog.broker.metadata.store import Change, Delete, Put, unchanged_since
+from tidelog.broker.metadata.store import Delete, Put
 from tidelog.config.broker.etcd_address import parse_etcd
 from tidelog.protocol.errors import KafkaStorageError
 
@@ -50,23 +50,3 @@ async def test_a_key_is_named_once_in_a_transaction(store):
     with pytest.raises(ValueError, match="once"):
         await store.transact((), (Put("a", b""), Delete("a")))
     assert await store.read() == before
-
-
-async def test_two_stores_on_one_file_see_each_others_changes(tmp_path):
-    path = tmp_path / "one.sqlite"
-    one, two = (SqliteStore(path, poll_interval_s=0.01) for _ in range(2))
-    await one.open()
-    await two.open()
-    try:
-        seen = two.watch(0)
-        await one.transact((), (Put("a", b"1"),))
-        async with asyncio.timeout(10):
-            assert await anext(seen) == [Change(1, "a", b"1")]
-        outcomes = await asyncio.gather(
-            *(store.transact(unchanged_since("a", 1), (Put("a", b"2"),)) for store in (one, two))
-        )
-        assert sorted(outcomes, key=str) == [2, None]
-        await seen.aclose()
-    finally:
-        await one.close()
-        await two.close()

@@ -1,15 +1,10 @@
-"""The SQLite store: what is kept, what is refused, and what survives kill -9."""
+"""The SQLite store: what is kept, and what is refused."""
 
 from __future__ import annotations
 
 import asyncio
-import os
-import signal
 import sqlite3
-import subprocess
-import sys
 from contextlib import asynccontextmanager, closing
-from pathlib import Path
 from uuid import UUID
 
 import pytest
@@ -23,8 +18,6 @@ from tidelog.protocol.errors import (
     TopicAlreadyExists,
     UnknownTopicOrPartition,
 )
-
-ROOT = Path(__file__).parents[4]
 
 
 @pytest.fixture
@@ -214,45 +207,6 @@ async def test_a_running_broker_keeps_the_image_when_such_a_key_is_deleted(path)
         with pytest.raises(KafkaStorageError, match="key 'config/broker' is missing"):
             await store.create_topic("a", 1, {})
         assert store.image is before
-
-
-KILLED = """
-import asyncio, sys
-from pathlib import Path
-from tidelog.broker.metadata.local import local_metadata
-
-async def main():
-    store = local_metadata(Path(sys.argv[1]))
-    await store.open()
-    number = len(store.image.topics)
-    while True:
-        await store.create_topic(f"t{number}", 1, {"retention.ms": str(number)})
-        print(number, flush=True)
-        number += 1
-
-asyncio.run(main())
-"""
-
-
-def test_what_was_answered_survives_kill_9(path):
-    answered = 0
-    for _ in range(3):
-        child = subprocess.Popen(
-            [sys.executable, "-c", KILLED, str(path)],
-            stdout=subprocess.PIPE,
-            env={**os.environ, "PYTHONPATH": str(ROOT)},
-        )
-        with child:
-            lines = [child.stdout.readline() for _ in range(5)]
-            child.send_signal(signal.SIGKILL)
-            lines += child.stdout.readlines()
-        answered = int([line for line in lines if line.endswith(b"\n")][-1]) + 1
-        image = asyncio.run(image_of(path))  # a test that waits for processes is no coroutine
-        # One more may be there: made, and not answered before the kill.
-        assert len(image.topics) in (answered, answered + 1)
-        for number in range(answered):
-            assert image.topics[f"t{number}"].configs == {"retention.ms": str(number)}
-    assert answered >= 15
 
 
 async def test_a_deleted_topic_is_remembered_until_its_logs_are_gone(path):
