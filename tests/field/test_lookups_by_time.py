@@ -48,18 +48,6 @@ class TestSkippedRecordsAndStartsOfBatches:
         for target in range(0, 551, 25):
             assert found(connection, topic, target) == right(target), target
 
-    def test_one_after_the_last_is_nothing_and_not_offset_0(self, connection):
-        topic = create(connection)
-        put(connection, topic, FIRST)
-        assert found(connection, topic, 301) == (-1, -1)
-        empty = create(connection)
-        assert found(connection, empty, 0) == (-1, -1)
-
-    def test_one_before_the_first_is_the_first(self, connection):
-        topic = create(connection)
-        put(connection, topic, FIRST)
-        assert found(connection, topic, 0) == (0, 100)
-
     def test_equal_times_are_found_from_the_first_one_on(self, connection):
         topic = create(connection, segment_bytes="200")
         for _ in range(4):
@@ -70,12 +58,6 @@ class TestSkippedRecordsAndStartsOfBatches:
 
 class TestNegativeTimes:
     """redpanda#4308: the client met an exception. tests/clients/negative_times has every client."""
-
-    def test_the_broker_answers(self, connection):
-        topic = create(connection)
-        put(connection, topic, (-900, -1, -50, 7))
-        for target in (-(2**63), -900, -899, -51, -50, -49, -7, 0):
-            assert found(connection, topic, target) == right(target, times=(-900, -1, -50, 7))
 
     def test_a_client_that_lets_its_user_ask_gets_the_answer(self, broker, connection):
         topic = create(connection)

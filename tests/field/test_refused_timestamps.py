@@ -63,22 +63,6 @@ def test_the_whole_batch_is_refused_and_the_rest_of_it_can_be_sent(connection, v
     assert found(connection, topic, LATEST) == (4, -1)
 
 
-def test_another_partition_of_the_request_is_not_refused(connection):
-    good, bad = create(connection), create(connection, **WINDOW)
-    topics = [
-        {"name": topic, "partition_data": [{"index": 0, "records": recordset.batch([Rec(0)])}]}
-        for topic in (bad, good)
-    ]
-    answer = connection.ask(
-        "Produce", 9, transactional_id=None, acks=-1, timeout_ms=5_000, topic_data=topics
-    )
-    codes = {
-        topic["name"]: topic["partition_responses"][0]["error_code"]
-        for topic in answer["responses"]
-    }
-    assert codes == {bad: INVALID_TIMESTAMP, good: 0}
-
-
 def test_a_mirror_of_old_data_is_taken_where_there_is_no_window(connection):
     """Which is the default; Kafka 4 has an hour for the future."""
     topic = create(connection)

@@ -184,19 +184,6 @@ class TestRecordSets:
             produce(connection, topic, recordset.batch(values(*texts), codec))
         assert read_values(connection, topic) == [text.encode() for text in texts] * 5
 
-    def test_a_record_outside_the_window(self, connection):
-        """The whole batch is refused; version 8 and later name the record and the window."""
-        name = new_topic(connection, message_timestamp_before_max_ms="1000")
-        now = time.time_ns() // 1_000_000
-        records = recordset.batch([recordset.Rec(now, b"x"), recordset.Rec(5, b"y")])
-        got = produce(connection, name, records, version=9)
-        assert (got["error_code"], got["base_offset"]) == (INVALID_TIMESTAMP, -1)
-        assert [each["batch_index"] for each in got["record_errors"]] == [1]
-        assert "5" in got["record_errors"][0]["batch_index_error_message"]
-        assert got["error_message"]
-        assert produce(connection, name, records, version=7)["error_code"] == INVALID_TIMESTAMP
-        assert fetch(connection, name)["high_watermark"] == 0
-
 
 class Sequence:
     """A producer's view of itself."""

@@ -120,15 +120,6 @@ def test_the_six_values_that_are_no_times(connection, topic, version):
             assert asked(connection, topic, sentinel, version) == (0, *found)
 
 
-@pytest.mark.parametrize("stored", [1, 2])
-def test_the_largest_of_only_negative_times(connection, stored):
-    """Kafka answers (-1, -1)."""
-    name = new_name("negative")
-    create(connection, name, message_format_version=FORMATS[stored], retention_ms="-1")
-    produce(connection, name, record_set(2, [-9, NONE, -4, -4], codecs.GZIP))
-    assert asked(connection, name, -3) == (0, 2, -4)
-
-
 def test_refusals_name_negative_times_and_the_window(connection):
     name = new_name("negative")
     create(connection, name, message_timestamp_before_max_ms="1000", retention_ms="-1")
