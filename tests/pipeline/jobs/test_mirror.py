@@ -1,6 +1,6 @@
 """Mirroring without Spark: what arrives, where, with which times; runs again; who is refused.
 
-The tasks are the ones Spark distributes (test_replay_on_spark.py); here they are done in this process.
+The tasks are the ones Spark distributes (tests/pipeline/test_masters.py); here they are done in this process.
 """
 
 from __future__ import annotations

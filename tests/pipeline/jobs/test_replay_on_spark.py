@@ -1,19 +1,16 @@
-"""The replay engine as Spark distributes it: a mirror, and a worker that is killed in the middle."""
+"""The replay engine as Spark distributes it: a worker that is killed in the middle."""
 
 from __future__ import annotations
 
 import dataclasses
 import io
-import json
 import os
 
 import pytest
 
 from tests.pipeline.jobs.test_killed_replays import task_of
-from tests.pipeline.jobs.test_mirror import KEEP, check, everything, fill, plain, some
+from tests.pipeline.jobs.test_mirror import KEEP, everything, fill, plain, some
 from tidelog.client import Client
-from tidelog.pipeline import cli
-from tidelog.pipeline.errors import OK
 from tidelog.pipeline.progress import Progress
 from tidelog.pipeline.replay.delivery import POSITION, TRANSACTIONS
 from tidelog.pipeline.replay.log_source import LogSource
@@ -23,22 +20,6 @@ from tidelog.pipeline.source.access import plan
 from tidelog.pipeline.source.splits import Selection
 
 pytestmark = pytest.mark.spark
-
-
-def test_a_mirror_on_spark(on_spark, broker, topic, tmp_path, capsys):
-    wanted = {partition: some(800, partition) for partition in range(3)}
-    with Client(broker.bootstrap) as client:
-        client.create_topic(topic, 3, KEEP)
-        for partition, one in wanted.items():
-            fill(client, topic, partition, one)
-    copy = f"{topic}-copy"
-    both = ("--brokers", broker.bootstrap, "--to-brokers", broker.bootstrap, "--topics", topic)
-    how = ("--rename", f"{topic}={copy}", "--create", "--out", str(tmp_path), "--run", "r")
-    for _ in range(2):
-        assert cli.main(["mirror", *both, *how, "--set", "retention.ms=-1"]) == OK
-        check(broker.bootstrap, copy, wanted, tmp_path)
-    told = [json.loads(line) for line in capsys.readouterr().err.splitlines() if line[:1] == "{"]
-    assert [one["done"] for one in told if one["state"] == "done"] == [2400, 2400]
 
 
 KILLS = '''
