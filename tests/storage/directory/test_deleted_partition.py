@@ -1,13 +1,20 @@
 """A partition that is deleted, and another made of its name, while somebody still works on the first."""
 
+import contextlib
+import random
+import shutil
 import threading
 
 import pytest
 
+from tests.simulation import power_loss
 from tests.simulation.disks import Disk
-from tests.storage.conftest import TOPIC_ID
+from tests.storage.conftest import TOPIC_ID, kill
+from tidelog.config.topic import TopicConfig
 from tidelog.protocol.errors import UnknownTopicOrPartition
+from tidelog.protocol.records.batch import Record, build
 from tidelog.storage import files
+from tidelog.storage.directory.store import LogStore
 
 
 def contents_of(directory):
@@ -95,3 +102,36 @@ def test_a_checkpoint_says_nothing_of_the_old_log_under_the_name_of_the_new(log)
     log.store._write_checkpoints()
     assert renewed
     assert checkpoint.read_text() == "0\n1\nt 0 0\n"
+
+
+def test_no_power_loss_brings_a_deleted_topic_back_or_takes_one_that_was_committed(tmp_path, use):
+    """Also where the power goes in the middle of the deletion of another topic."""
+
+    def opened(directory, boot):
+        store = LogStore([directory], default_config=TopicConfig(), boot_id=boot)
+        store.open(0)
+        return store
+
+    for seed in range(30):
+        root = tmp_path / f"disk {seed}"
+        root.mkdir()
+        disk = power_loss.Disk(root)
+        use(disk)
+        store = opened(root, "before")
+        for topic in ("deleted", "going", "kept"):
+            partition = store.create_partition(topic, TOPIC_ID, 0, TopicConfig(), 0)
+            partition.append(build([Record(0, 5, b"k", b"v")]), now_ms=0, produce_version=9)
+            partition.commit()
+        store.delete_topic("deleted")
+        disk.fails_at = disk.calls + 1 + seed % 15
+        with contextlib.suppress(power_loss.PowerLoss):
+            store.delete_topic("going")
+        kill(store)
+        disk.lose_power(tmp_path / "left", random.Random(seed))
+        use(files.System())
+        store = opened(tmp_path / "left", "after")
+        left = {partition.topic: partition for partition in store.partitions()}
+        assert left.keys() - {"going"} == {"kept"}
+        assert (left["kept"].topic_id, left["kept"].log_end_offset) == (TOPIC_ID, 1)
+        kill(store)
+        shutil.rmtree(tmp_path / "left")

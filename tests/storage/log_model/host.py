@@ -167,13 +167,16 @@ class Host:
         self.now_acknowledged(self.model.end)
 
     def power_went(self, candidates: Sequence[ModelLog]) -> None:
-        """Come back after a power loss: of what was not made durable anything may be missing."""
-        kill(self.store)
-        self.disk.is_off = True
-        self.said.append(self.disk.lose_power(self.path / str(self.number + 1), self.random))
-        self.boot += 1
-        self.next_disk()
-        self.open()
+        """Come back after a power loss: of what was not made durable anything may be missing.
+
+        Now and then the power goes once more while the log is opened.
+        """
+        self.lose()
+        if self.random.random() > 0.2:
+            self.open()
+        elif self.is_interrupted(self.open):
+            self.lose()
+            self.open()
         self.model = agreement.after_power_loss(
             self.partition,
             candidates,
@@ -182,6 +185,13 @@ class Host:
             is_trimmed=self.is_trimmed,
         )
         self.now_acknowledged(self.model.end)
+
+    def lose(self) -> None:
+        kill(self.store)
+        self.disk.is_off = True
+        self.said.append(self.disk.lose_power(self.path / str(self.number + 1), self.random))
+        self.boot += 1
+        self.next_disk()
 
     def next_disk(self) -> None:
         shutil.rmtree(self.path / str(self.number))

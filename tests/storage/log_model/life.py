@@ -61,6 +61,7 @@ class Life(Host):
             retention_time_basis=pick(["record", "append"]),
             retention_max_eventtime_ms=pick([-1, -1, 0, 2_000]),
             retention_max_eventtime_grace_ms=pick([0, 100]),
+            flush_messages=pick([HIGHEST, HIGHEST, 1]),
             message_format_version=RELEASES[self.magic],
             message_timestamp_type="LogAppendTime" if self.is_stamped else "CreateTime",
         )
@@ -91,6 +92,7 @@ class Life(Host):
             self.truncate: 5,
             self.begin_anew: 0.7,
             self.flush: 2,
+            self.commit: 2,
             self.checkpoint: 1,
             self.alter: 1,
             self.let_time_go_back: 0.4,
@@ -123,7 +125,11 @@ class Life(Host):
         here, clock = agreement.batches_in(active, self.model), active.known_times[0].created_clock
         before = self.model.end
         self.append()
-        self.model.advance(self.model.end)
+        if self.partition.has_flush_rules:
+            self.made_durable(self.partition.commit())
+            self.covered = self.model.end
+        else:
+            self.model.advance(self.model.end)
         new = [batch for batch in self.model.batches if batch.first >= before]
         added = state.active.tail.size - (size if state.active is active else 0)
         is_full = size + added > self.config.segment_bytes
@@ -263,17 +269,43 @@ class Life(Host):
         assert explained.going.segments == len(due(self.now))
 
     def flush(self) -> None:
-        assert self.partition.flush() == self.model.end
-        self.made_durable()
+        for _ in range(self.random.choice([1, 1, 2])):  # the second has what came during the first
+            end = self.while_others_append(self.partition.flush)
+            self.covered = max(self.covered, end)
+
+    def commit(self) -> None:
+        end = self.while_others_append(self.partition.commit)
+        if self.partition.has_flush_rules:
+            self.covered = max(self.covered, end)
+
+    def while_others_append(self, sync: Callable[[], int]) -> int:
+        """Make the log durable, and append in the middle of syncs; return up to where it is."""
+        state, before, left = self.partition.state, self.model.end, self.random.choice([0, 0, 1, 2])
+
+        def append() -> None:
+            nonlocal left
+            if left and not state.is_replicated and not state.append_lock._is_owned():
+                left -= 1
+                self.append()
+                if not self.partition.has_flush_rules:
+                    self.model.advance(self.model.end)
+
+        self.disk.before_sync = append
+        end = sync()
+        self.disk.before_sync = lambda: None
+        assert before <= end <= self.model.end
+        self.made_durable(end)
+        return end
 
     def checkpoint(self) -> None:
         self.store.checkpoint()
-        self.made_durable()
+        self.made_durable(self.model.end)
+        self.covered = self.model.end
 
-    def made_durable(self) -> None:
-        if self.acknowledged < self.model.end and not self.partition.state.is_follower:
-            self.model.advance(self.model.end)  # where there was nothing to flush nothing moves
-        self.acknowledged = self.covered = self.model.end
+    def made_durable(self, end: int) -> None:
+        if self.acknowledged < end and not self.partition.state.is_follower:
+            self.model.advance(end)  # where there was nothing to flush nothing moves
+        self.acknowledged = max(self.acknowledged, end)
 
     # --- ends -------------------------------------------------------------------------------------
 

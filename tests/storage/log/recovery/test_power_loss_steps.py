@@ -1,6 +1,6 @@
 """Single power losses, step by step: what is on the disk then, and what opening makes of it.
 
-`test_power_loss` comes to such states by chance; here each is made by hand.
+`tests/storage/log_model` comes to such states by chance; here each is made by hand.
 """
 
 import shutil
