@@ -116,25 +116,39 @@ def records_for(version: int, *texts: str) -> bytes:
 
 def create(connection: wire.Connection, name: str, partitions: int = 1, **configs: str) -> str:
     """Make a topic; returns its id. Settings are given with underscores for dots."""
-    answer = connection.ask(
-        "CreateTopics",
-        7,
-        topics=[
-            {
-                "name": name,
-                "num_partitions": partitions,
-                "replication_factor": 1,
-                "configs": [
-                    {"name": key.replace("_", "."), "value": value}
-                    for key, value in configs.items()
-                ],
-            }
-        ],
-        timeout_ms=60_000,  # a busy machine delays Kafka
-        validate_only=False,
-    )["topics"][0]
+    answer = try_to_create(connection, name, partitions, **configs)
     assert answer["error_code"] == 0, answer
     return answer["topic_id"]
+
+
+def try_to_create(
+    connection: wire.Connection,
+    name: str,
+    partitions: int = 1,
+    *,
+    factor: int = 1,
+    placed: Sequence[int] = (),
+    version: int = 7,
+    validate_only: bool = False,
+    **configs: str,
+) -> Any:
+    """CreateTopics of one topic; its part of the answer. Its only partition may be placed on brokers."""
+    asked = {
+        "name": name,
+        "num_partitions": -1 if placed else partitions,
+        "replication_factor": -1 if placed else factor,
+        "assignments": [{"partition_index": 0, "broker_ids": list(placed)}] if placed else [],
+        "configs": [
+            {"name": key.replace("_", "."), "value": value} for key, value in configs.items()
+        ],
+    }
+    return connection.ask(
+        "CreateTopics",
+        version,
+        topics=[asked],
+        timeout_ms=60_000,  # a busy machine delays Kafka
+        validate_only=validate_only,
+    )["topics"][0]
 
 
 def new_topic(connection: wire.Connection, partitions: int = 1, **configs: str) -> str:
@@ -166,11 +180,16 @@ def produce(
 
 
 def produce_fields(
-    topic: str, records: bytes | None, *, acks: int = -1, partition: int = 0
+    topic: str,
+    records: bytes | None,
+    *,
+    acks: int = -1,
+    partition: int = 0,
+    transactional_id: str | None = None,
 ) -> dict[str, Any]:
     """The body of a Produce request for one partition; the topic is a name or an id."""
     return {
-        "transactional_id": None,
+        "transactional_id": transactional_id,
         "acks": acks,
         "timeout_ms": 5_000,
         "topic_data": [
@@ -291,6 +310,36 @@ def alter(
         validate_only=validate_only,
     )["responses"][0]
     return answer["error_code"], answer["error_message"]
+
+
+def own(
+    connection: wire.Connection, name: str, kind: int = TOPIC, source: int = 1
+) -> dict[str, str | None]:
+    """The settings of a resource that somebody set on it."""
+    asked = {"resource_type": kind, "resource_name": name, "configuration_keys": None}
+    answer = connection.ask("DescribeConfigs", 1, resources=[asked], include_synonyms=False)
+    return {
+        each["name"]: each["value"]
+        for each in answer["results"][0]["configs"]
+        if each["config_source"] == source
+    }
+
+
+def delete_records(
+    connection: wire.Connection, topic: str, offset: int, *, version: int = 2, partition: int = 0
+) -> tuple[int, int]:
+    """Delete before an offset; (error code, low watermark)."""
+    wanted = [{"partition_index": partition, "offset": offset}]
+    answer = connection.ask(
+        "DeleteRecords",
+        version,
+        topics=[{"name": topic, "partitions": wanted}],
+        timeout_ms=60_000,
+    )["topics"]
+    assert [each["name"] for each in answer] == [topic]
+    (got,) = answer[0]["partitions"]
+    assert got["partition_index"] == partition
+    return got["error_code"], got["low_watermark"]
 
 
 def topic_id_of(connection: wire.Connection, name: str) -> str:

@@ -58,10 +58,7 @@ def start_of(connection: wire.Connection, topic: str) -> int:
 
 def trim(connection: wire.Connection, topic: str, offset: int) -> None:
     """Delete the records before an offset."""
-    wanted = [{"partition_index": 0, "offset": offset}]
-    topics = [{"name": topic, "partitions": wanted}]
-    answer = connection.ask("DeleteRecords", 2, topics=topics, timeout_ms=60_000)
-    assert answer["topics"][0]["partitions"][0]["error_code"] == 0, answer
+    assert asking.delete_records(connection, topic, offset)[0] == 0
 
 
 def segments(log_dir: Path, topic: str) -> Sequence[int]:

@@ -12,6 +12,7 @@ import time
 
 import pytest
 
+from tests.broker import members
 from tests.broker.asking import new_name, produce
 from tests.broker.subject import eventually
 from tests.oracle import recordset
@@ -94,20 +95,9 @@ def reset(groups, *arguments):
 
 def commit(broker, group, topic, *offsets):
     """Commit for partitions 0, 1, ..."""
-    parts = [
-        {"partition_index": i, "committed_offset": offset, "committed_metadata": ""}
-        for i, offset in enumerate(offsets)
-    ]
     with broker.connect() as connection:
-        answer = connection.ask(
-            "OffsetCommit",
-            7,
-            group_id=group,
-            generation_id_or_member_epoch=-1,
-            member_id="",
-            topics=[{"name": topic, "partitions": parts}],
-        )
-    assert {part["error_code"] for part in answer["topics"][0]["partitions"]} == {0}
+        for partition, offset in enumerate(offsets):
+            assert members.commit(connection, group, topic, offset, partition=partition) == 0
 
 
 @contextlib.contextmanager

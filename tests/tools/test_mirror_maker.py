@@ -14,7 +14,7 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 
 from tests import committing
-from tests.broker.asking import alter, create, produce
+from tests.broker.asking import alter, create, own, produce
 from tests.broker.subject import Subject, eventually
 from tests.oracle import apache_kafka, recordset, wire
 from tests.oracle.brokers import wait_for_coordinators, wait_for_leaders
@@ -92,11 +92,7 @@ def of_group(bootstrap, group):
 def own_settings(bootstrap, topic):
     """What somebody set on a topic, not what it takes from the broker."""
     with wire.Connection(bootstrap) as connection:
-        answer = connection.ask(
-            "DescribeConfigs", 4, resources=[{"resource_type": TOPIC, "resource_name": topic}]
-        )
-    configs = answer["results"][0]["configs"] or []
-    return {each["name"]: each["value"] for each in configs if each["config_source"] == 1}
+        return own(connection, topic)
 
 
 def mirror(source, target):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.broker.asking import TOPIC, all_versions, new_topic
+from tests.broker.asking import TOPIC, all_versions, new_topic, own
 
 INVALID_CONFIG, INVALID_REQUEST = 40, 42
 
@@ -23,17 +23,6 @@ def replace(connection, kind, name, configs, *, version=2, validate_only=False):
         validate_only=validate_only,
     )["responses"][0]
     return answer["error_code"], answer["error_message"]
-
-
-def own(connection, name, kind=TOPIC, source=1):
-    """The settings of a resource that somebody set on it."""
-    asked = {"resource_type": kind, "resource_name": name, "configuration_keys": None}
-    answer = connection.ask("DescribeConfigs", 1, resources=[asked], include_synonyms=False)
-    return {
-        each["name"]: each["value"]
-        for each in answer["results"][0]["configs"]
-        if each["config_source"] == source
-    }
 
 
 @pytest.fixture

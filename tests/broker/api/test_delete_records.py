@@ -11,6 +11,7 @@ from tests.broker.asking import (
     all_versions,
     alter,
     batch_of,
+    delete_records,
     fetch,
     list_offset,
     new_topic,
@@ -21,22 +22,6 @@ from tests.oracle import recordset
 OFFSET_OUT_OF_RANGE, UNKNOWN_TOPIC_OR_PARTITION, POLICY_VIOLATION = 1, 3, 44
 LATEST, EARLIEST = -1, -2
 HIGH_WATERMARK = -1
-
-
-def ask(connection, topic, offset, *, version=2, partition=0):
-    """Delete before an offset; (error code, low watermark)."""
-    answer = connection.ask(
-        "DeleteRecords",
-        version,
-        topics=[
-            {"name": topic, "partitions": [{"partition_index": partition, "offset": offset}]},
-        ],
-        timeout_ms=10_000,
-    )["topics"]
-    assert [each["name"] for each in answer] == [topic]
-    (got,) = answer[0]["partitions"]
-    assert got["partition_index"] == partition
-    return got["error_code"], got["low_watermark"]
 
 
 def earliest(connection, topic):
@@ -58,7 +43,7 @@ def topic(connection):
 
 @pytest.mark.parametrize("version", all_versions("DeleteRecords"))
 def test_every_version_raises_the_start(connection, topic, version):
-    assert ask(connection, topic, 6, version=version) == (0, 6)
+    assert delete_records(connection, topic, 6, version=version) == (0, 6)
     assert earliest(connection, topic) == 6
     assert list_offset(connection, topic, LATEST)["offset"] == 20
     got = fetch(connection, topic, 6)
@@ -69,7 +54,7 @@ def test_every_version_raises_the_start(connection, topic, version):
 
 @pytest.mark.parametrize("version", all_versions("DeleteRecords"))
 def test_minus_1_is_the_high_watermark(connection, topic, version):
-    assert ask(connection, topic, HIGH_WATERMARK, version=version) == (0, 20)
+    assert delete_records(connection, topic, HIGH_WATERMARK, version=version) == (0, 20)
     assert earliest(connection, topic) == 20
     got = fetch(connection, topic, 20)
     assert (got["error_code"], got["records"] or b"") == (0, b"")
@@ -78,14 +63,14 @@ def test_minus_1_is_the_high_watermark(connection, topic, version):
 
 
 def test_below_the_start_is_out_of_range(connection, topic):
-    ask(connection, topic, 6)
+    delete_records(connection, topic, 6)
     for offset in (0, 5):
         assert fetch(connection, topic, offset)["error_code"] == OFFSET_OUT_OF_RANGE
 
 
 def test_an_offset_within_a_batch(connection, topic):
     """The batch comes whole, as Kafka sends it: skipping is the client's part."""
-    assert ask(connection, topic, 7) == (0, 7)
+    assert delete_records(connection, topic, 7) == (0, 7)
     assert earliest(connection, topic) == 7
     assert fetch(connection, topic, 6)["error_code"] == OFFSET_OUT_OF_RANGE
     batches, _ = recordset.parse(fetch(connection, topic, 7)["records"])
@@ -97,14 +82,14 @@ def test_an_offset_within_a_batch(connection, topic):
 
 @pytest.mark.parametrize("offset", [21, 2**63 - 1, -2, -(2**63)])
 def test_offsets_out_of_range(connection, topic, offset):
-    assert ask(connection, topic, offset) == (OFFSET_OUT_OF_RANGE, -1)
+    assert delete_records(connection, topic, offset) == (OFFSET_OUT_OF_RANGE, -1)
     assert earliest(connection, topic) == 0
 
 
 @pytest.mark.parametrize("version", all_versions("DeleteRecords"))
 @pytest.mark.parametrize(("named", "partition"), [("nowhere", 0), (None, 1), (None, -1)])
 def test_unknown_partitions(connection, topic, version, named, partition):
-    got = ask(connection, named or topic, 0, version=version, partition=partition)
+    got = delete_records(connection, named or topic, 0, version=version, partition=partition)
     assert got == (UNKNOWN_TOPIC_OR_PARTITION, -1)
 
 
@@ -112,10 +97,10 @@ def test_the_policy_must_allow_it(connection):
     name = new_topic(connection, cleanup_policy="compact")
     record = recordset.Rec(1_000, b"v", key=b"k")
     assert produce(connection, name, recordset.batch([record]))["error_code"] == 0
-    assert ask(connection, name, 1) == (POLICY_VIOLATION, -1)
+    assert delete_records(connection, name, 1) == (POLICY_VIOLATION, -1)
     assert earliest(connection, name) == 0
     assert alter(connection, TOPIC, name, ("cleanup.policy", 0, "compact,delete"))[0] == 0
-    assert ask(connection, name, 1) == (0, 1)
+    assert delete_records(connection, name, 1) == (0, 1)
 
 
 def test_each_partition_for_itself(connection):

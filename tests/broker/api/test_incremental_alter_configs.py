@@ -6,8 +6,6 @@ import time
 
 import pytest
 
-from tests.broker.api.test_alter_configs import own
-from tests.broker.api.test_delete_records import ask as delete_records
 from tests.broker.asking import (
     BROKER,
     TOPIC,
@@ -15,8 +13,10 @@ from tests.broker.asking import (
     alter,
     batch_of,
     create,
+    delete_records,
     fetch,
     new_topic,
+    own,
     produce,
 )
 from tests.oracle import recordset

@@ -7,11 +7,11 @@ import time
 import pytest
 
 from tests.broker import asking
-from tests.broker.api.test_delete_records import ask as delete_records
 from tests.broker.asking import (
     all_versions,
     batch_of,
     create,
+    delete_records,
     fetch,
     new_name,
     new_topic,

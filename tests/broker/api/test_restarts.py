@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tests.broker.api import test_alter_client_quotas as quotas
-from tests.broker.api.test_alter_configs import own, replace
+from tests.broker.api.test_alter_configs import replace
 from tests.broker.api.test_create_partitions import grow
-from tests.broker.api.test_delete_records import ask as delete_records
 from tests.broker.api.test_describe_log_dirs import on_disk, sizes, weigh
 from tests.broker.api.test_init_producer_id import ask as init_producer_id
 from tests.broker.api.test_produce import Sequence
@@ -15,8 +14,10 @@ from tests.broker.asking import (
     BROKER,
     batch_of,
     create,
+    delete_records,
     fetch,
     list_offset,
+    own,
     produce,
     read_values,
     topic_id_of,

@@ -8,11 +8,11 @@ from contextlib import closing
 
 import pytest
 
-from tests.broker.api.test_alter_configs import own, replace
+from tests.broker.api.test_alter_configs import replace
 from tests.broker.api.test_create_topics import ask as create_topics
 from tests.broker.api.test_create_topics import topic as to_create
 from tests.broker.api.test_describe_configs import ask as describe
-from tests.broker.asking import BROKER, TOPIC, alter, create, new_name, new_topic
+from tests.broker.asking import BROKER, TOPIC, alter, create, new_name, new_topic, own
 from tests.broker.conftest import of_module
 from tidelog.cli.parser import main
 from tidelog.config import BROKER_ALIASES, TOPIC_ALIASES

@@ -10,6 +10,7 @@ from contextlib import ExitStack
 
 import pytest
 
+from tests.broker import members
 from tests.broker.asking import fetch, list_offset, new_name, produce, records_for
 from tests.broker.cluster.brokers import page
 from tests.broker.replicas.load import Load, create, leader_of
@@ -64,17 +65,7 @@ def coordinated_by(connection, broker, kind):
 
 
 def commit(connection, group, offset):
-    partition = {"partition_index": 0, "committed_offset": offset, "committed_metadata": None}
-    answer = connection.ask(
-        "OffsetCommit",
-        8,
-        group_id=group,
-        generation_id_or_member_epoch=-1,
-        member_id="",
-        group_instance_id=None,
-        topics=[{"name": "t", "partitions": [partition]}],
-    )
-    return answer["topics"][0]["partitions"][0]["error_code"]
+    return members.commit(connection, group, "t", offset, version=8)
 
 
 def committed(connection, group):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.broker import asking
+from tests.broker.asking import try_to_create
 
 pytestmark = pytest.mark.slow
 
@@ -25,18 +26,8 @@ def alter(brokers, kind, resource, name, value="0.11.0"):
 
 
 def create(brokers, name, configs):
-    wanted = {
-        "name": name,
-        "num_partitions": 1,
-        "replication_factor": 2,
-        "assignments": [],
-        "configs": [{"name": key, "value": value} for key, value in configs.items()],
-    }
     with brokers[1].connect() as connection:
-        answer = connection.ask(
-            "CreateTopics", 7, topics=[wanted], timeout_ms=10_000, validate_only=False
-        )
-    (found,) = answer["topics"]
+        found = try_to_create(connection, name, factor=2, **configs)
     return found["error_code"], found["error_message"]
 
 

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from tests.broker.asking import all_versions
+from tests.broker.asking import all_versions, try_to_create
 from tests.broker.cluster.brokers import Brokers
 from tests.broker.members import RawMember, all_fetched, commit, fetched, settled
 from tests.broker.subject import eventually
@@ -45,10 +45,7 @@ def create(cluster, name, factor=3):
     """Creates a topic, as soon as broker 1 knows enough others."""
 
     def code():
-        topic = {"name": name, "num_partitions": 1, "replication_factor": factor}
-        return connection.ask(
-            "CreateTopics", 7, topics=[topic], timeout_ms=10_000, validate_only=False
-        )["topics"][0]["error_code"]
+        return try_to_create(connection, name, factor=factor)["error_code"]
 
     with cluster[1].connect() as connection:
         eventually(lambda: code() == NONE, 20)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 
-from tests.broker.api.test_delete_records import ask as delete_records
-from tests.broker.asking import produce
+from tests.broker.asking import delete_records, produce
 from tests.broker.conftest import of_module
 from tests.broker.members import RawMember, commit, settled
 from tests.oracle import recordset

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.broker.asking import create
 from tests.broker.inside import Inside
 from tests.broker.polls import Polls
 from tests.oracle import wire
@@ -79,15 +80,7 @@ def watched(tmp_path_factory):
     clock = WorkClock()
     with Inside(tmp_path_factory.mktemp("holds"), clock) as broker:
         watched = Watched(broker, clock)
-        topic = {"name": "t", "num_partitions": _PARTITIONS, "replication_factor": 1}
-        made = watched.ask(
-            "CreateTopics",
-            4,
-            topics=[{**topic, "assignments": [], "configs": []}],
-            timeout_ms=60_000,
-            validate_only=False,
-        )
-        assert made["topics"][0]["error_code"] == 0
+        create(watched, "t", _PARTITIONS)
         yield watched
 
 

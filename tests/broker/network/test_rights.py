@@ -7,6 +7,7 @@ import uuid
 import pytest
 
 from tests.broker import asking
+from tests.broker.asking import try_to_create
 from tests.broker.inside import Inside
 from tidelog.broker.security.authorizer import Authorizer
 from tidelog.protocol.acl import Need, Operation, ResourceType
@@ -76,15 +77,7 @@ FAILED = ErrorCode.TOPIC_AUTHORIZATION_FAILED
 
 def create(inside, name, version, *, validate_only=False):
     with inside.connect() as connection:
-        numbers = {"num_partitions": 3, "replication_factor": 1}
-        (got,) = connection.ask(
-            "CreateTopics",
-            version,
-            topics=[{"name": name, **numbers, "assignments": [], "configs": []}],
-            timeout_ms=60_000,
-            validate_only=validate_only,
-        )["topics"]
-    return got
+        return try_to_create(connection, name, 3, version=version, validate_only=validate_only)
 
 
 @pytest.mark.parametrize("cluster", [False, True])

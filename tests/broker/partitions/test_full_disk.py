@@ -9,8 +9,7 @@ from contextlib import suppress
 import pytest
 
 from tests.broker import asking
-from tests.broker.api.test_delete_records import ask as delete_records
-from tests.broker.asking import batch_of, create, produce, read_values
+from tests.broker.asking import batch_of, create, delete_records, produce, read_values
 from tests.broker.subject import Subject, eventually, page_at
 
 STORAGE_ERROR = 56

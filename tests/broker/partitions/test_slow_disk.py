@@ -205,13 +205,7 @@ def flush_mode(broker):
 
 
 def trim(connection, topic, partition=0):
-    answer = connection.ask(
-        "DeleteRecords",
-        2,
-        topics=[{"name": topic, "partitions": [{"partition_index": partition, "offset": 1}]}],
-        timeout_ms=60_000,
-    )["topics"][0]["partitions"][0]
-    assert answer["error_code"] == 0, answer
+    assert asking.delete_records(connection, topic, 1, partition=partition)[0] == 0
 
 
 def run(first_life, directory, disk, work):

@@ -334,21 +334,6 @@ async def test_a_partition_that_cannot_be_looked_at_hinders_no_change(
 # --- over the wire -------------------------------------------------------------------------------
 
 
-def set_on_topic(connection, topic):
-    """What DescribeConfigs gives as the topic's own."""
-    answer = connection.ask(
-        "DescribeConfigs",
-        4,
-        resources=[
-            {"resource_type": asking.TOPIC, "resource_name": topic, "configuration_keys": None}
-        ],
-        include_synonyms=False,
-        include_documentation=False,
-    )
-    configs = answer["results"][0]["configs"]
-    return {e["name"]: e["value"] for e in configs if e["config_source"] == Source.TOPIC}
-
-
 @pytest.mark.slow
 def test_a_backfill_is_kept_for_an_hour_and_then_as_far_as_event_time_says(start):
     broker = start({"clock": "manual", "log.segment.bytes": "300"})
@@ -357,7 +342,7 @@ def test_a_backfill_is_kept_for_an_hour_and_then_as_far_as_event_time_says(start
         kept, lost = asking.new_name(), asking.new_name()
         asking.create(connection, lost)
         asking.create(connection, kept, **{EVENT: str(2 * DAY_MS)})
-        assert set_on_topic(connection, kept) == {EVENT: str(2 * DAY_MS), BASIS: "append"}
+        assert asking.own(connection, kept) == {EVENT: str(2 * DAY_MS), BASIS: "append"}
         for day in range(6):
             record = asking.values("x" * 200, timestamp=NOW_MS - 365 * DAY_MS + day * DAY_MS)
             for topic in (kept, lost):
@@ -381,7 +366,7 @@ def test_a_backfill_is_kept_for_an_hour_and_then_as_far_as_event_time_says(start
     ]
     with broker.connect() as connection:
         assert asking.alter(connection, asking.TOPIC, kept, (EVENT, 1, None)) == (0, None)
-        assert set_on_topic(connection, kept) == {BASIS: "append"}
+        assert asking.own(connection, kept) == {BASIS: "append"}
     broker.clock.step("7d")
     assert {(e["base_offset"], e["policy"]) for e in broker.sweep(kept)} == {
         (i, "retention.ms") for i in range(3, 6)

@@ -8,6 +8,7 @@ import threading
 import pytest
 
 from tests.broker import asking
+from tests.broker.asking import delete_records
 from tests.broker.inside import Inside
 from tests.broker.subject import eventually
 from tidelog.broker.metadata.records import PartitionRecord
@@ -59,10 +60,7 @@ def end_asked(connection, partition=0, epoch=-1):
 
 
 def deleted(connection, partition=0):
-    wanted = {"partition_index": partition, "offset": 0}
-    topics = [{"name": "t", "partitions": [wanted]}]
-    answer = connection.ask("DeleteRecords", 2, topics=topics, timeout_ms=10_000)
-    return answer["topics"][0]["partitions"][0]["error_code"]
+    return delete_records(connection, "t", 0, partition=partition)[0]
 
 
 def producers_described(connection, partition=0):

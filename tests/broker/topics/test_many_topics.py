@@ -9,24 +9,18 @@ import sys
 
 import pytest
 
+from tests.broker import asking
 from tests.broker.inside import Inside
 from tests.broker.network.test_holds import WorkClock
 
 FEW, MORE = 20, 100
 MOST_LINES = 3.5  # for each topic that is there, in all that an image of the metadata sets going
-TOPIC = {"num_partitions": 1, "replication_factor": 1, "assignments": [], "configs": []}
 
 
 def create(broker, *names):
     with broker.connect() as connection:
-        answer = connection.ask(
-            "CreateTopics",
-            4,
-            topics=[{"name": name, **TOPIC} for name in names],
-            timeout_ms=60_000,
-            validate_only=False,
-        )
-    assert [each["error_code"] for each in answer["topics"]] == [0] * len(names)
+        for name in names:
+            asking.create(connection, name)
 
 
 def delete(broker, name):

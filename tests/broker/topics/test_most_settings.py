@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.broker.asking import BROKER, TOPIC, alter
+from tests.broker.asking import BROKER, TOPIC, alter, try_to_create
 from tests.broker.conftest import healthy
 
 POLICY_VIOLATION = 44
@@ -21,15 +21,7 @@ def small(tmp_path):
 
 def created(connection, name, value):
     """The error of CreateTopics with a setting."""
-    wanted = {"name": name, "num_partitions": 1, "replication_factor": 1, "assignments": []}
-    answer = connection.ask(
-        "CreateTopics",
-        5,
-        topics=[{**wanted, "configs": [{"name": LONG, "value": value}]}],
-        timeout_ms=1_000,
-        validate_only=False,
-    )
-    return answer["topics"][0]["error_code"]
+    return try_to_create(connection, name, **{LONG: value})["error_code"]
 
 
 def replicas(count):

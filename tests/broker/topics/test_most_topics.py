@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.broker.asking import BROKER, alter, create
+from tests.broker.api.test_create_partitions import grow
+from tests.broker.asking import BROKER, alter, create, try_to_create
 from tests.broker.conftest import healthy
 
 UNKNOWN_TOPIC_OR_PARTITION, TOPIC_ALREADY_EXISTS, POLICY_VIOLATION = 3, 36, 44
@@ -19,27 +20,14 @@ def small(tmp_path):
 
 def created(connection, name, partitions=1, *, validate_only=False):
     """The error and the sentence of CreateTopics."""
-    wanted = {"name": name, "num_partitions": partitions, "replication_factor": 1}
-    answer = connection.ask(
-        "CreateTopics",
-        5,
-        topics=[{**wanted, "assignments": [], "configs": []}],
-        timeout_ms=1_000,
-        validate_only=validate_only,
-    )
-    return answer["topics"][0]["error_code"], answer["topics"][0]["error_message"]
+    found = try_to_create(connection, name, partitions, validate_only=validate_only)
+    return found["error_code"], found["error_message"]
 
 
 def grown(connection, name, count, *, validate_only=False):
     """The error and the sentence of CreatePartitions."""
-    answer = connection.ask(
-        "CreatePartitions",
-        3,
-        topics=[{"name": name, "count": count, "assignments": None}],
-        timeout_ms=1_000,
-        validate_only=validate_only,
-    )
-    return answer["results"][0]["error_code"], answer["results"][0]["error_message"]
+    (found,) = grow(connection, (name, count), validate_only=validate_only)
+    return found
 
 
 def asked_for(connection, name):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from tests.broker.asking import NO_ID, fetch, values
+from tests.broker.asking import fetch, produce_fields, values
 from tests.oracle import recordset
 
 if TYPE_CHECKING:
@@ -104,25 +104,14 @@ class Transactional:
             "base_sequence": self.sequences.get(name, 0),
             **lies,
         }
-        answer = self.connection.ask(
-            "Produce",
-            version,
+        asked = produce_fields(
+            topic,
+            recordset.batch(values(text), **fields),
+            partition=partition,
             transactional_id=self.id,
-            acks=-1,
-            timeout_ms=5_000,
-            topic_data=[
-                {
-                    "name": topic,
-                    "topic_id": NO_ID,
-                    "partition_data": [
-                        {
-                            "index": partition,
-                            "records": recordset.batch(values(text), **fields),
-                        }
-                    ],
-                }
-            ],
-        )["responses"][0]["partition_responses"][0]
+        )
+        answer = self.connection.ask("Produce", version, **asked)
+        answer = answer["responses"][0]["partition_responses"][0]
         if not answer["error_code"]:
             self.sequences[name] = self.sequences.get(name, 0) + 1
         return answer["error_code"]
@@ -161,20 +150,7 @@ class Transactional:
             generation_id=generation,
             member_id=member,
             group_instance_id=instance,
-            topics=[
-                {
-                    "name": topic,
-                    "partitions": [
-                        {
-                            "partition_index": partition,
-                            "committed_offset": offset,
-                            "committed_leader_epoch": -1,
-                            "committed_metadata": metadata,
-                        }
-                        for partition, offset in offsets.items()
-                    ],
-                }
-            ],
+            topics=[sent_offsets(topic, offsets, metadata)],
         )
         return [each["error_code"] for each in answer["topics"][0]["partitions"]]
 
@@ -202,6 +178,20 @@ class Transactional:
     def state(self) -> str:
         """The state, as the coordinator says it."""
         return self.described()["transaction_state"]
+
+
+def sent_offsets(topic: str, offsets: dict[int, int], metadata: str = "") -> dict[str, Any]:
+    """The offsets of a topic's partitions, as TxnOffsetCommit sends them."""
+    partitions = [
+        {
+            "partition_index": partition,
+            "committed_offset": offset,
+            "committed_leader_epoch": -1,
+            "committed_metadata": metadata,
+        }
+        for partition, offset in offsets.items()
+    ]
+    return {"name": topic, "partitions": partitions}
 
 
 def mark(

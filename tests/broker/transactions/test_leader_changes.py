@@ -7,6 +7,7 @@ from contextlib import ExitStack
 
 import pytest
 
+from tests.broker.asking import try_to_create
 from tests.broker.subject import eventually
 from tests.broker.transactions.requests import Transactional
 from tests.oracle import wire
@@ -72,22 +73,7 @@ def lead(connection, topic, replicas):
 @pytest.mark.parametrize("version", [11, 12])  # verifies, and adds the partition
 def test_nothing_is_appended_when_another_broker_leads_by_then(cluster, asked, version):
     topic = f"t-{version}"
-    created = asked[1].ask(
-        "CreateTopics",
-        5,
-        topics=[
-            {
-                "name": topic,
-                "num_partitions": -1,
-                "replication_factor": -1,
-                "assignments": [{"partition_index": 0, "broker_ids": [1, 2]}],
-                "configs": [],
-            }
-        ],
-        timeout_ms=10_000,
-        validate_only=False,
-    )
-    assert created["topics"][0]["error_code"] == 0
+    assert try_to_create(asked[1], topic, placed=(1, 2))["error_code"] == 0
     named = coordinated_by(asked[1], 2)
     coordinator = Transactional(asked[2], named)
     assert eventually(lambda: coordinator.init() == 0)

@@ -13,8 +13,8 @@ import time
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from tests.broker.asking import NO_ID, values
-from tests.broker.transactions.requests import TRANSACTIONAL, UNKNOWN, Given
+from tests.broker.asking import produce_fields, values
+from tests.broker.transactions.requests import TRANSACTIONAL, UNKNOWN, Given, sent_offsets
 from tests.nemesis.transactions.asking import GROUP, PASSING, TRANSACTION, OverTime, Unknown
 from tests.oracle import recordset, wire
 
@@ -126,18 +126,9 @@ class RawProducer:
             producer_epoch=self.given.epoch,
             base_sequence=sequence,
         )
-        asked = {
-            "transactional_id": self.id,
-            "acks": -1,
-            "timeout_ms": 5_000,
-            "topic_data": [
-                {
-                    "name": place.topic,
-                    "topic_id": NO_ID,
-                    "partition_data": [{"index": place.partition, "records": batch}],
-                }
-            ],
-        }
+        asked = produce_fields(
+            place.topic, batch, partition=place.partition, transactional_id=self.id
+        )
         version = 12 if self._is_new else 9
         answer = self._step(place, "Produce", version, asked, _code_of_produced)
         self._sequences[place] = sequence + len(texts)
@@ -153,18 +144,12 @@ class RawProducer:
         }
         if not self._is_new:
             self._step((TRANSACTION, self.id), "AddOffsetsToTxn", 3, named, _code)
-        partition = {
-            "partition_index": place.partition,
-            "committed_offset": offset,
-            "committed_leader_epoch": -1,
-            "committed_metadata": "",
-        }
         asked = {
             **named,
             "generation_id": -1,
             "member_id": "",
             "group_instance_id": None,
-            "topics": [{"name": place.topic, "partitions": [partition]}],
+            "topics": [sent_offsets(place.topic, {place.partition: offset})],
         }
         version = 5 if self._is_new else 3
         self._step((GROUP, group), "TxnOffsetCommit", version, asked, _code_of_committed)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.broker.asking import batch_of, fetch_fields, produce_fields
+from tests.broker.asking import batch_of, fetch_fields, produce_fields, try_to_create
 from tests.oracle import apache_kafka as launcher
 from tests.oracle import wire
 from tests.oracle.apache_kafka_cluster import ApacheKafkaCluster
@@ -43,16 +43,8 @@ class Asked:
             each.close()
 
     def _create(self) -> None:
-        assignments = [{"partition_index": 0, "broker_ids": [LEADER, 1, 3]}]
-        wanted = {"name": TOPIC, "num_partitions": -1, "replication_factor": -1, "configs": []}
-        made = self.connections[LEADER].ask(
-            "CreateTopics",
-            7,
-            topics=[{**wanted, "assignments": assignments}],
-            timeout_ms=60_000,
-            validate_only=False,
-        )
-        self.topic_id = made["topics"][0]["topic_id"]
+        made = try_to_create(self.connections[LEADER], TOPIC, placed=(LEADER, 1, 3))
+        self.topic_id = made["topic_id"]
         self._until(self.produce, "a record to be stored")
         for _ in range(RECORDS - 1):
             assert self.produce()

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from confluent_kafka import Producer
 
 from tests.broker import asking
+from tests.broker.asking import delete_records
 from tests.oracle import recordset, wire
 from tests.oracle.brokers import wait_for_markers
 from tests.oracle.kafka_0_10.differences import flat
@@ -203,10 +204,8 @@ class Filler:
 
     def trim(self, bootstrap: str, topic: str, offset: int) -> None:
         """Let a log start later, by DeleteRecords."""
-        one = {"name": topic, "partitions": [{"partition_index": 0, "offset": offset}]}
         with wire.Connection(bootstrap) as connection:
-            answer = connection.ask("DeleteRecords", 1, topics=[one], timeout_ms=60_000)
-        assert answer["topics"][0]["partitions"][0]["error_code"] == 0, answer
+            assert delete_records(connection, topic, offset, version=1)[0] == 0
 
     def copy_while_writing(self, bootstrap: str, source: Path, target: Path) -> int:
         """Copy a directory in which records are being written; how many sets went there meanwhile.

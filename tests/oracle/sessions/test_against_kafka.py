@@ -10,7 +10,7 @@ import time
 
 import pytest
 
-from tests.broker.asking import fetch, produce, topic_id_of, values
+from tests.broker.asking import delete_records, fetch, produce, topic_id_of, values
 from tests.oracle import recordset, wire
 from tests.oracle.brokers import make_topics
 
@@ -49,14 +49,7 @@ class Script:
             assert answer["error_code"] == 0, answer
 
     def delete_records(self, topic: str, partition: int, offset: int) -> None:
-        wanted = [{"partition_index": partition, "offset": offset}]
-        answer = self.connection.ask(
-            "DeleteRecords",
-            2,
-            topics=[{"name": topic, "partitions": wanted}],
-            timeout_ms=60_000,
-        )
-        assert answer["topics"][0]["partitions"][0]["error_code"] == 0
+        assert delete_records(self.connection, topic, offset, partition=partition)[0] == 0
 
     def delete_topic(self, name: str) -> None:
         self.connection.ask("DeleteTopics", 5, topic_names=[name], timeout_ms=60_000)
