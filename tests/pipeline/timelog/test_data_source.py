@@ -12,7 +12,6 @@ from tests.pipeline.logs import Writer, segments, truth
 from tests.pipeline.source.test_brokers import fill
 from tests.pipeline.streams import available_now, drained
 from tidelog.client import Client
-from tidelog.pipeline.source.splits import SourceError
 from tidelog.protocol.records.batch import Record, build, scan
 
 pytestmark = pytest.mark.spark
@@ -130,27 +129,6 @@ def test_event_times_and_filters(spark, edges):
     assert sorted(row.timestamp_ms for row in frame.select("timestamp_ms").collect()) == sorted(
         at for at in EDGES if at > now_ms
     )
-
-
-@pytest.mark.parametrize(
-    ("options", "words"),
-    [
-        ({"levl": "time"}, "timelog has no option levl; did you mean level?"),
-        ({"level": "row"}, "level is one of segment, batch, time, record, not 'row'"),
-        ({"from": "yesterday"}, "from: 'yesterday' is no time"),
-        ({"maxPartitionBytes": "much"}, "maxPartitionBytes is a number of bytes"),
-        ({"maxPartitionOffsets": "0"}, "maxPartitionOffsets is a number of offsets from 1 on"),
-        ({"verifyCrc": "maybe"}, "verifyCrc is true or false, not 'maybe'"),
-        ({"upto": "now"}, "upto is one of high-watermark, log-end, not 'now'"),
-        ({"brokers": "127.0.0.1:1"}, "path and brokers are both given"),
-        ({"topicsPattern": "("}, "is no regular expression"),
-        ({"offsets": "{"}, "offsets is .* in JSON"),
-        ({"topics": "t", "topicsPattern": "t"}, "not both"),
-    ],
-)
-def test_mistakes_are_said(source, edges, options, words):
-    with pytest.raises((ValueError, SourceError), match=words):
-        source({"path": str(edges), **options}).schema()
 
 
 def test_mistakes_reach_the_user(spark, edges, tmp_path):

@@ -115,6 +115,14 @@ def test_what_a_batch_reads(log, options, expected):
         ({"minPartitions": "0"}, "minPartitions is a number of tasks"),
         ({"rack": "a"}, "rack is for brokers"),
         ({"kafka.client.rack": "a"}, "rack is for brokers"),
+        ({"level": "row"}, "level is one of segment, batch, time, record, not 'row'"),
+        ({"maxPartitionBytes": "much"}, "maxPartitionBytes is a number of bytes"),
+        ({"maxPartitionOffsets": "0"}, "maxPartitionOffsets is a number of offsets from 1 on"),
+        ({"verifyCrc": "maybe"}, "verifyCrc is true or false, not 'maybe'"),
+        ({"upto": "now"}, "upto is one of high-watermark, log-end, not 'now'"),
+        ({"topicsPattern": "("}, "is no regular expression"),
+        ({"offsets": "{"}, "offsets is .* in JSON"),
+        ({"topics": "t", "topicsPattern": "t"}, "not both"),
     ],
 )
 def test_mistakes_are_said(log, options, words):
