@@ -20,11 +20,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.mutations import EVIL, mutate
 from tests.sampling import sampled
 from tidelog.protocol.decoder import _Decoder
 from tidelog.protocol.message import DecodeError, api_of, codec, known_apis, read_request_header
 from tidelog.protocol.schema import Field, Message, struct_of
-from tidelog.protocol.wire import write_uvarint
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -39,12 +39,6 @@ REQUESTS = [
     for entry in known_apis()
     for version in range(api_of(entry.key).min_version, api_of(entry.key).max_version + 1)
 ]
-EVIL = (
-    [struct.pack(">h", value) for value in (-1, -2, 0, 1, 32767, -32768)]
-    + [struct.pack(">i", value) for value in (-1, -2, 0, 1, 1000, 2**31 - 1, -(2**31))]
-    + [write_uvarint(value) for value in (0, 1, 127, 128, 2**14, 2**28, 2**32 - 1)]
-    + [b"\xff" * 10, b"\x80" * 10, b"\xc3\x28", b"\x00" * 8]
-)
 
 
 def value_of(owner: type[Message], field: Field, version: int, rng: random.Random) -> object:
@@ -81,28 +75,6 @@ def frame_of(key: int, version: int, rng: random.Random) -> bytes:
     return head + codec(api.request, version).encode(message_of(api.request, version, rng))
 
 
-def mutate(frame: bytes, rng: random.Random) -> bytes:
-    data = bytearray(frame)
-    for _ in range(rng.choice((1, 1, 1, 2, 4, 16))):
-        at = rng.randrange(len(data) + 1)
-        kind = rng.randrange(6)
-        if kind == 0 and data:
-            data[min(at, len(data) - 1)] = rng.randrange(256)
-        elif kind == 1:
-            evil = rng.choice(EVIL)
-            data[at : at + len(evil)] = evil
-        elif kind == 2:
-            del data[at:]
-        elif kind == 3:
-            del data[at : at + rng.randrange(1, 9)]
-        elif kind == 4:
-            data[at:at] = rng.choice(EVIL)
-        else:
-            other = rng.randrange(len(data) + 1)
-            data[at:at] = data[other : other + rng.randrange(40)]
-    return bytes(data)
-
-
 def read(frame: bytes) -> bool:
     """Read a frame as the broker does; whether it could be read."""
     try:
@@ -127,7 +99,7 @@ def fuzz(frames: int, seed: int, read_frame: Callable[[bytes], bool]) -> int:
     assert all(map(read_frame, parents))
     readable = 0
     for number in range(frames):
-        frame = mutate(parents[number % len(parents)], rng)
+        frame = mutate(parents[number % len(parents)], parents, rng)
         try:
             readable += read_frame(frame)
         except Exception as error:

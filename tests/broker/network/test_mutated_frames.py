@@ -21,16 +21,11 @@ import pytest
 from tests.broker import asking
 from tests.broker.asking import batch_of, create, fetch, list_offset, produce
 from tests.broker.raw import frame, request
+from tests.mutations import mutate
 from tests.oracle import codecs, recordset
 
 FRAMES = int(os.environ.get("TIDELOG_FUZZ_TCP_FRAMES", "500"))
 SEED = int(os.environ.get("TIDELOG_FUZZ_SEED", "0")) or random.SystemRandom().getrandbits(32)
-EVIL = (
-    [struct.pack(">h", each) for each in (-1, -2, 0, 1, 255, 32767, -32768)]
-    + [struct.pack(">i", each) for each in (-1, -2, 0, 1, 2, 1_000, 2**31 - 1, -(2**31))]
-    + [struct.pack(">q", each) for each in (-1, -2, 0, -(2**63), 2**63 - 1)]
-    + [b"\xff" * 5, b"\x80" * 10, b"\xff\xff\xff\xff\x0f", b"\0", b"\x01", b"\x7f", b"\xc3\x28"]
-)
 
 
 def honest_requests(topic, topic_id):
@@ -92,36 +87,12 @@ def changing(api, topic):
 
 
 def bent(data, others, chance):
-    """The request with one to four mutations, behind a length that is nearly always right."""
-    data = bytearray(data)
-    for _ in range(chance.choice((1, 1, 1, 2, 4))):
-        at = chance.randrange(len(data) + 1)
-        kind = chance.randrange(8)
-        if kind == 0:
-            data[at : at + 1] = bytes([chance.randrange(256)])
-        elif kind == 1 and at < len(data):
-            data[at] ^= 1 << chance.randrange(8)
-        elif kind == 2:
-            evil = chance.choice(EVIL)
-            data[at : at + len(evil)] = evil
-        elif kind == 3:
-            data[at:at] = chance.choice(EVIL)
-        elif kind == 4:
-            del data[at : at + chance.randrange(1, 20)]
-        elif kind == 5:
-            del data[at:]
-        elif kind == 6:
-            piece = data[at : at + chance.randrange(1, 60)]
-            place = chance.randrange(len(data) + 1)
-            data[place:place] = piece
-        else:
-            other = chance.choice(others)
-            start = chance.randrange(len(other))
-            data[at : at + 30] = other[start : start + chance.randrange(1, 60)]
+    """The request, mutated, behind a length that is nearly always right."""
+    data = mutate(data, others, chance)
     size = len(data)
     if chance.random() < 0.03:
         size = chance.choice((size + 1, size - 1, size + 1_000, -1, 0, 7, 2**31 - 1, 10**8))
-    return struct.pack(">i", size) + bytes(data)
+    return struct.pack(">i", size) + data
 
 
 def send(broker, data):
