@@ -5,6 +5,7 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
+from tests.broker.asking import BODIES
 from tests.broker.subject import eventually
 
 if TYPE_CHECKING:
@@ -143,6 +144,23 @@ def settled(*members: RawMember) -> dict[str, bytes]:
         member.member_id: answer["assignment"]
         for member, answer in zip(members, answers, strict=True)
     }
+
+
+def join_once(connection: Any, group: str, *, version: int = 3, **more: Any) -> dict[str, Any]:
+    """Ask once to join a group, as somebody new unless told; the answer."""
+    times = {"session_timeout_ms": 60_000, "rebalance_timeout_ms": 60_000}
+    fields = {**BODIES["JoinGroup"], **times, "group_id": group, "member_id": "", **more}
+    return connection.ask("JoinGroup", version, **fields)
+
+
+def sync_alone(
+    connection: Any, group: str, member: str, generation: int, part: bytes = b"a", **more: Any
+) -> int:
+    """Ask for the part of a group's only member, and say what it is; the error code."""
+    who = {"group_id": group, "member_id": member, "generation_id": generation}
+    parts = [{"member_id": member, "assignment": part}]
+    fields = {**BODIES["SyncGroup"], **who, "assignments": parts, **more}
+    return connection.ask("SyncGroup", 3, **fields)["error_code"]
 
 
 def commit_fields(

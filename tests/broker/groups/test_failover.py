@@ -10,7 +10,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from tests.broker.asking import all_versions, try_to_create
+from tests.broker.asking import BODIES, VERSIONS, all_versions, codes_in, try_to_create
 from tests.broker.cluster.brokers import Brokers
 from tests.broker.members import RawMember, all_fetched, commit, fetched, settled
 from tests.broker.subject import eventually
@@ -122,38 +122,10 @@ def codes_of_every_api(connection, group, *, with_deletions=True):
         ][0]["error_code"],
     }
     if with_deletions:
-        who = {"group_id": group, "member_id": "m", "group_instance_id": None}
-        topics = [{"name": "t", "partitions": [{"partition_index": 0}]}]
-        codes |= {
-            connection.ask("DeleteGroups", 2, groups_names=[group])["results"][0]["error_code"],
-            connection.ask("OffsetDelete", 0, group_id=group, topics=topics)["error_code"],
-            connection.ask("Heartbeat", 4, generation_id=1, **who)["error_code"],
-            connection.ask(
-                "LeaveGroup",
-                5,
-                group_id=group,
-                members=[{"member_id": "m", "group_instance_id": None, "reason": None}],
-            )["error_code"],
-            connection.ask(
-                "SyncGroup",
-                5,
-                generation_id=1,
-                protocol_type="consumer",
-                protocol_name="range",
-                assignments=[],
-                **who,
-            )["error_code"],
-            connection.ask(
-                "JoinGroup",
-                9,
-                session_timeout_ms=10_000,
-                rebalance_timeout_ms=10_000,
-                protocol_type="consumer",
-                protocols=[{"name": "range", "metadata": b""}],
-                reason=None,
-                **who,
-            )["error_code"],
-        }
+        codes |= set(codes_in(connection.ask("DeleteGroups", 2, groups_names=[group])))
+        for api in ("OffsetDelete", "Heartbeat", "LeaveGroup", "SyncGroup", "JoinGroup"):
+            fields = {**BODIES[api], "group_id": group}
+            codes |= set(codes_in(connection.ask(api, VERSIONS[api], **fields)))
     return codes
 
 

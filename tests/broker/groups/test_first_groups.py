@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from concurrent.futures import ThreadPoolExecutor
 
+from tests.broker.members import join_once, sync_alone
 from tests.broker.subject import eventually
 from tests.oracle import wire
 
@@ -16,25 +17,14 @@ AGAIN = (14, 15, 16)
 def join(bootstrap: str, group: str) -> tuple[int, int]:
     """Finds the coordinator and joins as clients do; the error of the join and of a first commit."""
     with wire.Connection(bootstrap) as connection:
-        member = {
-            "group_id": group,
-            "session_timeout_ms": 30_000,
-            "rebalance_timeout_ms": 30_000,
-            "member_id": "",
-            "protocol_type": "consumer",
-            "protocols": [{"name": "range", "metadata": b""}],
-        }
 
         def joined():
             connection.ask("FindCoordinator", 0, key=group)
-            answer = connection.ask("JoinGroup", 2, **member)
+            answer = join_once(connection, group, version=2)
             return None if answer["error_code"] in AGAIN else answer
 
         answer = eventually(joined, what="the coordinator of a group")
-        fields = {"group_id": group, "generation_id": 1, "member_id": answer["member_id"]}
-        own = [{"member_id": answer["member_id"], "assignment": b""}]
-        synced = connection.ask("SyncGroup", 1, **fields, assignments=own)
-        return answer["error_code"], synced["error_code"]
+        return answer["error_code"], sync_alone(connection, group, answer["member_id"], 1)
 
 
 def test_they_join_and_nobody_is_warned(start):

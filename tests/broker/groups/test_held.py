@@ -7,7 +7,7 @@ import uuid
 import pytest
 
 from tests.broker.asking import create
-from tests.broker.members import commit
+from tests.broker.members import commit, join_once, sync_alone
 from tests.broker.replicas.inside import brokers
 from tests.broker.replicas.inside import eventually as eventually_async
 from tests.broker.subject import eventually
@@ -29,7 +29,6 @@ from tidelog.protocol.errors import BrokerError, PolicyViolation
 POLICY_VIOLATION = 44
 LIMIT = 400_000
 METADATA = bytes(3_000)
-SESSION_MS, REBALANCE_MS = 60_000, 60_000
 
 
 def wanted(member_id="", new_id="m-1", metadata=b"", **how):
@@ -94,33 +93,13 @@ class TestCounting:
 
 
 def joined(connection, group, member_id="", metadata=METADATA):
-    return connection.ask(
-        "JoinGroup",
-        3,
-        group_id=group,
-        session_timeout_ms=SESSION_MS,
-        rebalance_timeout_ms=REBALANCE_MS,
-        member_id=member_id,
-        protocol_type="consumer",
-        protocols=[{"name": "range", "metadata": metadata}],
-    )
+    protocols = [{"name": "range", "metadata": metadata}]
+    return join_once(connection, group, member_id=member_id, protocols=protocols)
 
 
 def committed(connection, group, member_id, generation, partition=0, metadata=""):
     who = {"member_id": member_id, "generation_id_or_member_epoch": generation}
     return commit(connection, group, "t", 1, version=2, partition=partition, note=metadata, **who)
-
-
-def synced(connection, group, member_id, generation):
-    answer = connection.ask(
-        "SyncGroup",
-        2,
-        group_id=group,
-        generation_id=generation,
-        member_id=member_id,
-        assignments=[{"member_id": member_id, "assignment": b"x" * 100}],
-    )
-    return answer["error_code"]
 
 
 async def test_a_commit_that_waits_for_replicas_is_counted_once(tmp_path):
@@ -153,7 +132,7 @@ def test_new_groups_are_refused_and_those_that_are_there_go_on(start):
     with broker.connect() as connection:
         create(connection, "t", partitions=2)
         first = eventually(lambda: _member(joined(connection, "first")), what="the coordinator")
-        assert synced(connection, "first", *first) == 0
+        assert sync_alone(connection, "first", *first, b"x" * 100) == 0
         assert committed(connection, "first", *first) == 0
         members = {}
         for number in range(200):

@@ -8,7 +8,7 @@ import pytest
 
 from tests.broker.asking import create, new_name
 from tests.broker.conftest import healthy
-from tests.broker.members import commit
+from tests.broker.members import commit, join_once
 from tests.broker.transactions.requests import Transactional
 from tidelog.broker.groups.group import Group
 from tidelog.broker.groups.members import MOST_PENDING
@@ -129,16 +129,7 @@ def test_refused_joins_leave_no_group_behind(connection):
 
     names = [new_name("refused") for _ in range(3)]
     for name in names:
-        answer = connection.ask(
-            "JoinGroup",
-            2,
-            group_id=name,
-            session_timeout_ms=SESSION_MS,
-            rebalance_timeout_ms=REBALANCE_MS,
-            member_id="",
-            protocol_type="consumer",
-            protocols=[],
-        )
+        answer = join_once(connection, name, version=2, protocols=[])
         assert answer["error_code"] == 23
     assert groups().isdisjoint(names)
 
@@ -160,7 +151,7 @@ class TestLimits:
                 if f"g{number}" not in here:
                     assert commit(connection, f"g{number}", "t", 1) == 0
             assert commit(connection, "one-more", "t", 1) == 44
-            assert joined(connection, "one-more")["error_code"] == 44
+            assert join_once(connection, "one-more")["error_code"] == 44
             assert commit(connection, "g0", "t", 2) == 0
             assert len(connection.ask("ListGroups", 2)["groups"]) == 5
             answer = connection.ask("DeleteGroups", 1, groups_names=["g0"])
@@ -169,28 +160,12 @@ class TestLimits:
 
     def test_ids_have_a_length(self, small):
         with small.connect() as connection:
-            assert joined(connection, "g" * 1_025)["error_code"] == 24
-            assert joined(connection, "g1", group_instance_id="i" * 250)["error_code"] == 42
+            assert join_once(connection, "g" * 1_025)["error_code"] == 24
+            answer = join_once(connection, "g1", version=5, group_instance_id="i" * 250)
+            assert answer["error_code"] == 42
             assert Transactional(connection, "x" * 1_025).init() == 42
             assert Transactional(connection, "x" * 1_024).init() == 0
             connection.client_id = "c" * 20_000
-            answer = joined(connection, "g1")
+            answer = join_once(connection, "g1")
             assert answer["error_code"] == 0
             assert len(answer["member_id"]) < 300
-
-
-def joined(connection, group, version=3, **more):
-    """JoinGroup of a new member; the answer."""
-    if "group_instance_id" in more:
-        version = 5
-    return connection.ask(
-        "JoinGroup",
-        version,
-        group_id=group,
-        session_timeout_ms=SESSION_MS,
-        rebalance_timeout_ms=REBALANCE_MS,
-        member_id="",
-        protocol_type="consumer",
-        protocols=[{"name": "range", "metadata": b""}],
-        **more,
-    )

@@ -10,7 +10,7 @@ import pytest
 
 from tests.broker.asking import create, new_name
 from tests.broker.inside import Inside
-from tests.broker.members import commit
+from tests.broker.members import commit, join_once, sync_alone
 from tests.broker.subject import eventually
 from tests.broker.transactions.requests import NONE, Given, Transactional, mark, offsets_of
 from tidelog.broker.coordination.internal_topic import InternalTopic
@@ -167,28 +167,13 @@ def test_a_group_with_members_is_fenced_by_member_and_generation(connection, pro
 
 def member_of(connection, group, instance=None):
     """Lets a member join, and gives it its assignment: its id and generation."""
-    joining = {
-        "group_id": group,
-        "session_timeout_ms": 30_000,
-        "rebalance_timeout_ms": 30_000,
-        "member_id": "",
-        "group_instance_id": instance,
-        "protocol_type": "consumer",
-        "protocols": [{"name": "range", "metadata": b""}],
-    }
-    joined = connection.ask("JoinGroup", 5, **joining)
-    if joined["error_code"] == 79:
-        joined = connection.ask("JoinGroup", 5, **{**joining, "member_id": joined["member_id"]})
+    joined = join_once(
+        connection, group, version=3 if instance is None else 5, group_instance_id=instance
+    )
     assert joined["error_code"] == NONE
-    named = {
-        "group_id": group,
-        "generation_id": joined["generation_id"],
-        "member_id": joined["member_id"],
-        "group_instance_id": instance,
-    }
-    assignments = [{"member_id": joined["member_id"], "assignment": b"a"}]
-    assert connection.ask("SyncGroup", 3, **named, assignments=assignments)["error_code"] == NONE
-    return joined["member_id"], joined["generation_id"]
+    who = (joined["member_id"], joined["generation_id"])
+    assert sync_alone(connection, group, *who, group_instance_id=instance) == NONE
+    return who
 
 
 def test_what_is_deleted_is_not_committed_later(connection, producer, topic, group):
