@@ -168,3 +168,19 @@ def test_a_clock_that_blinks_deletes_nothing(broker, connection, bend, ahead_ns,
     assert starts(connection, [*topics, *idle]) == [0] * 6
     for group, offset in (("before", 1), ("meanwhile", 2)):
         assert fetched(connection, group, topics[0])[0] == offset
+
+
+@pytest.mark.slow
+def test_a_clock_that_stood_still_deletes_nothing_early_once_it_is_right(broker, connection, bend):
+    topics = new_topics(connection, **{"retention.ms": 15_000})
+    produce(connection, topics)
+    bend.freeze()
+    time.sleep(20)  # the clock stands still, for longer than the retention
+    for _ in range(3):
+        produce(connection, topics)
+    bend.right()
+    broker.sweep()
+    assert all(start <= 1 for start in starts(connection, topics))
+    time.sleep(16)
+    broker.sweep()
+    assert starts(connection, topics) == [4] * 3
