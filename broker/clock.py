@@ -89,34 +89,33 @@ class Clock(Protocol):
         ...
 
 
-class _Stepping:
-    """Finds the steps of a clock in what it shows to anybody."""
+class SystemClock:
+    """The machine's clock."""
 
-    _steady_ms: tuple[float, float] = (-math.inf, math.inf)  # the time minus that which has passed
     _stepped: Callable[[Reading], None]
+    _steady_ns: tuple[float, float] = (-math.inf, math.inf)  # the time minus that which has passed
+
+    def now_ms(self) -> int:
+        """Returns milliseconds since the epoch."""
+        # In this order: whoever is paused between the two sees no clock that goes back. While the machine
+        # is suspended this time does not pass; then a reading says that there was no step. But it takes a
+        # tenth of what a reading takes.
+        passed_ns, wall_ns = time.monotonic_ns(), time.time_ns()
+        least_ns, most_ns = self._steady_ns
+        if not least_ns <= wall_ns - passed_ns <= most_ns:
+            elapsed_ms = (passed_ns + _suspended_ns()) // 1_000_000
+            self._stepped(Reading(wall_ns // 1_000_000, elapsed_ms, _boot_id()))
+        return wall_ns // 1_000_000
 
     def expect(self, reading: Reading) -> None:
         """Goes on from a reading."""
-        ahead_ms = reading.wall_ms - reading.elapsed_ms
-        self._steady_ms = (ahead_ms - TOLERANCE_MS, ahead_ms + TOLERANCE_MS)
+        ahead_ns = (reading.wall_ms - reading.elapsed_ms) * 1_000_000 + _suspended_ns()
+        off_ns = TOLERANCE_MS * 1_000_000
+        self._steady_ns = (ahead_ns - off_ns, ahead_ns + off_ns)
 
     def on_step(self, stepped: Callable[[Reading], None]) -> None:
         """Lets `stepped` be called with each step."""
         self._stepped = stepped
-
-
-class SystemClock(_Stepping):
-    """The machine's clock."""
-
-    def now_ms(self) -> int:
-        """Returns milliseconds since the epoch."""
-        # In this order: whoever is paused between the two sees no clock that goes back.
-        elapsed_ms = time.clock_gettime_ns(_SINCE_BOOT) // 1_000_000
-        wall_ms = time.time_ns() // 1_000_000
-        least_ms, most_ms = self._steady_ms
-        if not least_ms <= wall_ms - elapsed_ms <= most_ms:
-            self._stepped(Reading(wall_ms, elapsed_ms, _boot_id()))
-        return wall_ms
 
     def steady_ms(self) -> int:
         """Returns milliseconds since an arbitrary start."""
@@ -134,6 +133,11 @@ class SystemClock(_Stepping):
         """Returns the time, and how long the machine has been running."""
         elapsed_ms = time.clock_gettime_ns(_SINCE_BOOT) // 1_000_000
         return Reading(time.time_ns() // 1_000_000, elapsed_ms, _boot_id())
+
+
+def _suspended_ns() -> int:
+    """Returns for how long the machine was suspended since its start."""
+    return time.clock_gettime_ns(_SINCE_BOOT) - time.monotonic_ns()
 
 
 class ClockRangeError(ValueError):
@@ -155,7 +159,7 @@ class _Moment(NamedTuple):
         return int((time.monotonic_ns() - self.machine_ns) * self.rate) // 1_000_000
 
 
-class ManualClock(_Stepping):
+class ManualClock:
     """A manual clock: it stands still until it is set, stepped or run at a rate.
 
     It can show every int64 except -1, which is "no time" in Kafka and is skipped to 0, and the two
@@ -164,6 +168,9 @@ class ManualClock(_Stepping):
     clock then shows a time that has not passed. The machine's seconds (`monotonic_s`) go on,
     because sockets use real time. One thread changes it; any thread may read it.
     """
+
+    _stepped: Callable[[Reading], None]
+    _steady_ms: tuple[float, float] = (-math.inf, math.inf)
 
     def __init__(self, now_ms: int = 0) -> None:
         """Stands still at a time; raises ClockRangeError."""
@@ -196,6 +203,15 @@ class ManualClock(_Stepping):
         now_ms = min(moment.now_ms + passed_ms, LAST_MS)
         now_ms = 0 if now_ms == NO_TIMESTAMP else now_ms
         return Reading(now_ms, moment.steady_ms + passed_ms, self._boot_id)
+
+    def expect(self, reading: Reading) -> None:
+        """Goes on from a reading."""
+        ahead_ms = reading.wall_ms - reading.elapsed_ms
+        self._steady_ms = (ahead_ms - TOLERANCE_MS, ahead_ms + TOLERANCE_MS)
+
+    def on_step(self, stepped: Callable[[Reading], None]) -> None:
+        """Lets `stepped` be called with each step."""
+        self._stepped = stepped
 
     async def reached(self, steady_ms: int) -> None:
         """Waits until the clock has gone forward this far, by running or by steps."""
