@@ -1,4 +1,4 @@
-"""What the checker counts as copies, and what a compacted log may lack."""
+"""What the checker counts as copies, what a compacted log may lack, and who goes on when it is cut off."""
 
 from __future__ import annotations
 
@@ -7,12 +7,14 @@ from types import SimpleNamespace
 import pytest
 
 from tests.simulation.replication.brokers.views import Replica
+from tests.simulation.replication.checking.cut_off import LEASE_MS, CutOff
 from tests.simulation.replication.checking.invariants import Checker
 from tests.simulation.replication.checking.ledger import BrokenInvariantError, Ledger
 from tests.simulation.replication.checking.log import KEYS, NO_EPOCH, Batch, Log
 from tests.simulation.replication.checking.prefixes import is_prefix
 from tests.simulation.replication.checking.stored import Part
 from tests.simulation.replication.timeline import Timeline
+from tidelog.broker.replication.lease import Lease
 
 KEY = "topic/0"
 
@@ -62,3 +64,28 @@ def test_what_a_compacted_log_may_lack_after_an_unclean_election(lacks, lacking,
     ledger.is_compacted = True
     ledger.begin_anew(2, [1, 2])
     assert is_prefix(follower, leader, ledger) == is_compacted
+
+
+@pytest.mark.parametrize(
+    ("in_sync", "elr", "leader", "is_unclean"),
+    [((), (1,), -1, False), ((2,), (), 2, False), ((), (1, 2), -1, False), ((), (1,), -1, True)],
+)
+def test_who_alone_could_be_elected_goes_on_when_it_is_cut_off(in_sync, elr, leader, is_unclean):
+    timeline = Timeline(1)
+    timeline.now_ms = 60_000
+    part = Part((1, 2), in_sync, elr, leader, 2, 1, 1)
+    stored = SimpleNamespace(parts={KEY: part}, ledgers={KEY: Ledger(KEY)})
+    broker = SimpleNamespace(id=1, lease=Lease(LEASE_MS, 0))
+    cut_off = SimpleNamespace(
+        leader_epoch=1,
+        followers=(),
+        maximal_isr=frozenset({1}),
+        record=SimpleNamespace(elr=()),
+        rules=SimpleNamespace(allows_unclean=is_unclean),
+    )
+    checker = CutOff(stored, timeline)
+    if elr == (1,) and not is_unclean:
+        checker.check(broker, KEY, cut_off)
+    else:
+        with pytest.raises(BrokenInvariantError, match="was to be suspended"):
+            checker.check(broker, KEY, cut_off)

@@ -2,7 +2,7 @@
 
 When a newer leader epoch is stored, the leader of an older one answers clients no later than two lease
 times after its last renewal. It may go on while an in-sync replica follows it in its epoch, because
-that one has not heard of the next leader either.
+that one has not heard of the next leader either; and while nobody but itself could be elected.
 """
 
 from __future__ import annotations
@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from tests.simulation.replication.brokers.machine import Machine
-    from tests.simulation.replication.checking.stored import Stored
+    from tests.simulation.replication.checking.stored import Part, Stored
     from tests.simulation.replication.timeline import Timeline
     from tidelog.broker.replication.leader import Leader
 
+NOBODY = -1
 LEASE_MS = 3_000  # of the sessions of brokers
 MOST_MS = 2 * LEASE_MS
 MOST_AFTER_FETCH_MS = (
@@ -40,7 +41,7 @@ class CutOff:
             leader.leader_epoch,
             self._timeline.now_ms,
         )
-        if part is None or part.leader_epoch <= epoch:
+        if part is None or part.leader_epoch <= epoch or not _has_rival(part, broker.id, leader):
             return
         latest_ms = broker.lease._ends_ms - LEASE_MS + MOST_MS
         for remote in leader.followers:
@@ -51,3 +52,16 @@ class CutOff:
         if now_ms > latest_ms:
             cut = f"was to be suspended at {latest_ms}, and answers in epoch {epoch}"
             raise self._stored.ledgers[key].broken(14, f"{broker} {cut}; {part} is stored")
+
+
+def _has_rival(part: Part, broker: int, leader: Leader) -> bool:
+    """Returns whether another broker leads or may be elected, in truth or as the leader knows.
+
+    A newer epoch may be stored in which nobody leads: the session of the only member of the ISR has
+    ended, and only it is in the ELR. It then goes on beside no other leader, and the documentation
+    promises that it does (docs/cluster.md, "Cut off from the metadata").
+    """
+    able = {part.leader, *part.isr, *part.elr, *leader.maximal_isr, *leader.record.elr}
+    if leader.rules.allows_unclean:
+        able.update(part.replicas)
+    return not able <= {NOBODY, broker}
