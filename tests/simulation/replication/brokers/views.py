@@ -175,6 +175,7 @@ class Views:
                 )
             if partition.state.offline is not None and not log.has_failed:
                 log.has_failed = True
+                self._note_deletion(key, log)  # what fails may be the start of the log
                 checker.fails(machine, [key])
         return added
 
@@ -183,9 +184,12 @@ class Views:
         if self._machine.node is None:
             return
         for key, log in self._logs.items():
-            if not log.partition.state.is_follower:
-                rules = self._rules(log.partition)
-                self._world.checker.was_deleting(key, log.start, rules, self._deletion_ms())
+            self._note_deletion(key, log)
+
+    def _note_deletion(self, key: str, log: StoredLog) -> None:
+        if not log.partition.state.is_follower:
+            rules = self._rules(log.partition)
+            self._world.checker.was_deleting(key, log.start, rules, self._deletion_ms())
 
     def failures(self) -> dict[str, str]:
         """Returns the directories of logs that have failed, by their keys."""

@@ -331,7 +331,7 @@ class Checker:
             raise ledger.broken(10, f"{broker} deletes {kept} at {now_ms}")
 
     def was_deleting(self, key: str, first: int, rules: Rules, now_ms: int) -> None:
-        """A leader stopped while it may have been deleting: all that was due may be gone."""
+        """A leader stopped, or its log failed, in the middle of deleting: all that was due may be gone."""
         ledger = self.stored.ledgers.get(key)
         if ledger is not None:
             is_sure = not ledger.losses and not ledger.is_excused

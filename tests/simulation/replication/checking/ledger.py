@@ -40,7 +40,7 @@ class Ledger:
         self.bases: list[int] = []
         self.end = 0
         self.start = 0  # the largest log start of a leader
-        self.most_deleted = 0  # by a leader that stopped in the middle
+        self.most_deleted = 0  # by a leader that stopped, or whose log failed, in the middle
         self.min_isr = 1
         self.wounded: set[int] = set()
         self.restarted: set[int] = set()  # stopped uncleanly, and lost nothing: all was flushed
