@@ -102,7 +102,7 @@ def load(directory: Path, known: Known, index_interval_bytes: int) -> Loaded:
     last_time, back_offset, adopted, sure_offset = _judge_append_times(
         segments, known, recovered.stamps, is_ours=is_ours
     )
-    lost_offset = _lost_offset(segments, known, sure_offset)
+    lost_offset = _lost_offset(segments, known, sure_offset, recovered.missing_offset)
     segments[-1].activate()
     covered_offset = -1 if times is None else times.covered_offset
     vouched_offset = segments[-1].append_times.end_offset
@@ -129,13 +129,19 @@ def _empty(segments: Sequence[Segment], cut: PartitionTimes | None) -> Loaded:
     return Loaded(tuple(segments), cut.last_append_time_ms, cut.back_offset, gaps.NOWHERE)
 
 
-def _lost_offset(segments: Sequence[Segment], known: Known, sure_offset: int) -> int | None:
+def _lost_offset(
+    segments: Sequence[Segment], known: Known, sure_offset: int, missing_offset: int | None
+) -> int | None:
     """Returns from where on a replica has lost append times that its leader has; None: nowhere.
 
-    None before `sure_offset` was lost in this stop: what is unknown there was unknown before it.
+    None before `sure_offset` was lost in this stop: what is unknown there was unknown before it. But
+    a process that dies leaves each entry, which is written before its batch. One that is missing, in
+    the segments from `missing_offset` on, was lost by a disk whose sync has failed.
     """
     if known.times is None or not known.times.is_replicated:
         return None
+    if missing_offset is not None:
+        sure_offset = min(sure_offset, max(missing_offset, known.times.covered_offset))
     from_offset = max(sure_offset, known.log_start_offset)
     return unknown_append_times.lost_from(segments, from_offset, known.recovery_point)
 

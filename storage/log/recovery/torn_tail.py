@@ -28,6 +28,7 @@ class Recovered(NamedTuple):
 
     stamps: dict[int, int | None]  # the largest LogAppendTime time by the segment's base offset
     first_marker: int | None = None  # the offset of the first control batch
+    missing_offset: int | None = None  # of the first segment that lacks append times
 
 
 def cut_torn_tail(
@@ -51,6 +52,7 @@ def cut_torn_tail(
     """
     stamps: dict[int, int | None] = {}
     first_marker: int | None = None
+    missing_offset: int | None = None
     covered_offset = recovery_point if known is None else max(known.covered_offset, recovery_point)
     for number, segment in enumerate(segments):
         is_last = number == len(segments) - 1
@@ -60,11 +62,9 @@ def cut_torn_tail(
         size = segment.tail.size
         limit = verification.NO_LIMIT if is_last else segment.tail.end_offset
         times_size = segment.append_times.size()
-        if not is_last:
-            segment.append_times.close_at(limit, _last_time(segment, known), covered_offset)
-        is_changed = not segment.append_times.check(
-            covered_offset, _time_before(segment, covered_offset, known), stop
-        )
+        is_changed = _forgets_times(segment, covered_offset, known, stop, is_last=is_last)
+        if missing_offset is None and (is_changed or not segment.append_times):
+            missing_offset = segment.base_offset
         checked = verification.check(
             segment, recovery_point, limit, index_interval_bytes, gaps_end, cut_offset
         )
@@ -90,7 +90,22 @@ def cut_torn_tail(
         break
     if gaps_end == gaps.ANYWHERE:
         files.sync(segments[-1].directory)
-    return Recovered(stamps, first_marker)
+    return Recovered(stamps, first_marker, missing_offset)
+
+
+def _forgets_times(
+    segment: Segment,
+    covered_offset: int,
+    known: PartitionTimes | None,
+    stop: Stop,
+    *,
+    is_last: bool,
+) -> bool:
+    """Returns whether append times of a segment had to be forgotten. Raises OSError."""
+    times = segment.append_times
+    if not is_last:
+        times.close_at(segment.tail.end_offset, _last_time(segment, known), covered_offset)
+    return not times.check(covered_offset, _time_before(segment, covered_offset, known), stop)
 
 
 def _last_time(segment: Segment, known: PartitionTimes | None) -> int | None:

@@ -193,6 +193,29 @@ def test_what_a_power_loss_took_is_lost_also_where_the_leader_has_adopted_some(l
     assert log.partition.roles.follow(3) == 0
 
 
+@pytest.mark.parametrize(
+    ("lost_bytes", "starts", "end"), [(40, 1, 0), (16, 1, 1), (1, 1, 1), (16, 2, 0)]
+)
+def test_append_times_that_a_failing_disk_has_lost_are_fetched_again_on_the_same_boot(
+    log, lost_bytes, starts, end
+):
+    """A process that dies leaves them all: each is written before its batch.
+
+    The log could not note that a sync had failed, because the disk was full. A second start before
+    it has a role trusts what is durable alone.
+    """
+    log.partition.roles.follow(1)
+    follow(log, 0, 5, append=10)
+    follow(log, 1, 5, append=20)
+    path = log.directory / f"{0:020}.appendtimes"
+    whole = path.read_bytes()
+    path.write_bytes(whole[:-lost_bytes] + bytes(lost_bytes % len(whole)))
+    for _ in range(starts):
+        log.crash()
+        log.open(2)
+    assert log.partition.roles.follow(2) == end
+
+
 def test_what_was_never_below_the_high_watermark_does_not_count_after_two_stops(log):
     log.partition.roles.follow(1)
     for offset, time in enumerate((5_000, 9_000)):
