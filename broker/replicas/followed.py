@@ -350,13 +350,7 @@ class Followed:
                 self._flush()
 
     def _truncate(self, action: Truncate) -> None:
-        if action.is_below_high_watermark:
-            log.error(
-                "acknowledged records are lost: the leader has another history",
-                extra=self._fields(
-                    end_offset=action.offset, high_watermark=self.partition.high_watermark
-                ),
-            )
+        self._note_lost(action.offset)
         self._unreadable.clear()
         self.partition.truncater.truncate_to(
             action.offset, below_high_watermark=action.is_below_high_watermark
@@ -364,11 +358,18 @@ class Followed:
 
     def _restart(self, offset: int, data: PartitionData | None) -> None:
         """Begins an empty log, with the leader's times: the next fetch may bring it into the ISR."""
+        self._note_lost(offset)
         log.warning("log restarts empty", extra=self._fields(offset=offset))
         self._unreadable.clear()
         self.partition.truncater.start_at(offset)
         if data is not None and data.replication_state is not None and data.error_code:
             self._append(data)
+
+    def _note_lost(self, offset: int) -> None:
+        high_watermark = self.partition.high_watermark
+        if offset < high_watermark:
+            lost = self._fields(end_offset=offset, high_watermark=high_watermark)
+            log.error("acknowledged records are lost: the leader has another history", extra=lost)
 
     def _flush(self) -> None:
         self.partition.commit()

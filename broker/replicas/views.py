@@ -64,6 +64,7 @@ def follower_log(partition: Partition) -> FollowerLog:
         min(state.durable_offset, end_offset),
         state.epochs.last_begun,
         History(state),
+        state.gaps_end_offset,
     )
 
 

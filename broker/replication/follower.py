@@ -3,7 +3,8 @@
 Each fetch says where the follower's log ends and the last epoch in it. Where the leader's log has
 another history, the leader answers with an epoch and its end instead of records. The follower
 truncates and asks again until nothing diverges (KIP-101, KIP-279, KIP-320, KIP-595). It never
-truncates to its own high watermark, because that lags and others may have acknowledged more.
+truncates to its own high watermark, because that lags and others may have acknowledged more. After an
+unclean election a compacted log may have to be copied again: `_lacks_replaced`.
 
 A new leader, or a new registration of this broker, is a new `Follower`.
 """
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from tidelog.broker.replication.messages import (
     NO_EPOCH,
+    NO_OFFSET,
     AdvanceHighWatermark,
     Append,
     FetchRequest,
@@ -44,6 +46,7 @@ class Follower:
         "_asked",
         "_broker_epoch",
         "_is_compared",
+        "_is_complete",
         "_me",
         "leader",
         "leader_epoch",
@@ -59,6 +62,7 @@ class Follower:
         self.leader = record.leader
         self.leader_epoch = record.leader_epoch
         self.needs_flush = needs_flush
+        self._is_complete = me in (*record.isr, *record.elr)  # it has all that is committed
         self._asked: FetchRequest | None = None
         self._is_compared = False  # the leader has compared this log with its own
 
@@ -100,6 +104,8 @@ class Follower:
             return [self._truncate(self._end_in_common(answer.diverging, log), log)]
         if self._is_beyond_compare(answer, log):
             return [RestartAt(log.log_end_offset), Append()]
+        if self._lacks_replaced(answer.log_end_offset, log):
+            return [RestartAt(log.log_start_offset)]
         self._is_compared = True
         return [Append()]
 
@@ -161,5 +167,18 @@ class Follower:
             return RestartAt(answer.log_start_offset)
         return WaitBefore(RETRY_MS)
 
-    def _truncate(self, offset: int, log: FollowerLog) -> Truncate:
+    def _lacks_replaced(self, end_offset: int, log: FollowerLog) -> bool:
+        """Returns whether this log lacks batches whose replacements the leader has not.
+
+        Compaction has removed them here, because their keys come again before the end of the gaps. The
+        leader has nothing of that behind `end_offset` (NO_OFFSET: it did not say). Whoever is in sync
+        keeps what it has: nothing of that is cut below what is committed.
+        """
+        has_records = log.log_start_offset < log.log_end_offset
+        is_cut = has_records and NO_OFFSET < end_offset < log.gaps_end_offset
+        return is_cut and not self._is_complete and not self._is_compared
+
+    def _truncate(self, offset: int, log: FollowerLog) -> FollowerAction:
+        if offset < log.log_end_offset and self._lacks_replaced(offset, log):
+            return RestartAt(min(offset, log.log_start_offset))
         return Truncate(offset, is_below_high_watermark=offset < log.high_watermark)

@@ -128,6 +128,7 @@ class FollowerLog(NamedTuple):
     flushed_offset: int  # what is durable ends here
     last_epoch: int  # the last one in its history, maybe without a batch; NO_EPOCH if there is none
     epochs: EpochHistory
+    gaps_end_offset: int  # before it lies what has replaced the batches that compaction removed
 
 
 # --- actions of both ------------------------------------------------------------------------------

@@ -259,9 +259,10 @@ class Compactor:
                 with state.append_lock:
                     state.largest_event.keep(state.max_event_time)
                     state.replacing = frozenset(s.base_offset for s in sources)
-                    state.gaps_end_offset = max(state.gaps_end_offset, cleaned.end_offset)
+                    cleaning_end = self._cleaning[-1].tail.end_offset
+                    state.gaps_end_offset = max(state.gaps_end_offset, cleaning_end)
                 # No line of partition.times may be taken for one of the new segment, and recovery
-                # must know where the log may have gaps.
+                # must know where the log may have gaps, and a follower where what fills them is.
                 state.saved_times.save_covered(durable=True)
                 swap.complete(state.directory, cleaned.base_offset)
             except OSError as error:

@@ -39,6 +39,7 @@ class Log:
             self.append(epoch, offset)
         self.high_watermark = start if high_watermark is None else high_watermark
         self.flushed = self.end
+        self.gaps_end = 0
 
     @property
     def end(self):
@@ -67,7 +68,8 @@ class Log:
 
     def as_follower(self):
         last = self.entries[-1][0] if self.entries else NO_EPOCH
-        return FollowerLog(self.start, self.high_watermark, self.end, self.flushed, last, self)
+        ends = self.high_watermark, self.end, self.flushed
+        return FollowerLog(self.start, *ends, last, self, self.gaps_end)
 
     def as_leader(self):
         return LeaderLog(self.start, self.high_watermark, self.end, self.flushed, self)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.broker.replication.scene import EPOCH, ONE, Log, record
+from tests.broker.replication.scene import EPOCH, ME, ONE, Log, record
 from tidelog.broker.replication.follower import RETRY_MS, Follower
 from tidelog.broker.replication.messages import (
     AdvanceHighWatermark,
@@ -100,6 +100,36 @@ ANSWERS = {
 def test_answers(case):
     epochs, high_watermark, answer, actions = ANSWERS[case]
     assert answered(Log(*epochs, high_watermark=high_watermark), answer) == actions
+
+
+# where its log starts, and who is in sync | the leader's answer -> what it does
+COMPACTED = {
+    "a cut before what replaced the rest: it is copied again": (
+        0, (ME,), FetchAnswer(GOOD, EPOCH, 0, 0, 9, Diverging(1, 3)), [RestartAt(0)]),
+    "the leader has less": (0, (ME,), FetchAnswer(OUT_OF_RANGE, EPOCH, 0, 0, 3), [RestartAt(0)]),
+    "the leader has less than begins here": (
+        2, (ME,), FetchAnswer(OUT_OF_RANGE, EPOCH, 0, 0, 1), [RestartAt(1)]),
+    "the same so far, and the leader lacks what replaced the rest": (
+        0, (ME,), FetchAnswer(GOOD, EPOCH, 0, 0, 6), [RestartAt(0)]),
+    "the leader has what replaced the rest": (
+        0, (ME,), FetchAnswer(GOOD, EPOCH, 0, 0, 7), [Append()]),
+    "the leader does not say where it ends": (0, (ME,), FetchAnswer(GOOD, EPOCH, 0, 0), [Append()]),
+    "nothing is cut but an epoch without a batch": (
+        0, (ME,), FetchAnswer(GOOD, EPOCH, 0, 0, 9, Diverging(1, 7)), [Truncate(5, False)]),
+    "who is in sync has all that is committed, and keeps it": (
+        0, (ME, ONE), FetchAnswer(GOOD, EPOCH, 0, 0, 9, Diverging(1, 3)), [Truncate(3, False)]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", COMPACTED)
+def test_what_compaction_has_removed_is_not_lost_with_what_replaced_it(case):
+    """An unclean election: the records that have replaced others are gone with the last leader."""
+    start, isr, answer, actions = COMPACTED[case]
+    log = Log(*[1] * (5 - start), start=start)
+    log.gaps_end = 7
+    follower = Follower(ONE, 101, record(isr))
+    request = follower.next_fetch(log.as_follower())
+    assert follower.on_answer(request, answer, log.as_follower()) == actions
 
 
 # how many records, its high watermark | the leader's high watermark, log start and end -> what it does

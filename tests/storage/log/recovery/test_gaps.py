@@ -11,6 +11,7 @@ from tests.storage import cleaning
 from tests.storage.conftest import OnlyWhatIsDurable
 from tidelog.protocol.records.batch import Record, build
 from tidelog.storage import filenames, files
+from tidelog.storage.compaction.cleaner import Cleaner
 from tidelog.storage.directory.store import LogStore
 from tidelog.storage.log.replication.leader_state import LeaderState
 from tidelog.storage.log.replication.received import AppendedFrom
@@ -148,6 +149,20 @@ def test_a_compacted_log_opens_whole_without_partition_times(make_log, end, lost
     start(log, "boot" if end == "power loss" else "")
     assert (offsets(log), log.partition.log_end_offset) == (before, 6)
     assert log.partition.log_start_offset == log_start
+
+
+def test_gaps_end_behind_what_replaces_the_removed_records_from_the_first_segment_on(make_log):
+    """Else a follower that is killed while it compacts could not tell where it must not be cut."""
+    log = led(make_log, 6, cleanup_policy=("compact",), min_cleanable_dirty_ratio=0.0)
+    log.partition.flush()
+    compactor = log.partition.compactor
+    job = compactor.begin_cleaning(1000, asked=True)
+    cleaner = Cleaner(log.directory, job)
+    first = next(iter(cleaner.groups()))
+    assert compactor.take_in(cleaner.clean(first), 1000)
+    log.crash()
+    start(log, "")
+    assert first[-1].base_offset + 1 < job.upper_offset == log.partition.state.gaps_end_offset
 
 
 # --- of a leader that was compacted ---------------------------------------------------------------
