@@ -325,8 +325,8 @@ class Machine:
         is_awake = self.paused_since is None and self.world.timeline.now_ms > self.awake_ms
         if self.is_up and is_awake:
             self.views.check_waiting()
-        is_failed = any(log.is_offline for log in self.disk.logs.values())
-        if self.node is not None and is_failed and self._restarted_life != self.life:
+        is_due = self.node is not None and self._restarted_life != self.life
+        if is_due and self.views.failures():
             self._restarted_life = self.life
             self.world.faults.start_again(self)
 

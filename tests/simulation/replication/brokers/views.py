@@ -192,9 +192,13 @@ class Views:
             self._world.checker.was_deleting(key, log.start, rules, self._deletion_ms())
 
     def failures(self) -> dict[str, str]:
-        """Returns the directories of logs that have failed, by their keys."""
-        logs = {key: log.partition for key, log in self._logs.items() if log.is_offline}
-        return {key: partition.directory.name for key, partition in logs.items()}
+        """Returns the directories of logs that have failed in this life, by their keys.
+
+        What an earlier process had is kept until the log is opened again. Its topic may be deleted, and
+        another have its name.
+        """
+        failed = {key: log for key, log in self._logs.items() if log.is_offline and log.is_there}
+        return {key: log.partition.directory.name for key, log in failed.items()}
 
     def is_failure_stored(self, node: Node) -> bool:
         """Returns whether the metadata say which logs have failed, as far as this broker knows."""
