@@ -51,7 +51,7 @@ class GroupSync:
     def request(self, partition: Partition, offset: int) -> None:
         """Requests that a log is made durable up to an offset at least.
 
-        `Waiting.advanced` is called when it is, `Waiting.sync_failed` with what `Partition.commit`
+        `Waiting.advanced` is called when it is, `Waiting.refuse` with what `Partition.commit`
         raises.
         """
         wanted = self._wanted.get(partition)
@@ -105,7 +105,8 @@ class GroupSync:
         self._failed_tries.pop(partition, None)
         self._metrics.commits += 1
         self.flushed(partition)
-        if work.result() < self._wanted[partition]:
+        wanted = self._wanted[partition]
+        if work.result() < min(wanted, partition.log_end_offset):  # the log may be cut meanwhile
             self._start(partition)
         else:
             del self._wanted[partition]
@@ -129,4 +130,4 @@ class GroupSync:
         """Passes the failure on: what was asked for may not be durable."""
         self._failed_tries.pop(partition, None)
         del self._wanted[partition]
-        self._waiting.sync_failed(partition, error)
+        self._waiting.refuse(partition, error)

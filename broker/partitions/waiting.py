@@ -173,11 +173,12 @@ class Waiting:
         for partition in {*self._unreadable, *self._acknowledgements}:
             self.advanced(partition)
 
-    def sync_failed(self, partition: Partition, error: BaseException) -> None:
-        """Fails all acknowledgements of a partition: what they wait for may not be durable."""
+    def refuse(self, partition: Partition, error: BaseException) -> None:
+        """Fails all acknowledgements of a partition: what they wait for may not be durable, or be cut."""
         for each in self._acknowledgements.pop(partition, ()):
             if not each.answer.done():
                 each.answer.set_exception(error)
+                each.answer.exception()  # the producer may have left: then nobody asks for it
 
     # --- appends ----------------------------------------------------------------------------------
 

@@ -120,6 +120,8 @@ class Led:
         if self._timer is not None:
             self._timer.cancel()
         self._refuse_waiting()
+        # Else they would wait for a sync of records that the next role may cut.
+        self._host.waiting.refuse(self.partition, refusal(ErrorCode.NOT_LEADER_OR_FOLLOWER))
         for ask in list(self.parked):
             ask.wake()
 

@@ -128,6 +128,26 @@ async def test_a_sync_that_can_never_be_tried_takes_the_log_offline_and_answers(
     pool.stop()
 
 
+async def test_a_log_that_is_cut_during_a_sync_is_synced_no_further_than_it_ends():
+    pool = Pool("sync", 1)
+    syncs = GroupSync(lambda _: pool, Waiting(None), Metrics())
+    log, commits = Log(1), []
+
+    def commit():
+        commits.append(None)
+        return 1  # where it ends now
+
+    log.commit = commit
+    syncs.request(log, 3)
+    log, forgotten = None, weakref.ref(log)
+    async with asyncio.timeout(60):
+        while forgotten() is not None:
+            await asyncio.sleep(0.01)
+            gc.collect()
+    assert len(commits) == 1
+    pool.stop()
+
+
 async def test_who_waits_for_a_sync_that_a_stopping_broker_cannot_begin_may_ask_again():
     pool, waiting = Pool("sync", 1), Waiting(None)
     syncs = GroupSync(lambda _: pool, waiting, Metrics())

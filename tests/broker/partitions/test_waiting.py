@@ -161,7 +161,7 @@ async def test_a_failed_sync_fails_every_acknowledgement_but_loses_no_append(wai
     for each in (answer, gone):
         waiting.wait_until_durable(log, Written(1), each)
     waiting.wait_until_readable(log, Written(1))
-    waiting.sync_failed(log, OSError("disk full"))
+    waiting.refuse(log, OSError("disk full"))
     with pytest.raises(OSError, match="disk full"):
         await answer
     log.advance(1)

@@ -61,6 +61,19 @@ async def test_a_role_waits_for_an_append_in_a_thread_and_its_producer_is_refuse
     assert log.state.epochs.entries == three[2].log("t").state.epochs.entries
 
 
+async def test_who_waits_for_the_disk_of_a_leader_is_refused_when_another_one_leads(three):
+    """The next role may cut what was appended, and then no sync would end the wait."""
+    await three.create("t", configs={"flush.messages": "1"})
+    log = three[1].log("t")
+    with log.state.commit_lock:  # the disk does not answer
+        sent = [asyncio.create_task(produce(three[1], "t", b"v", acks=acks)) for acks in (1, -1)]
+        await eventually(lambda: log.log_end_offset == 2)
+        await three.elect("t", 2)
+        async with asyncio.timeout(LONG_S):
+            answers = await asyncio.gather(*sent)
+    assert [each.error_code for each in answers] == [ErrorCode.NOT_LEADER_OR_FOLLOWER] * 2
+
+
 async def test_who_leads_again_waits_for_an_append_of_its_last_epoch(three):
     await three.create("t")
     await produce(three[1], "t", b"first")
