@@ -78,7 +78,7 @@ APPEND_TIME, SHOULD_ROLL, EXCEEDS = (
 )
 FLOOR, REACHING = OffsetIndex.floor, AppendTimes.first_reaching
 PLANTED = {
-    "kip-32.txt": (time_rules, "append_time", lambda _, now, **__: now),
+    "kip-32.txt": (time_rules, "append_time", lambda _, now, *__, **___: now),
     "kip-33.txt": (OffsetIndex, "floor", lambda index, offset: FLOOR(index, offset + 1)),
     "kip-228.txt": (
         time_rules,

@@ -128,7 +128,7 @@ async def test_a_round_goes_on_behind_a_log_that_fails_unexpectedly(tmp_path, ca
             await broker.node.topics.create(name, partitions=1, configs={"retention.ms": "1"})
             broker.node.append(broker.node.partition(name, 0), asking.batch_of("old"), 7)
 
-        def fail(now_ms):
+        def fail(*_):
             raise ZeroDivisionError("planted")
 
         broker.node.partition("b", 0).retainer = SimpleNamespace(apply_retention=fail)

@@ -95,7 +95,7 @@ def stamp_with_no_time(last, now, **_):
     return now if last is None else max(last, now)
 
 
-def let_time_go_back(_, now, **__):
+def let_time_go_back(_, now, *__, **___):
     return 0 if now == -1 else now
 
 

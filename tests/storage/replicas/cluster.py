@@ -287,12 +287,14 @@ class Cluster:
         self.history.resets.add(model.end)
 
     def step_forward(self) -> None:
-        """The leader's clock was behind for a while, and is corrected; the others take note."""
+        """The clocks were behind for a while, and are corrected."""
         leader, behind_ms = self.leader, self.random.randint(1, 10) * MINUTES
         step = ForwardStep(leader.now - 2_000, leader.now, behind_ms, leader.now + behind_ms)
         self.steps += 1
         for replica in self.replicas:
             replica.partition.append_clock.note_step_forward(step, "history", self.steps)
+            replica.now += behind_ms
+        self.now += behind_ms
         if leader.partition.state.mark > leader.model.version:
             leader.model.version = tuple(leader.partition.state.mark)
 
