@@ -291,7 +291,8 @@ class TopicConfig:
         Type.LONG,
         _DAY_MS,
         "How long, in ms, compaction keeps a tombstone after it first met it, so that consumers "
-        "that read the log meanwhile see the deletion.",
+        "that read the log meanwhile see the deletion. With compaction.strategy=timestamp it stays "
+        "longer where a later record of its key waits to be compacted.",
         low=0,
         broker_names=(BrokerName("log.cleaner.delete.retention.ms"),),
     )
@@ -328,8 +329,8 @@ class TopicConfig:
         Type.STRING,
         "offset",
         "Which record of a key compaction keeps: the last one written (offset), or the one with "
-        "the newest record time (timestamp); if two have the same time, or one has none, the "
-        "last one written. Not a Kafka setting.",
+        "the newest record time (timestamp); if two have the same time, or one has none, or both "
+        "have LogAppendTime, the last one written. Not a Kafka setting.",
         choices=("offset", "timestamp"),
         broker_names=(BrokerName("log.cleaner.compaction.strategy"),),
     )

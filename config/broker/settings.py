@@ -256,7 +256,7 @@ class BrokerConfig:
         Type.LONG,
         128 * 2**20,
         "The memory, in bytes, for the keys of all logs that are compacted at once, 24 bytes a "
-        "key; a log with more keys is compacted in parts.",
+        "key, 40 with compaction.strategy=timestamp; a log with more keys is compacted in parts.",
         low=0,
     )
     log_cleaner_io_buffer_load_factor: float = setting(

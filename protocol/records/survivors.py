@@ -36,13 +36,19 @@ ABORT, COMMIT = 0, 1  # the types of transaction markers
 
 
 def note(
-    keys: KeyMap, buffer: Buffer, batch: Batch, min_offset: int, time_limit: int
+    keys: KeyMap,
+    buffer: Buffer,
+    batch: Batch,
+    min_offset: int,
+    time_limit: int,
+    stamp: int | None = None,
 ) -> int | None:
     """Adds the keys of a batch to the map; returns the offset of the first record without room.
 
-    No record time counts as more than `time_limit`. Raises CorruptMessage.
+    No record time counts as more than `time_limit`; all count as `stamp` if there is one. Raises
+    CorruptMessage.
     """
-    region = stored_region(buffer, batch)
+    region = _stamped(stored_region(buffer, batch), stamp)
     try:
         return keys.note(region, min_offset, time_limit)
     except InvalidRecord as error:
@@ -50,13 +56,19 @@ def note(
 
 
 def update_by_time(
-    keys: KeyMap, buffer: Buffer, batch: Batch, min_offset: int, time_limit: int
+    keys: KeyMap,
+    buffer: Buffer,
+    batch: Batch,
+    min_offset: int,
+    time_limit: int,
+    stamp: int | None = None,
 ) -> None:
-    """Replaces entries by records of an earlier batch with a larger time.
+    """Replaces entries by records of another batch with a larger time.
 
-    No record time counts as more than `time_limit`. Raises CorruptMessage.
+    No record time counts as more than `time_limit`; all count as `stamp` if there is one. Raises
+    CorruptMessage.
     """
-    region = stored_region(buffer, batch)
+    region = _stamped(stored_region(buffer, batch), stamp)
     try:
         keys.update_by_time(region, min_offset, time_limit)
     except InvalidRecord as error:
@@ -158,6 +170,10 @@ def emptied(batch: Batch) -> bytes:
         base_sequence=batch.base_sequence,
         count=0,
     )
+
+
+def _stamped(region: Region, stamp: int | None) -> Region:
+    return region if stamp is None else region._replace(stamp=stamp)
 
 
 def _broken(batch: Batch, error: InvalidRecord) -> CorruptMessage:

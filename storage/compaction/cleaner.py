@@ -2,8 +2,10 @@
 
 The cleaner reads the log twice, as Kafka's LogCleaner does. The first pass collects the keys of the
 dirty section, which begins where the last cleaning ended. The second pass reads all segments, clean
-and dirty, in groups that fit into one segment, and writes what stays of each group. No segment is
-changed or renamed here: `swap` does that. What `clean` returns is durable, file names included.
+and dirty, in groups that fit into one segment, and writes what stays of each group. With
+compaction.strategy=timestamp it also reads the clean section before and after the first pass, and
+what cannot be cleaned yet if tombstones are due. No segment is changed or renamed here: `swap` does
+that. What `clean` returns is durable, file names included.
 
 Offsets, times, formats, codecs, producers and epochs do not change, and `.appendtimes` keeps the
 append time of every batch that stays. A cleaned segment has the indexes that appending its batches
@@ -15,20 +17,21 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING, NamedTuple
 
+from tidelog.protocol.errors import CorruptMessage
 from tidelog.protocol.records import kernels, survivors
 from tidelog.protocol.records.batch import verify
 from tidelog.storage import filenames
-from tidelog.storage.compaction.append_time_cursor import AppendTimeCursor
 from tidelog.storage.compaction.cleaned_segment import CleanedSegment, Survivor
+from tidelog.storage.compaction.compared_times import Compared, ComparedTimes
 from tidelog.storage.compaction.decided_transactions import Transactions
+from tidelog.storage.compaction.due_tombstones import DueTombstones
 from tidelog.storage.segment import transaction_index
 from tidelog.storage.segment.log_file import Tail
 from tidelog.storage.segment.offset_index import MAX_RELATIVE_OFFSET, OffsetIndex
 from tidelog.storage.segment.segment import Segment
 from tidelog.storage.segment.time_index import TimeIndex
 from tidelog.storage.time.corrections import judged
-from tidelog.storage.time.event_time import comparison_limit
-from tidelog.storage.time.timestamp import MAX_TIMESTAMP, exceeds, later
+from tidelog.storage.time.timestamp import exceeds, later
 from tidelog.storage.time.tombstones import (
     counted_horizon,
     delete_horizon,
@@ -38,7 +41,7 @@ from tidelog.storage.time.tombstones import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
     from tidelog.protocol.records.layout import Batch
@@ -70,12 +73,13 @@ class Cleaner:
         for segment in self.segments:
             segment.is_closed = True
         self._aborted = _read_aborted(directory)
+        self._old_horizon_ms = old_format_horizon(
+            self._clean_until_ms(), job.delete_retention_ms, job.now_ms
+        )
         self.keys = kernels.KeyMap(job.most_keys, job.by_time)
+        self._due = DueTombstones(job.most_tombstones)
         self.latest_offset = self._read_keys()
         self._transactions = Transactions(self._aborted, job.sources[0].base_offset)
-        self._old_horizon_ms = old_format_horizon(self._clean_until_ms(), job.delete_retention_ms)
-        # Not all keys fitted into memory: a tombstone may then be newer than a record not yet read.
-        self._has_partial_keys = job.by_time and self.end_offset < job.upper_offset
 
     @property
     def end_offset(self) -> int:
@@ -86,16 +90,21 @@ class Cleaner:
         """Collects the keys of the dirty section; returns the last offset that was read."""
         job = self.job
         latest = job.upper_offset - 1
-        transactions = Transactions(self._aborted, job.first_dirty_offset)
+        transactions, times = Transactions(self._aborted, job.first_dirty_offset), None
+        if job.by_time:
+            times = ComparedTimes(job)
+            self._read_clean_section(times)
         for segment in self.segments:
             if segment.tail.end_offset <= job.first_dirty_offset:
                 continue
-            full_at = self._read_keys_of(segment, transactions)
+            full_at = self._read_keys_of(segment, transactions, times)
             if full_at is not None:
                 latest = full_at - 1
+                self._due.keep_all()  # not all that follows a tombstone has been read
                 break
         if job.by_time:
             self._compare_with_clean_section()
+            self._read_waiting()
         return latest
 
     def _walk(self, segment: Segment) -> Iterator[Found]:
@@ -103,48 +112,81 @@ class Cleaner:
             self._progress.steps += 1
             yield found
 
-    def _read_keys_of(self, segment: Segment, transactions: Transactions) -> int | None:
-        first_offset = self.job.first_dirty_offset
-        limit_of = self._time_limits(segment)
+    def _read_keys_of(
+        self, segment: Segment, transactions: Transactions, times: ComparedTimes | None
+    ) -> int | None:
+        first_offset, compared = self.job.first_dirty_offset, Compared()
+        if times is not None:
+            times.enter(segment)
         for found in self._walk(segment):
             batch = found.batch
             if batch.is_control:
                 transactions.is_marker_idle(found.buffer, batch)
             elif batch.last_offset >= first_offset and not transactions.is_aborted(batch):
                 verify(found.buffer, batch)
-                limit = limit_of(batch)
-                full_at = survivors.note(self.keys, found.buffer, batch, first_offset, limit)
+                if times is not None:
+                    compared = times.of(batch)
+                full_at = survivors.note(self.keys, found.buffer, batch, first_offset, *compared)
                 if full_at is not None:
                     return full_at
+                if self._due:
+                    self._due.follow(found)
         return None
+
+    def _clean_segments(self) -> Iterator[Segment]:
+        first_offset = self.job.first_dirty_offset
+        return (each for each in self.segments if each.base_offset < first_offset)
+
+    def _read_clean_section(self, times: ComparedTimes) -> None:
+        """Lets `times` begin at the first offset of the log, and collects the due tombstones."""
+        for segment in self._clean_segments():
+            times.enter(segment)
+            keep_old = keeps_old_tombstones(self._written_ms(segment), self._old_horizon_ms)
+            for found in self._walk(segment):
+                batch = found.batch
+                if batch.last_offset >= self.job.first_dirty_offset:
+                    break
+                if batch.is_control:
+                    continue
+                times.of(batch)
+                if self._is_due(batch, keep_old_tombstones=keep_old):
+                    verify(found.buffer, batch)
+                    self._due.note(found)
 
     def _compare_with_clean_section(self) -> None:
         """Lets records of the clean section win if their time is newer than in the dirty one."""
-        job = self.job
-        for segment in self.segments:
-            if segment.base_offset >= job.first_dirty_offset:
-                break
-            limit_of = self._time_limits(segment)
+        job, times = self.job, ComparedTimes(self.job)
+        for segment in self._clean_segments():
+            times.enter(segment)
             for found in self._walk(segment):
                 batch = found.batch
                 if batch.base_offset >= job.first_dirty_offset:
                     break
                 if not batch.is_control:
-                    limit = limit_of(batch)
                     survivors.update_by_time(
-                        self.keys, found.buffer, batch, job.log_start_offset, limit
+                        self.keys, found.buffer, batch, job.log_start_offset, *times.of(batch)
                     )
 
-    def _time_limits(self, segment: Segment) -> Callable[[Batch], int]:
-        """Returns what says how large a batch's record times count; ask in the order of the log."""
+    def _read_waiting(self) -> None:
+        """Finds the due tombstones that are followed by a record which cannot be cleaned yet.
+
+        If more waits than this cleaning reads anyway, and fits into a segment, they all stay.
+        """
         job = self.job
-        if not job.by_time:
-            return lambda _: MAX_TIMESTAMP
-        cursor = AppendTimeCursor(segment, job.adoptions, job.corrections)
-        # A wrapper of format 0 or 1 has no first offset; its last one has the same append time.
-        return lambda batch: comparison_limit(
-            cursor.appended_or_adopted(batch.last_offset), job.event_slack_ms
-        )
+        if not self._due:
+            return
+        room = sum(each.size for each in job.sources) + job.segment_bytes
+        if sum(each.size for each in job.waiting) > room:
+            self._due.keep_all()
+            return
+        try:
+            for base_offset, *tail in job.waiting:
+                for found in self._walk(Segment(self.directory, base_offset, Tail(*tail))):
+                    if not found.batch.is_control:
+                        verify(found.buffer, found.batch)
+                        self._due.follow(found)
+        except (CorruptMessage, OSError):  # it may be truncated meanwhile; it is not cleaned here
+            self._due.keep_all()
 
     def _clean_until_ms(self) -> int | None:
         """Returns the last append time of the clean section, None if there is none."""
@@ -231,12 +273,12 @@ class Cleaner:
 
     def _survivor(self, found: Found, *, keep_old_tombstones: bool) -> Survivor | None:
         """Returns what stays of a batch, None if nothing does."""
-        batch, now_ms = found.batch, self.job.now_ms
+        batch = found.batch
         verify(found.buffer, batch)
         if batch.is_control:
             idle = self._transactions.is_marker_idle(found.buffer, batch)
             horizon = batch.delete_horizon_ms
-            if idle and is_past_horizon(self._counted(horizon), now_ms):
+            if idle and is_past_horizon(self._counted(horizon), self.job.now_ms):
                 return self._empty_if_needed(found)
             region, filtered = survivors.look_at_all(found.buffer, batch)
             if not filtered.kept:
@@ -247,12 +289,9 @@ class Cleaner:
             return Survivor.copied(found, filtered)
         if self._transactions.is_aborted(batch):
             return self._empty_if_needed(found)
-        keep = (
-            keep_old_tombstones
-            if batch.magic < 2
-            else not is_past_horizon(self._counted(batch.delete_horizon_ms), now_ms)
-        )
-        keep = keep or self._has_partial_keys
+        keep = not self._is_due(batch, keep_old_tombstones=keep_old_tombstones)
+        if self.job.by_time and not keep:
+            keep = not self._due.may_go(found)
         region, filtered = survivors.filter_records(
             self.keys, found.buffer, batch, self.latest_offset, keep_tombstones=keep
         )
@@ -265,6 +304,12 @@ class Cleaner:
             return Survivor.copied(found, filtered)
         horizon = self._new_horizon_ms if needs_horizon else None
         return Survivor.of(survivors.written(batch, region, filtered, horizon), batch, filtered)
+
+    def _is_due(self, batch: Batch, *, keep_old_tombstones: bool) -> bool:
+        """Returns whether the time has come at which the tombstones of a data batch may go."""
+        if batch.magic < 2:
+            return not keep_old_tombstones
+        return is_past_horizon(self._counted(batch.delete_horizon_ms), self.job.now_ms)
 
     @property
     def _new_horizon_ms(self) -> int:

@@ -10,8 +10,8 @@ from tidelog.storage.time.corrections import Correction
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-_SLOT_BYTES = 24  # memory of a key, by offset; by time it is a third more, as in the compiled map
-_SLOT_BYTES_BY_TIME = 32
+_SLOT_BYTES = 24  # memory of a key, by offset
+_SLOT_BYTES_BY_TIME = 40  # 32 in the compiled map, and a quarter of that for one of the tombstones
 _LEAST_KEYS = 1_000
 
 
@@ -52,6 +52,7 @@ class Job(NamedTuple):
     adoptions: Adoptions
     corrections: tuple[Correction, ...] = ()  # of append times
     late_horizons: tuple[int, int] | None = None  # see `counted_horizon`
+    waiting: tuple[Source, ...] = ()  # by time: the segments behind, which are not cleaned yet
 
     def packed(self) -> dict[str, Any]:
         """Returns the values as JSON can hold them."""
@@ -61,7 +62,8 @@ class Job(NamedTuple):
     def unpacked(cls, packed: Mapping[str, Any]) -> Job:
         """Returns the value of which `packed` made a JSON object."""
         fields = dict(packed)
-        fields["sources"] = tuple(Source(*each) for each in fields["sources"])
+        for name in ("sources", "waiting"):
+            fields[name] = tuple(Source(*each) for each in fields[name])
         fields["writers"] = {p: Writer(*rest) for p, *rest in fields["writers"]}
         ranges, latest_ms = fields["adoptions"]
         fields["adoptions"] = Adoptions(tuple(Adopted(*each) for each in ranges), latest_ms)
@@ -75,3 +77,8 @@ class Job(NamedTuple):
         """The number of keys that fit into `dedupe_bytes`."""
         slot = _SLOT_BYTES_BY_TIME if self.by_time else _SLOT_BYTES
         return max(int(self.dedupe_bytes / slot * self.load_factor), _LEAST_KEYS)
+
+    @property
+    def most_tombstones(self) -> int:
+        """The number of keys for which it is looked whether a tombstone may go, by time."""
+        return self.most_keys // 4 if self.by_time else 0

@@ -165,8 +165,11 @@ class Compactor:
                 return None
             deletion.learn(wanted)  # the largest event time is kept after its segment is gone
             _finish_append_times(wanted)
+            by_time = config.compaction_strategy == plan.TIMESTAMP
             with state.append_lock:
                 writers = self._writers_of(producers, now_ms)
+                behind = state.version.segments[len(wanted) :] if by_time else ()
+                waiting = tuple(Source(s.base_offset, *s.tail) for s in behind)
         if not self._claim(wanted):
             return None
         self._discard_leftovers()
@@ -177,7 +180,7 @@ class Compactor:
             log_start_offset=state.version.log_start_offset,
             now_ms=now_ms,
             delete_retention_ms=config.delete_retention_ms,
-            by_time=config.compaction_strategy == plan.TIMESTAMP,
+            by_time=by_time,
             segment_bytes=config.segment_bytes,
             index_bytes=config.segment_index_bytes,
             index_interval_bytes=config.index_interval_bytes,
@@ -190,6 +193,7 @@ class Compactor:
             adoptions=state.adoptions,
             corrections=state.corrections,
             late_horizons=state.clock.late_horizons,
+            waiting=waiting,
         )
 
     def _claim(self, wanted: tuple[Segment, ...]) -> bool:

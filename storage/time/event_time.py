@@ -35,9 +35,23 @@ def comparison_limit(append_time_ms: int, slack_ms: int) -> int:
     """Returns the largest record time that counts when compaction.strategy=timestamp compares records.
 
     So a record from the future gives way to updates that are written `slack_ms` after it, and does
-    not stay for ever. Where the append time is unknown, the moment of adoption takes its place.
+    not stay for ever. Where the append time is unknown, the moment of adoption takes its place. The
+    limit is never negative, so that a record without a time (-1) stays one beside a clock before 1970.
     """
-    return capped(append_time_ms, slack_ms)
+    return max(capped(append_time_ms, slack_ms), 0)
+
+
+def compared_stamp(
+    stamp_ms: int, written_ms: int, latest_ms: int | None, *, is_adopted: bool
+) -> int:
+    """Returns as what a time that the broker stamped counts when records are compared.
+
+    It is the append time, so it counts as what that counts as (`written_ms`), and never as less
+    than the one that was stamped before it (`latest_ms`, as it counts). If the append time is
+    unknown (`is_adopted`), the stamp itself counts, but not as later than the adoption.
+    """
+    counted = min(stamp_ms, written_ms) if is_adopted else written_ms
+    return capped(counted if latest_ms is None else max(counted, latest_ms), 0)
 
 
 def event_time_ahead(max_event_time: int | None, slack_ms: int, now_ms: int) -> int:

@@ -65,13 +65,16 @@ def counted_horizon(
     return least_ms if from_ms <= delete_horizon_ms < least_ms else delete_horizon_ms
 
 
-def old_format_horizon(clean_until_ms: int | None, delete_retention_ms: int) -> int | None:
+def old_format_horizon(
+    clean_until_ms: int | None, delete_retention_ms: int, now_ms: int
+) -> int | None:
     """Returns the append time up to which segments lose their tombstones of formats 0 and 1.
 
     `clean_until_ms` is the last append time of the section that was clean already; None if there
-    is none, and then all tombstones stay.
+    is none, and then all tombstones stay. A clock that has leapt may have given it, so it counts at
+    most as `now_ms`, the time by which may be deleted.
     """
-    return None if clean_until_ms is None else clean_until_ms - delete_retention_ms
+    return None if clean_until_ms is None else min(clean_until_ms, now_ms) - delete_retention_ms
 
 
 def keeps_old_tombstones(last_append_ms: int, horizon_ms: int | None) -> bool:

@@ -134,7 +134,7 @@ def test_of_a_record_with_an_unknown_append_time_the_adoption_counts(make):
 
 def test_a_tombstone_stays_until_all_that_came_late_has_been_weighed(make, monkeypatch):
     """Memory ends before a record that is older than the tombstone: it must not outlive that."""
-    monkeypatch.setattr(job, "_LEAST_KEYS", 3)
+    monkeypatch.setattr(job, "_LEAST_KEYS", 4)
     log = make(compaction_strategy="timestamp")
     put(log, b"k", None, now=100, time=90)
     fill(log, 10, keys=2)
@@ -150,6 +150,9 @@ def test_a_tombstone_stays_until_all_that_came_late_has_been_weighed(make, monke
     while (done := clean(log.partition, 300 + KEEP_MS, dedupe_bytes=0)) is not None:
         stops.append(done.first_dirty_offset)
     assert stops[0] <= late < stops[-1]
+    assert [value for _, key, value in rows(log) if key == b"k"] == [None]
+    fill(log, 10, keys=2)
+    clean(log.partition, 301 + KEEP_MS)
     assert b"k" not in {key for _, key, _ in rows(log)}
 
 

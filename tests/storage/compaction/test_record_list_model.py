@@ -1,8 +1,9 @@
 """Random logs, compacted again and again, beside a model that fits on one screen.
 
 Every format, codec and time type, records without a key, a value or a time, idempotent producers and
-transactions, settings that change. After each cleaning: what is left, its offsets, times and append times;
-lookups by both times; what producers may send next. Then the same after a stop and after a crash.
+transactions, settings that change, a clock that is far ahead or behind for one append. After each
+cleaning: what is left, its offsets, times and append times; lookups by both times; what producers may
+send next. Then the same after a stop and after a crash.
 """
 
 import os
@@ -20,14 +21,22 @@ from tidelog.config.topic import TopicConfig
 from tidelog.protocol.records import survivors
 from tidelog.protocol.records.batch import Record, build, records, scan
 from tidelog.protocol.records.layout import NO_TIMESTAMP
-from tidelog.storage.compaction import cleaned_segment, cleaner, decided_transactions, plan
+from tidelog.storage.compaction import (
+    cleaned_segment,
+    cleaner,
+    compared_times,
+    decided_transactions,
+    plan,
+)
 from tidelog.storage.compaction.cleaner import Cleaner
+from tidelog.storage.compaction.due_tombstones import DueTombstones
 from tidelog.storage.log.compactor import Compactor
 from tidelog.storage.segment.appended.cursor import Cursor
 from tidelog.storage.time.timestamp import or_none
 
 LOGS = int(os.environ.get("TIDELOG_COMPACTED_LOGS", "12"))
 DELETE_RETENTION_MS = 500
+FAR_MS = 1_000_000  # ahead or behind is a wrong clock
 CODECS = {0: (0, 1, 2, 3), 1: (0, 1, 2, 3), 2: (0, 1, 2, 3, 4)}
 RELEASES = ("0.9.0", "0.10.2", "3.0")
 
@@ -44,6 +53,7 @@ class Row(NamedTuple):
     magic: int
     aborted: bool = False
     control: bool = False
+    stamped: bool = False  # the broker gave the time
 
 
 class Model:
@@ -51,17 +61,44 @@ class Model:
 
     def __init__(self, by_time, ahead):
         self.rows = []
+        self.steps = []  # where the clock went back, and what it showed then
         self.by_time = by_time
         self.ahead = ahead
         self.first_dirty = 0
         self.horizons = {}
 
     def beats(self, row, other):
-        has_times = NO_TIMESTAMP not in (row.time, other.time)
-        mine, others = (min(each.time, each.append + self.ahead) for each in (row, other))
-        return not (self.by_time and has_times and mine < others)
+        """Whether a record replaces one before it."""
+        if not self.by_time or NO_TIMESTAMP in (row.time, other.time):
+            return True
+        return (row.stamped and other.stamped) or self.counted(row) >= self.counted(other)
+
+    def counted(self, row):
+        written = self.written(row.offset, row.append)
+        return written if row.stamped else min(row.time, max(written + self.ahead, 0))
+
+    def written(self, offset, append):
+        """When a record was written at the latest, by what the clock showed since."""
+        return min([append, *(shown for end, shown in self.steps if offset < end)])
+
+    def clock(self, now):
+        """What the clock shows at the next append."""
+        if self.rows and self.rows[-1].append - now > 10_000:
+            self.steps.append((self.rows[-1].offset + 1, now))
+
+    def is_followed(self, row):
+        """Whether a record of a key in the row's batch is behind what was clean already."""
+        if row.batch >= self.first_dirty:
+            return True
+        keys = {each.key for each in self.rows if each.batch == row.batch}
+        return any(
+            each.key in keys and each.offset >= self.first_dirty and not each.control
+            for each in self.rows
+            if not (each.aborted and each.offset < self.upper)
+        )
 
     def clean(self, upper, old_horizon_of, now):
+        self.upper = upper
         stands = {}
         for row in self.rows:
             if row.offset >= upper or row.key is None or row.aborted or row.control:
@@ -75,7 +112,7 @@ class Model:
                 continue
             if row.aborted or row.key is None or stands[row.key] is not row:
                 continue
-            if row.value is None:
+            if row.value is None and not (self.by_time and self.is_followed(row)):
                 if row.magic < 2:
                     if old_horizon_of(row.offset):
                         continue
@@ -138,6 +175,8 @@ class Play:
         rng, magic = self.rng, self.rng.choice([0, 1, 2, 2, 2])
         stamped = self.change(magic)
         self.now += rng.choice([0, 0, 1, 7, 100])
+        now = self.now + (rng.choice([-FAR_MS, FAR_MS]) if rng.random() < 0.04 else 0)
+        self.model.clock(now)
         count = rng.choice([1, 1, 2, 3, 6])
         sent = [
             Record(
@@ -155,17 +194,16 @@ class Play:
             self.sequences[pid] = sequence + count
         data = build(sent, magic=magic, compression=rng.choice(CODECS[magic]), **more)
         self.sent = data
-        told = self.partition.append(data, now_ms=self.now, produce_version=9 if magic == 2 else 2)
+        told = self.partition.append(data, now_ms=now, produce_version=9 if magic == 2 else 2)
         codec = scan(data)[0].attributes & 7
         for i, record in enumerate(sent):
             offset = told.base_offset + i
             time = record.timestamp if magic else NO_TIMESTAMP
             if stamped and magic:
-                time = self.now
+                time = now
             batch = offset if magic < 2 and not codec else told.last_offset
-            self.model.rows.append(
-                Row(offset, time, record.key, record.value, self.now, batch, magic)
-            )
+            row = Row(offset, time, record.key, record.value, now, batch, magic)
+            self.model.rows.append(row._replace(stamped=stamped and magic > 0))
 
     def transact(self):
         """A transaction of producer 9, of one or two batches, committed or aborted."""
@@ -186,6 +224,7 @@ class Play:
         self.put(build([marker], is_control=True, **common), marker, control=True)
 
     def put(self, data, record, **kind):
+        self.model.clock(self.now)
         told = self.partition.append(
             data,
             now_ms=self.now,
@@ -196,14 +235,15 @@ class Play:
         stamped = self.log.config.message_timestamp_type == "LogAppendTime"
         time, offset = self.now if stamped else record.timestamp, told.base_offset
         row = Row(offset, time, record.key, record.value, self.now, offset, 2, **kind)
-        self.model.rows.append(row)
+        self.model.rows.append(row._replace(stamped=stamped))
         return offset
 
     def clean(self):
         partition, model = self.partition, self.model
         segments = partition.segments
         partition.flush()
-        written = {s.base_offset: s.append_times.last_time for s in segments}
+        last = [(s.base_offset, s.tail.end_offset - 1, s.append_times.last_time) for s in segments]
+        written = {base: time and model.written(offset, time) for base, offset, time in last}
         before = [s.base_offset for s in segments[:-1] if s.base_offset < model.first_dirty]
         horizon = written[before[-1]] if before else None
 
@@ -249,7 +289,7 @@ class Play:
             none = row.time == NO_TIMESTAMP or row.control
             assert times.record_time == (None if none else row.time)
             assert times.append_time == row.append
-        agreement.lookups(partition, as_log(rows))
+        agreement.lookups(partition, as_log(rows), by_append_time=not self.model.steps)
         for time in (self.now - 50, self.now):
             since = partition.reader.find_by_append_time(time, upper_offset=end)
             if since.absent_from is not None:
@@ -312,7 +352,9 @@ PLANTED = {
     "tombstones go at once": (cleaner, "is_past_horizon", lambda *_: True),
     "a producer's last batch goes": (Cleaner, "_is_last_of_producer", lambda *_: False),
     "what was aborted stays": (decided_transactions.Transactions, "is_aborted", lambda *_: False),
-    "a time from the future wins": (cleaner, "comparison_limit", lambda *_: 2**63 - 1),
+    "a time from the future wins": (compared_times, "comparison_limit", lambda *_: 2**63 - 1),
+    "stamps count as they are": (compared_times, "compared_stamp", lambda stamp, *_, **__: stamp),
+    "tombstones go whatever follows": (DueTombstones, "follow", lambda *_: None),
     "append times are those before": (
         Cursor,
         "at",

@@ -26,13 +26,19 @@ def test_a_batch_is_past_its_horizon_when_the_horizon_comes():
 
 
 def test_old_formats_count_from_the_last_append_of_the_clean_section():
-    horizon = old_format_horizon(2_000, 500)
+    horizon = old_format_horizon(2_000, 500, 2_000)
+    assert not keeps_old_tombstones(1_500, horizon)
+    assert keeps_old_tombstones(1_501, horizon)
+
+
+def test_old_formats_do_not_count_from_what_a_clock_that_leapt_has_appended():
+    horizon = old_format_horizon(9_000, 500, 2_000)
     assert not keeps_old_tombstones(1_500, horizon)
     assert keeps_old_tombstones(1_501, horizon)
 
 
 def test_old_formats_keep_all_tombstones_before_the_first_cleaning():
-    assert keeps_old_tombstones(-(2**63), old_format_horizon(None, 0))
+    assert keeps_old_tombstones(-(2**63), old_format_horizon(None, 0, 0))
 
 
 def test_horizons_of_a_clock_that_was_behind_count_from_its_correction() -> None:
