@@ -243,7 +243,8 @@ class TopicConfig:
         "How far, in ms, the time of a record may be after its append time and still count as an "
         "event time: a later time counts as this much after the append time, so that one wrong "
         "time expires nothing, and with compaction.strategy=timestamp replaces no later update. "
-        "Not a Kafka setting.",
+        "As an event time it counts as it did at its append, whatever is set later. Not a Kafka "
+        "setting.",
         low=0,
         broker_names=(BrokerName("log.event.time.ahead.max.ms"),),
     )

@@ -60,7 +60,11 @@ class AppliedSettings:
             )
         self._store.default_config = self._settings.broker.topic_defaults
         for number, (name, config) in enumerate(configs.items(), 1):
-            self._store.set_config(name, config)
+            before_it, _ = replaced.get(name, (config, config))
+            if config.event_time_ahead_max_ms != before_it.event_time_ahead_max_ms:
+                await self._pool.run(self._store.set_config, name, config)  # it writes
+            else:
+                self._store.set_config(name, config)
             if number % _AT_ONCE == 0:
                 await asyncio.sleep(0)
         self._configs.update(configs)

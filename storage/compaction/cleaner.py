@@ -115,9 +115,10 @@ class Cleaner:
     def _read_keys_of(
         self, segment: Segment, transactions: Transactions, times: ComparedTimes | None
     ) -> int | None:
-        first_offset, compared = self.job.first_dirty_offset, Compared()
+        first_offset, compared, keep_old = self.job.first_dirty_offset, Compared(), True
         if times is not None:
             times.enter(segment)
+            keep_old = keeps_old_tombstones(self._written_ms(segment), self._old_horizon_ms)
         for found in self._walk(segment):
             batch = found.batch
             if batch.is_control:
@@ -131,6 +132,8 @@ class Cleaner:
                     return full_at
                 if self._due:
                     self._due.follow(found)
+                if times is not None and self._is_due(batch, keep_old_tombstones=keep_old):
+                    self._due.note(found)
         return None
 
     def _clean_segments(self) -> Iterator[Segment]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tidelog.protocol.records import kernels, survivors
-from tidelog.storage.time.timestamp import MAX_TIMESTAMP, MIN_TIMESTAMP
+from tidelog.storage.time.timestamp import MAX_TIMESTAMP
 
 if TYPE_CHECKING:
     from tidelog.storage.segment.log_file import Found
@@ -19,11 +19,11 @@ _EVERYTHING = 2**63 - 1
 
 
 class DueTombstones:
-    """The tombstones of a clean section whose horizon has come, by key."""
+    """The tombstones whose horizon has come, by key, and what follows them."""
 
     def __init__(self, most: int) -> None:
         """Begins without any; the keys of at most `most` records are known at once."""
-        # A key's offset is that of the tombstone, or of a record that follows: its "time" is larger.
+        # Each record's "time" is the last offset of its batch: the last record of a key is the newest.
         self._keys = kernels.KeyMap(most, True)
         self._end_offset = 0  # the keys of due batches before it are known
         self._is_full = False
@@ -36,16 +36,16 @@ class DueTombstones:
         batch = found.batch
         if self._is_full or not survivors.look_at_all(found.buffer, batch)[1].has_tombstone:
             return
-        full_at = survivors.note(self._keys, found.buffer, batch, 0, MAX_TIMESTAMP, MIN_TIMESTAMP)
+        offset = batch.last_offset
+        full_at = survivors.note(self._keys, found.buffer, batch, 0, MAX_TIMESTAMP, offset)
         self._is_full = full_at is not None
         if not self._is_full:
             self._end_offset = batch.last_offset + 1
 
     def follow(self, found: Found) -> None:
         """Keeps the tombstones of the keys of a batch that follows them. Raises CorruptMessage."""
-        survivors.update_by_time(
-            self._keys, found.buffer, found.batch, 0, MAX_TIMESTAMP, MAX_TIMESTAMP
-        )
+        offset = found.batch.last_offset
+        survivors.update_by_time(self._keys, found.buffer, found.batch, 0, MAX_TIMESTAMP, offset)
 
     def keep_all(self) -> None:
         """Keeps all tombstones in this cleaning, because not all that follows them is known."""

@@ -24,6 +24,7 @@ from tidelog.storage.segment.log_file import Tail
 from tidelog.storage.segment.segment import Segment
 from tidelog.storage.segment.segment_line import SegmentLine
 from tidelog.storage.time.retention import expired
+from tidelog.storage.time.timestamp import earlier, later
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -323,7 +324,7 @@ class Compactor:
         The old segments are readable under their new names. Raises KafkaStorageError; then the log
         is offline.
         """
-        state, segment = self._state, self._segment_of(cleaned)
+        state, segment = self._state, self._segment_of(cleaned, sources)
         with state.append_lock, half_way(state, "compaction"):
             away = swap.mark_logs_deleted(sources)
         if len(sources) > 1:
@@ -342,8 +343,15 @@ class Compactor:
             state.replacing = frozenset()
         state.pending_deletes.add(away, now_ms, state.config.file_delete_delay_ms, replaced)
 
-    def _segment_of(self, cleaned: Cleaned) -> Segment:
-        """Describes a cleaned segment under its final name."""
+    def _segment_of(self, cleaned: Cleaned, sources: tuple[Segment, ...]) -> Segment:
+        """Describes a cleaned segment under its final name.
+
+        Its event times count as no more than in its sources, which may have had another limit.
+        """
+        times = cleaned.times
+        if times.event is not None:
+            counted = functools.reduce(later, (s.known_times[0].event for s in sources), None)
+            times.event = earlier(times.event, counted)
         segment = Segment(
             self._state.directory, cleaned.base_offset, Tail(cleaned.end_offset, cleaned.size)
         )
@@ -355,7 +363,7 @@ class Compactor:
             cleaned.base_offset,
             cleaned.end_offset,
             cleaned.size,
-            cleaned.times,
+            times,
             cleaned.index_entries,
             cleaned.time_index_entries,
             cleaned.is_true,

@@ -147,7 +147,7 @@ class Partition:
 
     @config.setter
     def config(self, config: TopicConfig) -> None:
-        self.state.configure(config)
+        self.state.reconfigure(config)
 
     @property
     def leader_epoch(self) -> int:

@@ -184,6 +184,13 @@ class LogState:
         self.settings = settings_of(config, config.target_magic)
         self.internal_settings = settings_of(config, NEWEST_MAGIC)
 
+    def reconfigure(self, config: TopicConfig) -> None:
+        """Replaces the settings of a log that is open: what event times count as stays so."""
+        with self.append_lock:
+            if event_slack(config) != self.event_slack_ms and not self.is_stopped:
+                self.saved_times.keep_events()  # reads and writes: for a thread
+            self.configure(config)
+
     # --- versions ---------------------------------------------------------------------------------
 
     @property

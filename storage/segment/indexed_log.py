@@ -21,13 +21,14 @@ from tidelog.storage.segment.batch_headers import HEADER_SIZE, last_offset_at
 from tidelog.storage.segment.log_file import LogFile
 from tidelog.storage.segment.offset_index import OffsetIndex
 from tidelog.storage.segment.segment_files import SegmentFiles
+from tidelog.storage.segment.segment_line import CountedBefore
 from tidelog.storage.segment.sparse_index import flush_both
 from tidelog.storage.segment.time_index import TimeIndex
 from tidelog.storage.time.adoption import NOT_ADOPTED
 from tidelog.storage.time.event_time import EVENT_SLACK_MS
 from tidelog.storage.time.lookup import is_indexed, is_negative
 from tidelog.storage.time.segment_times import SegmentTimes
-from tidelog.storage.time.timestamp import or_none
+from tidelog.storage.time.timestamp import earlier, or_none
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -41,6 +42,8 @@ _INTERVAL_BYTES = 4096  # Kafka's default index.interval.bytes
 _REMEMBER_BYTES = 256 * 1024
 _REMEMBERED_TIMES = 8
 _NO_TIMES = SegmentTimes(), 0
+
+_NOTHING_COUNTED = CountedBefore(0, None)
 
 
 class IndexedLog(LogFile):
@@ -58,6 +61,7 @@ class IndexedLog(LogFile):
         "_time_index",
         "_times",
         "adoptions",
+        "counted_before",
         "event_slack_ms",
         "files",
         "has_true_indexes",
@@ -86,6 +90,7 @@ class IndexedLog(LogFile):
         self.is_ended = False  # the next append begins a new segment, whatever the settings say
         self.is_closed = False  # `.appendtimes` ends with its END entry
         self.event_slack_ms = EVENT_SLACK_MS
+        self.counted_before = _NOTHING_COUNTED
         self.index_interval_bytes = _INTERVAL_BYTES  # for indexes that are rebuilt
         self.adoptions = NOT_ADOPTED  # stands in for unknown append times
 
@@ -299,13 +304,16 @@ class IndexedLog(LogFile):
         """Goes back to what was known of the times in at most the first `size` bytes of the log."""
         if self._known_size <= size and size:
             return
+        self.counted_before = CountedBefore(min(size, self._known_size), self._times.event)
         created_clock = self._times.created_clock if size else None
         self._earlier_times = tuple(each for each in self._earlier_times if each[1] <= size)
         times, self._known_size = (
             self._earlier_times[-1] if size and self._earlier_times else _NO_TIMES
         )
-        self._times = times.copy()
-        self._times.created_clock = created_clock
+        self._times = times = times.copy()
+        times.created_clock = created_clock
+        if times.event is not None:
+            times.event = earlier(times.event, self.counted_before.event)
         self._remembers_at = self._known_size + _REMEMBER_BYTES
         self._least_entries = (0, 0)
 

@@ -18,3 +18,13 @@ class SegmentLine(NamedTuple):
     index_entries: int
     time_index_entries: int
     is_true: bool  # headers and indexes agree with the records
+
+
+class CountedBefore(NamedTuple):
+    """Event times that have been counted, and that the log is read for again.
+
+    They count as no more than then, although `event.time.ahead.max.ms` may be larger by now.
+    """
+
+    size: int  # those in so many bytes of the log, from its beginning
+    event: int | None  # the largest of them; None: it is not known, or they have none

@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING
 from tidelog.protocol.errors import CorruptMessage
 from tidelog.protocol.records.batch import summarize
 from tidelog.storage.segment.appended.cursor import Cursor
-from tidelog.storage.time.event_time import capped
+from tidelog.storage.time.event_time import capped, counted_limit
 from tidelog.storage.time.segment_times import SegmentTimes
-from tidelog.storage.time.timestamp import exceeds, or_none
+from tidelog.storage.time.timestamp import earlier, exceeds, or_none
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -49,15 +49,25 @@ def catch_up(segment: IndexedLog) -> None:
         segment.known_times = (times, tail.size)
 
 
-def event_times(segment: IndexedLog, position: int = 0) -> Iterator[tuple[int, int | None]]:
+def event_times(
+    segment: IndexedLog, position: int = 0, *, counted_offset: int = 0, counted: int | None = None
+) -> Iterator[tuple[int, int | None]]:
     """Yields the end offset of each batch, and its largest event time as it counts; reads all.
 
-    It begins at a position where a batch starts. None: the batch has no event time. Raises OSError
-    and CorruptMessage.
+    It begins at a position where a batch starts. None: the batch has no event time. `counted` is
+    the largest event time before `counted_offset`, as it was counted. No batch counts as more than
+    what is known of the segment's. Raises OSError and CorruptMessage.
     """
+    known, size = segment.known_times
     for found, append_time_ms in _timed(segment, position):
         times = SegmentTimes()
         _note(segment, found, append_time_ms, times)
+        if times.event is not None and found.batch.last_offset < counted_offset:
+            appended_ms = times.last_append
+            assert appended_ms is not None  # `_note` has noted it, or the moment of adoption
+            times.event = counted_limit(times.event, appended_ms, counted)
+        if times.event is not None and found.position < size:
+            times.event = earlier(times.event, known.event)
         yield found.batch.last_offset + 1, times.event
 
 
@@ -148,5 +158,8 @@ def _note(
         first, largest, missing = summary.first, summary.largest, summary.has_missing
         offset, honest = summary.largest_offset, largest == header
     limit = capped(append_time_ms, segment.event_slack_ms)
+    counted = segment.counted_before
+    if found.position < counted.size:
+        limit = counted_limit(limit, append_time_ms, counted.event)
     times.note(first, largest, offset, missing, append_time_ms, limit)
     return honest

@@ -25,6 +25,15 @@ def event_limit(slack_ms: int, append_time_ms: int) -> int:
     return limit if 0 <= limit <= MAX_TIMESTAMP else capped(limit, 0)
 
 
+def counted_limit(event_limit: int, append_time_ms: int, counted: int | None) -> int:
+    """Returns the limit of event times of a batch that was counted before, when it was another.
+
+    `counted` is the largest that any counted as; None: it is not known, or there was none. It limits
+    times of the future alone: others count as they are under any limit.
+    """
+    return event_limit if counted is None else min(event_limit, max(counted, append_time_ms))
+
+
 def capped(append_time_ms: int, slack_ms: int) -> int:
     """Returns the time `slack_ms` after an append time, never -1, which would mean no time."""
     limit = min(append_time_ms + slack_ms, MAX_TIMESTAMP)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from tidelog.protocol.errors import CorruptMessage
 from tidelog.storage import filenames, files
 from tidelog.storage.segment.offset_index import OffsetIndex
+from tidelog.storage.segment.segment_line import CountedBefore
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -33,10 +34,27 @@ def adopt_times(
     lines = {line.base_offset: line for line in known.segments}
     for segment in segments:
         line = lines.get(segment.base_offset)
-        if line is None or line.size > segment.tail.size:
+        if line is None:
+            continue
+        if line.size > segment.tail.size:
+            segment.counted_before = CountedBefore(line.size, line.times.event)
             continue
         if line.size == segment.tail.size or not was_clean:
             segment.adopt(line, is_true=line.is_true, covered_offset=known.covered_offset)
+
+
+def bound_events(segments: Sequence[Segment], counted: PartitionTimes) -> None:
+    """Lets event times count as no more than they did before compaction replaced some segments.
+
+    `counted` is the file as it was then, when all that was to be replaced had been counted.
+    """
+    lines = {line.base_offset: line for line in counted.segments}
+    for segment in segments:
+        line = lines.get(segment.base_offset)
+        if line is not None and (segment is segments[-1] or line.size == segment.tail.size):
+            segment.counted_before = CountedBefore(line.size, line.times.event)
+        elif segment is not segments[-1]:
+            segment.counted_before = CountedBefore(segment.tail.size, counted.max_event_time)
 
 
 def clean_end(active: Segment, recovery_point: int, known: PartitionTimes | None) -> int | None:

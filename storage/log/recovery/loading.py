@@ -66,7 +66,9 @@ def load(directory: Path, known: Known, index_interval_bytes: int) -> Loaded:
 
     A truncation that was in progress is completed. Raises OSError.
     """
+    counted: PartitionTimes | None = None
     if leftovers.tidy(directory) and known.times is not None:
+        counted = known.times
         known = known._replace(times=known.times._replace(segments=()))  # of replaced segments
     times, cut_offset = known.times, verification.NO_LIMIT
     if times is not None and times.cut is not None and times.cut.offset is not None:
@@ -76,6 +78,8 @@ def load(directory: Path, known: Known, index_interval_bytes: int) -> Loaded:
     segments = _described(directory, found.base_offsets, known.log_start_offset)
     for segment in segments:
         segment.index_interval_bytes = index_interval_bytes
+    if counted is not None:
+        clean_stop.bound_events(segments, counted)
     if not found.base_offsets:
         return _empty(segments, None if cut_offset == verification.NO_LIMIT else times)
     clean_stop.adopt_times(segments, times, was_clean=known.was_clean)

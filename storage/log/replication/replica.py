@@ -26,13 +26,14 @@ from tidelog.storage.log.rolling import roll
 from tidelog.storage.log.times import judging
 from tidelog.storage.time.append_time import goes_back
 from tidelog.storage.time.corrections import event_limit_at
-from tidelog.storage.time.event_time import capped
+from tidelog.storage.time.event_time import capped, counted_limit
 from tidelog.storage.time.rolling import should_roll
 from tidelog.storage.time.timestamp import later
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from tidelog.protocol.records.plan import PreparedBatch
     from tidelog.protocol.wire import Buffer
     from tidelog.storage.log.appender import Appender
     from tidelog.storage.log.replication.leader_state import LeaderState
@@ -225,7 +226,7 @@ class Replica:
         is_told = leader.adopted is not None
         adopted_ms = state.adoptions.time_of(first_offset) if is_told else now_ms
         append_time_ms = adopted_ms if time is None else time
-        limit = capped(append_time_ms, active.event_slack_ms)
+        limits = self._event_limits(prepared, append_time_ms, leader)
         producers = state.read_producers()  # read from the log before the batch is added
         batch = received.batch
         fields = sequenced(batch, received.buffer) if batch.producer_id >= 0 else None
@@ -237,17 +238,14 @@ class Replica:
             prepared.size,
             (prepared._replace(position=0),),
             append_time_ms,
-            limit,
+            limits[0],
             settings.index_interval_bytes,
             now_ms,
             is_time_known=time is not None,
             ends_times=state.has_flush_rules,
         )
         active.is_true = active.is_true and received.is_true
-        corrected_limit = event_limit_at(
-            state.corrections, prepared.last_offset, append_time_ms, active.event_slack_ms
-        )
-        state.largest_event.appended((prepared,), corrected_limit, active.base_offset)
+        state.largest_event.appended((prepared,), limits[1], active.base_offset)
         if time is None:
             if not is_told:
                 judging.adopt(state, first_offset, prepared.last_offset + 1, now_ms)
@@ -259,6 +257,24 @@ class Replica:
             offsets = (first_offset, prepared.last_offset)
             producers.appended(fields, offsets, append_time_ms)
         state.publish(prepared.last_offset + 1)
+
+    def _event_limits(
+        self, prepared: PreparedBatch, append_time_ms: int, leader: LeaderState
+    ) -> tuple[int, int]:
+        """Returns as what an event time of a batch counts at most, and with the corrections.
+
+        What the leader has counted below its high watermark counts as no more here.
+        """
+        state = self._state
+        told = leader.max_event_time if prepared.last_offset < leader.high_watermark else None
+        stored = capped(append_time_ms, state.event_slack_ms)
+        corrected = event_limit_at(
+            state.corrections, prepared.last_offset, append_time_ms, state.event_slack_ms
+        )
+        return (
+            counted_limit(stored, append_time_ms, told),
+            counted_limit(corrected, append_time_ms, told),
+        )
 
     def _active_for(self, received: Received, back_offset: int, now_ms: int) -> Segment:
         """Returns the segment for a batch, a new one if necessary. Raises OSError.

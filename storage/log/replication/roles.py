@@ -162,7 +162,12 @@ class Roles:
                 if found is not None and 0 <= found.batch.base_offset <= high_watermark:
                     yield CountedBatch(found.batch.base_offset, times.event, segment.base_offset)
                     position = size
-            for end_offset, event in survey.event_times(segment, position):
+            for end_offset, event in survey.event_times(
+                segment,
+                position,
+                counted_offset=high_watermark,
+                counted=state.largest_event.kept,
+            ):
                 slack_ms = state.event_slack_ms
                 yield CountedBatch(
                     end_offset,

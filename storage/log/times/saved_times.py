@@ -7,16 +7,21 @@ holds after a power loss, so between flushes it covers only those that are durab
 from __future__ import annotations
 
 import contextlib
+import logging
 import threading
 import weakref
 from typing import TYPE_CHECKING
 
+from tidelog.protocol.errors import CorruptMessage
 from tidelog.storage import files
 from tidelog.storage.log.times import partition_times
 from tidelog.storage.log.times.partition_times import Cut, PartitionTimes
+from tidelog.storage.time.corrections import counted_event
 
 if TYPE_CHECKING:
     from tidelog.storage.log.state import LogState
+
+_log = logging.getLogger("tidelog.storage")
 
 # The boot id of a log that went offline, or that lost append times and has no role since. It differs
 # from every other.
@@ -91,6 +96,23 @@ class SavedTimes:
                 partition_times.write(state.directory, data, durable=durable, losable=losable)
                 # A log that is offline writes a file that may be lost once more, when it can.
                 self._saved = b"" if losable and state.offline is not None else data
+
+    def keep_events(self) -> None:
+        """Writes as what the event times of all batches count, before their limit changes.
+
+        Where a clock was corrected they count as less than when they were appended, by the limit.
+        And a start after the process was killed would count those behind the last write by the
+        new limit. What the disk refuses is logged. Needs the append lock.
+        """
+        state = self._state
+        try:
+            state.active.learn_times()
+            for segment in state.version.segments:
+                times, _ = segment.known_times
+                times.event = counted_event(times, state.judge(segment, times))
+            self.save_covered(durable=False)
+        except (OSError, CorruptMessage) as error:
+            _log.warning("event times not saved", extra=state.named(reason=str(error)))
 
     def stage(self) -> None:
         """Writes what `current` returns beside the file if it has changed, for `publish`.

@@ -14,7 +14,7 @@ from tests.simulation.clocks.offsets import OffsetsWorld
 from tidelog.broker.groups import offset_expiry
 from tidelog.config.topic import TopicConfig
 from tidelog.protocol.records.layout import NO_TIMESTAMP
-from tidelog.storage.compaction import cleaner
+from tidelog.storage.compaction import cleaner, compared_times
 from tidelog.storage.log.producers.producer_state import Producers
 from tidelog.storage.log.times.append_clock import AppendClock
 from tidelog.storage.segment import time_search
@@ -69,6 +69,10 @@ MISTAKES: dict[str, tuple[Any, str, Any]] = {
     # producer ids
     "producers stay as a wrong clock stamped them": (Producers, "correct", lambda *_: None),
     "producers are never forgotten": (Producers, "_expired", lambda *_: False),
+    # the last value of each key
+    "stamps are compared as they are": (
+        *(compared_times, "compared_stamp", lambda stamp_ms, *_, **__: stamp_ms),
+    ),
     # tombstones
     "the next cleaning takes tombstones": (
         *(cleaner, "is_past_horizon", lambda horizon_ms, _: horizon_ms is not None),

@@ -7,10 +7,12 @@ model knows the true time of each append and of each cleaning:
 - Once the clock is right, ids that are older than that are forgotten.
 - P2: a tombstone stays delete.retention.ms of true time after the first cleaning that found it.
 - Once the clock is right, the next cleaning takes what is older than that.
+- P2: the last value of each key stays, also by compaction.strategy=timestamp where the broker stamps.
 """
 
 from __future__ import annotations
 
+import random
 import uuid
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -62,7 +64,12 @@ class CompactedWorld:
         self.path = path
         self.expiration_ms = pick([HOUR, DAY])
         self.keep_ms = pick([HOUR, 6 * HOUR, DAY])
+        strategy, stamps = random.Random(seed).choice(
+            [("offset", "CreateTime"), ("timestamp", "LogAppendTime")]
+        )
         self.config = TopicConfig(
+            compaction_strategy=strategy,
+            message_timestamp_type=stamps,
             cleanup_policy=("compact",),
             delete_retention_ms=self.keep_ms,
             segment_bytes=pick([300, 1 << 20]),
@@ -72,8 +79,11 @@ class CompactedWorld:
         )
         self.sent: dict[int, Sent] = {}
         self.tombstones: dict[bytes, Tombstone] = {}
+        self.values: dict[bytes, int] = {}  # the offset of a key's last record, if that is a value
         self.dropped = self.recognised = 0
-        time.say(f"compacted, {self.config.segment_bytes=} {self.keep_ms=} {self.expiration_ms=}")
+        time.say(
+            f"compacted by {strategy}, {self.config.segment_bytes=} {self.keep_ms=} {self.expiration_ms=}"
+        )
         self.open(is_new=True)
 
     def open(self, *, is_new: bool = False) -> None:
@@ -140,8 +150,11 @@ class CompactedWorld:
 
     def _note_key(self, key: bytes, value: bytes | None, offset: int) -> None:
         self.tombstones.pop(key, None)
+        self.values.pop(key, None)
         if value is None:
             self.tombstones[key] = Tombstone(offset)
+        else:
+            self.values[key] = offset
 
     def retry(self) -> None:
         """A producer sends its last batch again: it is a duplicate until its id has expired."""
@@ -181,6 +194,9 @@ class CompactedWorld:
         if done is None:
             return
         there = self._offsets()
+        for key, offset in self.values.items():
+            if offset not in there:
+                raise BrokenPromiseError(f"P2: the last value of {key} at {offset} is gone")
         is_right = time.clock.wrong_since is None
         for key, tombstone in list(self.tombstones.items()):
             if tombstone.offset >= done.first_dirty_offset:

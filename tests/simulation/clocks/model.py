@@ -29,6 +29,7 @@ class Batch:
     known_from: int = 0  # the last moment at which it can count as written
     largest_segment_ms: int = 0  # of the settings since
     ahead: tuple[int, int] = (0, 0)  # the least and the largest event.time.ahead.max.ms since
+    counted_ahead: int | None = None  # that at its append; None: it was adopted, and is read later
 
     def age(self) -> int:
         """Returns from when on the youngest record of the batch is as old as it is."""
@@ -83,6 +84,7 @@ class Model:
     def append(self, batch: Batch) -> None:
         batch.largest_segment_ms = self.rules.longest_segment_ms
         batch.ahead = self.rules.ahead_ms, self.rules.ahead_ms
+        batch.counted_ahead = self.rules.ahead_ms
         batch.known_from = batch.known_from or batch.appended
         self.batches.append(batch)
 
@@ -91,6 +93,7 @@ class Model:
         for batch in self.batches:
             batch.appended = batch.known_from = true_ms
             batch.own, batch.is_stamped = batch.stamped, False
+            batch.counted_ahead = None
 
     def corrected(self, true_ms: int, wrong_since_ms: int) -> None:
         """What a wrong clock has stamped, or is in a segment with it, may count as written now."""
@@ -174,8 +177,9 @@ class Model:
     def count_events(self, early_ms: int) -> None:
         """Counts the event times of all batches that are there."""
         for batch in self.batches:
+            ahead = batch.ahead[1] if batch.counted_ahead is None else batch.counted_ahead
             for time in batch.events():
-                counted = min(time, batch.appended + batch.ahead[1] + early_ms)
+                counted = min(time, batch.appended + ahead + early_ms)
                 if self.largest_event is None or counted > self.largest_event:
                     self.largest_event = counted
 

@@ -15,6 +15,7 @@ from tests.time_rules import time_rules
 from tidelog.storage.log.retention import explanation, retainer
 from tidelog.storage.log.times import partition_times
 from tidelog.storage.log.times.append_clock import AppendClock
+from tidelog.storage.log.times.saved_times import SavedTimes
 from tidelog.storage.time.adoption import Adoptions
 from tidelog.storage.time.read_clock import ReadClock
 from tidelog.storage.time.timestamp import MAX_TIMESTAMP
@@ -155,6 +156,9 @@ PLANTED: dict[str, Mistake] = {
     ),
     "a step that the logs do not know deletes": Mistake(
         ReadClock, "deletion_time", deletion_by_the_latest, 200, 168, blinks=True
+    ),
+    "a raised limit of event times counts what is there": Mistake(
+        SavedTimes, "keep_events", lambda _: None, 100, 56
     ),
     # P4
     "a round deletes one too many": Mistake(retainer, "segments_to_delete", one_too_many),

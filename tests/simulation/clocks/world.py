@@ -10,7 +10,7 @@ import os
 import random
 import uuid
 from datetime import datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tests.simulation.clocks.broker import ERRORS, BrokerClock
 from tests.simulation.clocks.machine import Machine
@@ -82,11 +82,14 @@ class World:
         """Changes one to three settings of the live topic."""
         chosen = choose(self.random)
         names = self.random.sample(sorted(chosen), self.random.randint(1, 3))
-        self.settings |= {name: chosen[name] for name in names}
+        self._set({name: chosen[name] for name in names})
+
+    def _set(self, changes: dict[str, Any]) -> None:
+        self.settings |= changes
         self.model.configure(rules_of(self.settings))
         self.store.set_config("t", TopicConfig(**self.settings))
         self.promised, self.promised_roll = None, False
-        self.say(f"alter { ({name: chosen[name] for name in names}) }")
+        self.say(f"alter {changes}")
 
     # --- the broker -------------------------------------------------------------------------------
 
@@ -106,11 +109,16 @@ class World:
     def restart(self) -> None:
         """Stops the broker, cleanly or not, or the whole machine; copies and restores come here too."""
         pick = self.random
+        largest = self.partition.reader.read_max_event_time()
+        corrections = self.partition.append_clock.corrections
         is_clean, reboots = pick.random() < 0.5, pick.random() < 0.5
         if is_clean:
             self.store.close()
         else:
-            self.partition.flush()  # a machine that is switched off loses nothing here
+            if reboots:
+                self.partition.flush()  # a machine that is switched off loses nothing here
+            elif self.machine.true_ms % 2:
+                self._set({"event_time_ahead_max_ms": DAY})  # just before it is killed
             self.store._release()
         self.clock.partition = None
         off_ms = int(10 ** pick.uniform(3, 8))
@@ -126,10 +134,18 @@ class World:
         lost = self.lose_files() if pick.random() < 0.4 and not self.exempt.was_wrong else ""
         self.observe()
         self.open()
+        if not lost and self.partition.append_clock.corrections == corrections:
+            self._check_largest_event(largest)
         if lost == "adopted":
             self.model.adopt(self.machine.true_ms)
             self.model.count_events(self.exempt.slack_ms)
         self.say(f"restart: clean {is_clean}, machine {reboots}, off {off_ms}, {lost}")
+
+    def _check_largest_event(self, before: int | None) -> None:
+        """Demands that no start counts event times as more than they counted as."""
+        after = self.partition.reader.read_max_event_time()
+        if after is not None and (before is None or after > before):
+            raise BrokenPromiseError(f"P1: the largest event time was {before}, and is {after}")
 
     def lose_files(self) -> str:
         """A copy without our own files, with dates of another time, is adopted."""

@@ -4,6 +4,7 @@ import os
 import shutil
 import struct
 import threading
+from dataclasses import replace
 
 import pytest
 
@@ -14,6 +15,7 @@ from tidelog.storage import files
 from tidelog.storage.compaction import cleaner, job
 from tidelog.storage.compaction.cleaner import Cleaner
 from tidelog.storage.log import lookup, slices
+from tidelog.storage.log.compactor import Compactor
 from tidelog.storage.log.rolling import roll
 from tidelog.storage.log.state import LogState
 from tidelog.storage.log.version import Ends
@@ -302,6 +304,33 @@ def test_an_event_time_that_was_compacted_away_is_still_known(make):
     log.close()
     log.open(300)
     assert log.partition.max_event_time == 90
+
+
+@pytest.mark.parametrize("crashes", [False, True])
+def test_event_times_count_as_before_although_their_limit_was_raised(make, monkeypatch, crashes):
+    """So does a start that completes the replacement of segments: it reads all of them again."""
+    log = make(event_time_ahead_max_ms=50)
+    put(log, b"k0", b"gone", now=100, time=10**12)
+    put(log, b"stays", b"v", now=99, time=10**12)
+    fill(log, 20)
+    log.partition.config = log.config = replace(log.config, event_time_ahead_max_ms=10**9)
+    if crashes:
+        log.partition.flush()
+        cleaner = Cleaner(log.directory, log.partition.compactor.begin_cleaning(200, asked=True))
+        cleaned = cleaner.clean(cleaner.groups()[0])
+        monkeypatch.setattr(Compactor, "_swap", lambda *_: pytest.fail("killed"))
+        with pytest.raises(pytest.fail.Exception):
+            log.partition.compactor.take_in(cleaned, 200)
+        log.crash()
+        log.open(200)
+        assert len(rows(log)) < 22
+    else:
+        clean(log.partition, 200)
+        log.close()
+        log.open(200)
+    assert log.partition.reader.read_max_event_time() == 150
+    put(log, b"k1", b"v", now=100, time=10**12)
+    assert log.partition.reader.read_max_event_time() == 100 + 10**9
 
 
 def test_append_times_that_an_operator_let_go_back_are_not_joined(make):

@@ -87,12 +87,10 @@ class Model:
             self.steps.append((self.rows[-1].offset + 1, now))
 
     def is_followed(self, row):
-        """Whether a record of a key in the row's batch is behind what was clean already."""
-        if row.batch >= self.first_dirty:
-            return True
-        keys = {each.key for each in self.rows if each.batch == row.batch}
+        """Whether a record of a key in the row's batch is behind it."""
+        last = {each.key: each.offset for each in self.rows if each.batch == row.batch}
         return any(
-            each.key in keys and each.offset >= self.first_dirty and not each.control
+            each.offset > last.get(each.key, each.offset) and not each.control
             for each in self.rows
             if not (each.aborted and each.offset < self.upper)
         )
