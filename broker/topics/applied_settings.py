@@ -62,7 +62,7 @@ class AppliedSettings:
         for number, (name, config) in enumerate(configs.items(), 1):
             before_it, _ = replaced.get(name, (config, config))
             if config.event_time_ahead_max_ms != before_it.event_time_ahead_max_ms:
-                await self._pool.run(self._store.set_config, name, config)  # it writes
+                await self._pool.run_to_end(self._store.set_config, name, config)  # it writes
             else:
                 self._store.set_config(name, config)
             if number % _AT_ONCE == 0:

@@ -11,6 +11,7 @@ from tidelog.broker.maintenance.retention_rounds import delete_due
 from tidelog.config import topic_entries
 from tidelog.config.describe import Source
 from tidelog.protocol.records.batch import Record, build
+from tidelog.storage.log.times import partition_times
 
 EVENT, BASIS, GRACE = (
     "retention.max.eventtime.ms",
@@ -329,6 +330,19 @@ async def test_a_partition_that_cannot_be_looked_at_hinders_no_change(
             await broker.alter(retention_ms="1000")
         assert broker.own["retention.ms"] == "1000"
         assert "nobody can tell what changed settings delete" in caplog.text
+
+
+async def test_what_was_counted_is_written_before_the_limit_of_event_times_changes(tmp_path):
+    """So a broker that is killed then counts it as before."""
+    async with Broker(tmp_path) as broker:
+        await broker.create(event_time_ahead_max_ms="500")
+        broker.fill([NOW_MS + DAY_MS])
+        await broker.alter(event_time_ahead_max_ms=str(DAY_MS))
+        partition = broker.store.partition("t", 0)
+        assert partition.config.event_time_ahead_max_ms == DAY_MS
+        written = partition_times.read(partition.directory)
+        assert [line.times.event for line in written.segments] == [NOW_MS + 500]
+        assert written.max_event_time == NOW_MS + 500
 
 
 # --- over the wire -------------------------------------------------------------------------------
