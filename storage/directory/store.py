@@ -438,13 +438,19 @@ class LogStore:
         return self._table.config_of(topic)
 
     def set_config(self, topic: str, config: TopicConfig) -> None:
-        """Replaces a topic's settings, for its open partitions and for those opened later."""
+        """Replaces a topic's settings, for its open partitions and for those opened later.
+
+        For a thread if event.time.ahead.max.ms changes; see `LogState.reconfigure`.
+        """
+        opened: list[Partition] = []
         with self._table.changing:
             self._table.configs[topic] = config
             for index in self._table.index.indexes(topic):
                 partition = self._table.opened.get((topic, index))
                 if partition is not None:
-                    partition.config = config
+                    opened.append(partition)
+        for partition in opened:
+            partition.config = config
 
     def _write_checkpoints(self) -> None:
         """Writes the checkpoints, with the offsets read at start for partitions that are closed."""

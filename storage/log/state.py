@@ -185,10 +185,12 @@ class LogState:
         self.internal_settings = settings_of(config, NEWEST_MAGIC)
 
     def reconfigure(self, config: TopicConfig) -> None:
-        """Replaces the settings of a log that is open: what event times count as stays so."""
-        with self.append_lock:
-            if event_slack(config) != self.event_slack_ms and not self.is_stopped:
-                self.saved_times.keep_events()  # reads and writes: for a thread
+        """Replaces the settings of an open log; for a thread if the limit of event times changes."""
+        if event_slack(config) == self.event_slack_ms:
+            self.configure(config)
+            return
+        with self.flush_lock, self.append_lock:
+            self.saved_times.keep_events()
             self.configure(config)
 
     # --- versions ---------------------------------------------------------------------------------

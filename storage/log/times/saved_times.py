@@ -102,9 +102,11 @@ class SavedTimes:
 
         Where a clock was corrected they count as less than when they were appended, by the limit.
         And a start after the process was killed would count those behind the last write by the
-        new limit. What the disk refuses is logged. Needs the append lock.
+        new limit. What the disk refuses is logged. Needs the flush lock and the append lock.
         """
         state = self._state
+        if state.is_stopped:
+            return
         try:
             state.active.learn_times()
             for segment in state.version.segments:
