@@ -21,6 +21,7 @@ WORKERS ?= $(shell echo $$(( $$(nproc) + 2 )))
 HEAVY_WORKERS ?= 2
 HEAVY := -n $(HEAVY_WORKERS) --dist loadgroup --no-loadscope-reorder
 HEAVIEST := oracle or clients or docker or spark or long
+FAST := not (slow or $(HEAVIEST))
 # Which tests `make test` and `make test-slow` run: all, or some (TESTS="tests/config tests/protocol").
 TESTS ?=
 DATA ?= data
@@ -76,7 +77,7 @@ fetch: $(TEST) ## fetch what oracle, test-clients and test-spark need: jars, and
 	@$(BIN)/python -m tests.pipeline.iceberg_spark
 
 test: $(TEST) ## run the tests for every change, under five minutes
-	$(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal -m 'not (slow or $(HEAVIEST))' $(TESTS)
+	$(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal -m '$(FAST)' $(TESTS)
 
 test-slow: $(TEST) ## run the tests that are too slow for make test (what is missing is skipped with a reason)
 	$(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal -m 'slow and not ($(HEAVIEST))' $(TESTS)
@@ -99,7 +100,7 @@ fuzz-kernels: $(TEST) ## the kernels with address and undefined-behaviour saniti
 
 mutants: $(TEST) ## faults planted in the code, and which tests catch them: ROOM=storage MUTANTS=20 SEED=1
 	@PIP_COMPILE=0 $(INSTALL) 'tidelog[mutants]'
-	@$(BIN)/python tools/mutants.py --room $(ROOM) --count $(MUTANTS) --seed $(SEED)
+	@$(BIN)/python tools/mutants.py --room $(ROOM) --count $(MUTANTS) --seed $(SEED) --marks '$(FAST)'
 
 simulate: $(TEST) ## lives of a cluster with faults: SEEDS=10000 FROM=1; STORE=etcd over etcd; PLANT=list names mistakes
 	@SEEDS=$(SEEDS) FROM=$(FROM) PLANT="$(PLANT)" STORE="$(STORE)" $(BIN)/python -m tests.simulation.replication.lives
