@@ -189,7 +189,9 @@ _ODD = {
     "two append times": {
         "partition": {"append_times": [fetch.SegmentAppendTimes(entries=b"e" * 24)]}
     },
-    "two segments": {"partition": {"append_times": [fetch.SegmentAppendTimes()] * 2}},
+    "two segments": {
+        "partition": {"append_times": [fetch.SegmentAppendTimes(entries=b"e" * 12)] * 2}
+    },
     "no state": {"partition": {"replication_state": None}},
     "no epoch": {"state": {"epochs": []}},
     "two epochs": {"state": {"epochs": [fetch.EpochStart()] * 2}},

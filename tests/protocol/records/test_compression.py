@@ -86,6 +86,10 @@ def test_lz4_frames_of_every_kind():
                     assert decompress(LZ4, wrong, 0) == DATA[3]
                     with pytest.raises(CorruptMessage):
                         decompress(LZ4, wrong, 1)
+    for size in range(1, 600):  # as many headers
+        frame = bytearray(lz4.frame.compress(bytes(size)))
+        frame[14] ^= 0xFF
+        assert decompress(LZ4, frame, 0) == bytes(size)
 
 
 def test_snappy_raw_and_framed():

@@ -23,6 +23,7 @@ from tidelog.protocol.errors import (
     InvalidRecord,
     InvalidTimestamp,
     MessageTooLarge,
+    UnpackedTooLarge,
     UnsupportedCompressionType,
     UnsupportedForMessageFormat,
 )
@@ -374,6 +375,11 @@ def test_what_grows_beyond_the_limit_is_refused():
             build([vector_record(i) for i in range(30)], magic=0),
             max_message_bytes=400,
         )
+    # A message of format 1 takes 34 bytes, and a set may take twice the limit.
+    many = build([Record(i, NOW, None, b"") for i in range(100)], compression=1)
+    append(many, magic=1, compression=1, unpack_limit=1700)
+    with pytest.raises(UnpackedTooLarge, match="more than 2000 bytes to convert"):
+        append(many, magic=1, compression=1, unpack_limit=1000)
 
 
 def test_zstd_onto_an_old_format_becomes_gzip():
