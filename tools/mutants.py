@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).resolve().parents[1]
 ROOMS = {
-    "protocol": ("tests/protocol",),
+    "protocol": ("tests/protocol", "tests/storage"),
     "storage": ("tests/storage", "tests/time"),
     "broker": ("tests/broker", "tests/time", "tests/simulation"),
 }

@@ -18,6 +18,8 @@ RULES = {
         ("3 1* 2", "1 2 3", ""), {2, 3}, 2, ("3* 1 2", "2 3", "")),
     "a leader that is able stays, and the dead leave the ISR": (
         ("1* 2 3", "1 2 3", ""), {1, 2}, 2, ("1* 2 3", "1 2", "")),
+    "wherever they stand in it": (
+        ("1* 2 3", "1 2 3", ""), {1, 3}, 2, ("1* 2 3", "1 3", "")),
     "who leaves the ISR below min.insync.replicas is eligible (KIP-966)": (
         ("1* 2 3", "1 2", ""), {1}, 2, ("1* 2 3", "1", "2")),
     "all who leave it in one change are": (
@@ -39,6 +41,8 @@ RULES = {
     "an ISR that its leader has left elects one of its own": (
         ("1 2 3", "2 3", ""), {3}, 2, ("1 2 3*", "3", "2")),
     "and is the ELR when it is down too": (("1 2 3", "2", ""), {1}, 2, ("1 2 3", "", "2")),
+    "who is no replica any more is not eligible": (
+        ("2 3", "", "1 2"), set(), 2, ("2 3", "", "2")),
     "nothing changes while all is well": (("1* 2 3", "1 2 3", ""), {1, 2, 3}, 2, None),
     "nor while nobody can lead": (("1 2", "", "1"), {2}, 1, None),
 }  # fmt: skip
@@ -98,6 +102,7 @@ def test_an_election_from_isr_or_elr_is_clean():
 
 def test_the_preferred_leader_takes_over_from_the_isr_only():
     assert written(prefer(state("1 2* 3", "1 2 3"), {1, 2})) == ("1* 2 3", "1 2 3", "")
+    assert written(prefer(state("2 1* 3", "1 2 3"), {1, 2})) == ("2* 1 3", "1 2 3", "")
     assert prefer(state("1 2* 3", "2 3", "1"), {1, 2}) is None
     assert prefer(state("1 2* 3", "1 2 3"), {2}) is None
     assert prefer(state("1* 2 3", "1 2 3"), {1, 2}) is None
