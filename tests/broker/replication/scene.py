@@ -183,6 +183,11 @@ class Led:
         self.actions = self.leader.on_change_refused(change, assignment, self.now_ms)
 
 
+def kinds(actions):
+    """The classes of actions: named tuples of different classes are equal if their content is."""
+    return [type(action) for action in actions]
+
+
 def advanced(actions):
     """The high watermark that actions set; None: none."""
     offsets = [action.offset for action in actions if isinstance(action, AdvanceHighWatermark)]

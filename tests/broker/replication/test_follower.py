@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.broker.replication.scene import EPOCH, ME, ONE, Log, record
+from tests.broker.replication.scene import EPOCH, ME, ONE, Log, kinds, record
 from tidelog.broker.replication.follower import RETRY_MS, Follower
 from tidelog.broker.replication.messages import (
     AdvanceHighWatermark,
@@ -99,7 +99,8 @@ ANSWERS = {
 @pytest.mark.parametrize("case", ANSWERS)
 def test_answers(case):
     epochs, high_watermark, answer, actions = ANSWERS[case]
-    assert answered(Log(*epochs, high_watermark=high_watermark), answer) == actions
+    done = answered(Log(*epochs, high_watermark=high_watermark), answer)
+    assert (kinds(done), done) == (kinds(actions), actions)
 
 
 # where its log starts, and who is in sync | the leader's answer -> what it does
@@ -149,7 +150,8 @@ def test_after_an_append(case):
     log = Log(*[1] * count, high_watermark=high_watermark)
     log.flushed = 0  # for which nobody waits here
     follower, _ = asked(log)
-    assert follower.on_appended(FetchAnswer(GOOD, EPOCH, *offsets), log.as_follower()) == actions
+    done = follower.on_appended(FetchAnswer(GOOD, EPOCH, *offsets), log.as_follower())
+    assert (kinds(done), done) == (kinds(actions), actions)
 
 
 def test_an_epoch_that_it_began_as_leader_without_a_batch_goes_too():
@@ -193,7 +195,7 @@ def test_it_counts_when_it_has_flushed():
     follower, _ = asked(log, needs_flush=True)
     log.append(1, 3)
     answer = FetchAnswer(GOOD, EPOCH, 0, 0, 4)
-    assert follower.on_appended(answer, log.as_follower()) == [Flush()]
+    assert kinds(follower.on_appended(answer, log.as_follower())) == [Flush]
     assert follower.next_fetch(log.as_follower()) is None
     log.flushed = 4
     assert follower.next_fetch(log.as_follower()).fetch_offset == 4

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.broker.replication.scene import EPOCH, LAG_MS, ME, ONE, TWO, Led, Log, advanced
+from tests.broker.replication.scene import EPOCH, LAG_MS, ME, ONE, TWO, Led, Log, advanced, kinds
 from tidelog.broker.replication.messages import AdvanceHighWatermark, BrokerStatus, WakeFetches
 
 
@@ -163,7 +163,7 @@ def test_after_flush_only_what_is_flushed_counts():
     assert led.fetch(ONE, 0).log_end_offset == 0
     led.fetch(ONE, 0), led.fetch(TWO, 0)
     led.flush()
-    assert WakeFetches() in led.actions
+    assert WakeFetches in kinds(led.actions)
     assert led.fetch(ONE, 0).log_end_offset == 3
     led.append()
     led.fetch(ONE, 3), led.fetch(TWO, 3)
@@ -191,6 +191,7 @@ def test_a_parked_fetch_wakes_for_records_and_for_the_high_watermark():
     parked = led.request(ONE, 3)
     led.fetch(ONE, 3)
     assert not led.leader.has_news(parked)
+    assert not led.leader.has_news(led.request(ONE, 5, high_watermark=1))  # ahead of a new leader
     led.fetch(TWO, 3)
     assert led.leader.has_news(parked)
     assert not led.leader.has_news(parked._replace(high_watermark=3))
