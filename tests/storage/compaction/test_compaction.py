@@ -21,6 +21,7 @@ from tidelog.storage.log.state import LogState
 from tidelog.storage.log.version import Ends
 from tidelog.storage.segment import transaction_index
 from tidelog.storage.segment.appended.layout import Layout
+from tidelog.storage.time.corrections import Correction
 
 KEEP_MS = 1_000
 
@@ -156,6 +157,23 @@ def test_a_tombstone_stays_until_all_that_came_late_has_been_weighed(make, monke
     fill(log, 10, keys=2)
     clean(log.partition, 301 + KEEP_MS)
     assert b"k" not in {key for _, key, _ in rows(log)}
+
+
+def test_a_correction_of_the_last_append_time_of_a_segment_ages_its_old_tombstones(make):
+    log = make(message_format_version="0.10.2")
+    gone = build([Record(0, 5, b"gone", None)], magic=1)
+    log.partition.append(gone, now_ms=10_000, produce_version=2)
+    fill(log, 40, keys=40, now=10_000)
+    clean(log.partition, 10_000)
+    fill(log, 20, now=10_000)
+    log.partition.flush()
+    planned = log.partition.compactor.begin_cleaning(10_000, asked=True)
+    corrected = Correction(0, planned.sources[0].end_offset, 0, 10_000, 0, to_ms=5_000)
+    for corrections, kept in (((), True), ((corrected,), False)):
+        cleaner = Cleaner(log.directory, planned._replace(corrections=corrections))
+        cleaner.clean(cleaner.groups()[0])
+        (written,) = log.directory.glob("*.log.cleaned")
+        assert (b"gone" in written.read_bytes()) == kept
 
 
 def test_many_small_segments_are_joined_some_at_a_time(make, monkeypatch):
