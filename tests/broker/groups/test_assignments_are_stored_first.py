@@ -16,7 +16,10 @@ def _joined(broker):
     """The leader and a second member of a group that waits for its assignment."""
     one, two = RawMember(broker, "g"), RawMember(broker, "g")
     assert one.join_now()["error_code"] == 0
+    held = broker.node.coordinator.held
+    before = held.counted
     assert one.sync_now({one.member_id: b"all"})["error_code"] == 0
+    assert held.counted == before + len(b"all")
     joining = two.join()
     eventually(lambda: one.heartbeat() == REBALANCE_IN_PROGRESS)
     assert one.join_now()["error_code"] == 0
