@@ -223,6 +223,16 @@ def test_a_gap_that_was_not_recorded_is_cut(make_log):
     assert offsets(log) == [0, 1, 2, 5]
 
 
+def test_a_gap_that_an_index_cannot_hold_is_cut(make_log):
+    log = make_log().create()
+    follow(log, 0, 2**31 - 1, high_watermark=2**32)
+    log.crash()
+    with path_of(log, 0).open("ab") as file:
+        file.write(build([Record(2**31, 5, b"k", b"v")]))
+    start(log, "")
+    assert offsets(log) == [0, 2**31 - 1]
+
+
 def test_a_segment_with_gaps_is_durable_before_the_next_begins(make_log, monkeypatch):
     """Recovery could not tell its lost end from a gap of compaction."""
     log, synced = make_log(segment_bytes=80).create(), []
