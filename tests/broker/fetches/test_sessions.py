@@ -70,6 +70,7 @@ class TestSession:
         [
             (read(), False),
             (read(high_watermark=1), True),
+            (read(high_watermark=-1), True),  # of another leader, or deleted and created again
             (read(log_start=1), True),
             (read(records=[b"x"]), True),
             (read(error_code=3), True),
