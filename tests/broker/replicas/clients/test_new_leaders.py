@@ -67,13 +67,16 @@ def waits(task, seconds=0.2):
 
 
 async def test_a_client_that_asks_for_metadata_is_told_the_next_leader(three):
+    metadata = three[2].node.metadata
     await three[1].lose_session()
-    await eventually(lambda: 1 not in three[2].node.metadata.image.brokers)
+    await eventually(lambda: 1 not in metadata.image.brokers)
     asking = asyncio.ensure_future(described(three[2]))
     await waits(asking)
     assert not asking.done()
     await three.put("t", leader=3, leader_epoch=1, isr=(2, 3))
     assert await asking == (3, 1, 0)
+    assert metadata.departed(3600)
+    assert not metadata.departed(0)
 
 
 async def test_a_broker_that_has_perhaps_died_counts_as_gone(three, monkeypatch):
