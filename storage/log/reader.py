@@ -328,16 +328,6 @@ class Reader:
 
         return self._look(look)
 
-    def read_max_event_time(self) -> int | None:
-        """Returns the largest event time ever, read where not known. Raises OSError.
-
-        Only tests use it: retention keeps what is known.
-        """
-        with self._state.hold() as version:
-            for segment in version.segments:
-                segment.learn_times()
-        return self._state.max_event_time
-
     # --- offsets ----------------------------------------------------------------------------------
 
     def first_record(self, offset: int) -> tuple[int, lookup.OffsetTimes] | None:

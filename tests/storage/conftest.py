@@ -41,6 +41,14 @@ def entries_of(index):
     return found
 
 
+def read_max_event_time(partition):
+    """The largest event time ever; retention keeps what is known, and here the rest is read."""
+    with partition.state.hold() as version:
+        for segment in version.segments:
+            segment.learn_times()
+    return partition.max_event_time
+
+
 def records_of(partition, max_bytes=4096):
     """Every record of a partition, read as a consumer would read it."""
     found, offset, end = [], partition.log_start_offset, partition.log_end_offset

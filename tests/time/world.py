@@ -41,7 +41,7 @@ import uuid
 
 from tests.simulation.disks import Disk
 from tests.storage.cleaning import clean
-from tests.storage.conftest import kill
+from tests.storage.conftest import kill, read_max_event_time
 from tests.time.broker_world import BrokerWorld
 from tests.time.clock_world import ClockWorld
 from tests.time.produced import produced, with_delta
@@ -355,7 +355,7 @@ class World:
         yield " ".join(f"{k}={v}" for k, v in sorted(self.settings.items()) if "retention" in k)
 
     def do_event_time(self, _):
-        largest = self.partition.reader.read_max_event_time()
+        largest = read_max_event_time(self.partition)
         yield "none" if largest is None else str(largest)
 
     def do_explain(self, _):

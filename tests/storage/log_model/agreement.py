@@ -6,7 +6,7 @@ import contextlib
 import struct
 from typing import TYPE_CHECKING
 
-from tests.storage.conftest import entries_of
+from tests.storage.conftest import entries_of, read_max_event_time
 from tidelog.protocol.records.batch import records, scan
 from tidelog.storage.log import lookup, slices
 from tidelog.storage.segment.appended import layout as append_entries
@@ -32,7 +32,7 @@ def check(partition: Partition, model: ModelLog, *, is_trimmed: bool) -> None:
     assert partition.high_watermark == model.high_watermark
     assert partition.state.back_offset == model.mark
     assert partition.last_append_time == model.last_append
-    counted = partition.reader.read_max_event_time()
+    counted = read_max_event_time(partition)
     if partition.state.awaits_role:  # only what was saved counts before that
         assert counted is None or (model.counted is not None and counted <= model.counted)
     else:
@@ -222,7 +222,7 @@ def learn(partition: Partition, model: ModelLog) -> None:
 
 def learn_counted(partition: Partition, model: ModelLog) -> None:
     """Take over the largest event time that counts as soon as the log has a role."""
-    partition.reader.read_max_event_time()
+    read_max_event_time(partition)
     state = partition.state
     with state.append_lock:
         remaining = state.largest_event.remaining(

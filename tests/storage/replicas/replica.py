@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from tests.storage.conftest import read_max_event_time
 from tests.storage.log_model import agreement
 from tests.storage.log_model.host import RELEASES, Host
 from tests.storage.log_model.model import ModelLog, larger
@@ -198,7 +199,7 @@ class Replica(Host):
 
     def learn_counted(self) -> None:
         """Take over the largest event time: what was counted last may not have been durable."""
-        self.model.counted = self.partition.reader.read_max_event_time()
+        self.model.counted = read_max_event_time(self.partition)
 
     def check(self) -> None:
         agreement.check(self.partition, self.model, is_trimmed=self.is_trimmed)

@@ -7,6 +7,7 @@ The rules are told in tests/time/event-time.txt; combinations of settings are tr
 import itertools
 from dataclasses import replace
 
+from tests.storage.conftest import read_max_event_time
 from tidelog.config.topic import TopicConfig
 
 HOUR, DAY = 3_600_000, 86_400_000
@@ -63,7 +64,7 @@ def test_of_a_segment_that_goes_unread_its_event_time_stays(make_log):
     log.open()
     assert log.partition.max_event_time is None  # nothing is read before it is needed
     assert [each.base_offset for each in log.partition.retainer.apply_retention(4)] == [0]
-    assert log.partition.reader.read_max_event_time() == 500
+    assert read_max_event_time(log.partition) == 500
 
 
 def test_a_segment_that_cannot_be_read_hinders_none_before_it(make_log, caplog):

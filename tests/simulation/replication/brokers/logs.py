@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from tests.simulation.replication.brokers.batches import stored
 from tests.simulation.replication.checking.ledger import BrokenInvariantError
 from tests.simulation.replication.checking.log import NO_TIME, Log
+from tests.storage.conftest import read_max_event_time
 from tidelog.storage.log import lookup
 from tidelog.storage.time.corrections import judged
 
@@ -115,7 +116,7 @@ class StoredLog(Log):
     @property
     def max_event(self) -> int:
         with self._disk.undisturbed():
-            largest = self.partition.reader.read_max_event_time()
+            largest = read_max_event_time(self.partition)
         return NO_TIME if largest is None else largest
 
     @property
