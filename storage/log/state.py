@@ -113,6 +113,7 @@ class LogState:
     mark: Mark = NO_MARK  # the last of them
     lost_offset: int | None = None  # append times from it on were lost with the power
     known_high_watermark: int | None = None  # of the checkpoint, until the log has a role
+    is_counted: bool = True  # the largest event time has all below it; False after a kill
     clock: ClockMark  # the steps of the clock that the corrections have
     corrected_ms: int = MIN_TIMESTAMP  # what the clock showed when it was last set forward
     boot_id: str

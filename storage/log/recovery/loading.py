@@ -145,7 +145,8 @@ def _lost_offset(
     if known.times is None or not known.times.is_replicated:
         return None
     if missing_offset is not None:
-        sure_offset = min(sure_offset, max(missing_offset, known.times.covered_offset))
+        covered_offset = known.times.covered_offset
+        sure_offset = min(sure_offset, max(missing_offset, covered_offset))
     from_offset = max(sure_offset, known.log_start_offset)
     return unknown_append_times.lost_from(segments, from_offset, known.recovery_point)
 

@@ -92,6 +92,7 @@ def open_log(
         lost_offset=loaded.lost_offset,
         unindexed_offset=loaded.unindexed_offset,
         known_high_watermark=high_watermark,
+        is_counted=known.was_clean,
     )
     return _begun(state, known, now_ms)
 

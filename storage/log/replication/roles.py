@@ -124,6 +124,7 @@ class Roles:
             raise FencedLeaderEpoch(
                 f"{state.topic}-{state.index}: leader epoch {epoch} is over, it is {state.leader_epoch}"
             )
+        counted = state.largest_event.kept if state.is_counted else None
         known_high_watermark = self._take_known_high_watermark()
         state.begin_leader_epoch(epoch)
         if role is Role.LEADER and state.corrections and not state.is_replicated:
@@ -135,8 +136,10 @@ class Roles:
         if high_watermark is not None and high_watermark < state.ends.high_watermark:
             high_watermark = max(high_watermark, state.version.log_start_offset)
             above = [s for s in state.version.segments if s.tail.end_offset > high_watermark]
-            state.largest_event.hold_back(self._events_of(above, high_watermark), high_watermark)
+            events = self._events_of(above, high_watermark, counted)
+            state.largest_event.hold_back(events, high_watermark)
             state.cut_ends(state.ends.log_end_offset, high_watermark)
+        state.is_counted = True
 
     def _take_known_high_watermark(self) -> int | None:
         """Returns how far a log that was just opened may be read; None: as far as it says itself."""
@@ -146,11 +149,12 @@ class Roles:
         return known
 
     def _events_of(
-        self, segments: Iterable[Segment], high_watermark: int
+        self, segments: Iterable[Segment], high_watermark: int, counted: int | None
     ) -> Iterator[CountedBatch]:
         """Yields the batches, with their event times as they count. Raises OSError.
 
         What is known of the beginning of a segment, and lies below the high watermark, counts as one.
+        What lies below it was `counted` as no more than this; None: that is not known.
         """
         state = self._state
         for segment in segments:
@@ -163,10 +167,7 @@ class Roles:
                     yield CountedBatch(found.batch.base_offset, times.event, segment.base_offset)
                     position = size
             for end_offset, event in survey.event_times(
-                segment,
-                position,
-                counted_offset=high_watermark,
-                counted=state.largest_event.kept,
+                segment, position, counted_offset=high_watermark, counted=counted
             ):
                 slack_ms = state.event_slack_ms
                 yield CountedBatch(

@@ -26,6 +26,7 @@ from tests.simulation.clocks.settings import (
     choose,
     rules_of,
 )
+from tests.storage.conftest import read_max_event_time
 from tidelog.config.topic import TopicConfig
 from tidelog.protocol.records.batch import Record, build
 from tidelog.storage.directory.store import LogStore
@@ -109,7 +110,7 @@ class World:
     def restart(self) -> None:
         """Stops the broker, cleanly or not, or the whole machine; copies and restores come here too."""
         pick = self.random
-        largest = self.partition.reader.read_max_event_time()
+        largest = read_max_event_time(self.partition)
         corrections = self.partition.append_clock.corrections
         is_clean, reboots = pick.random() < 0.5, pick.random() < 0.5
         if is_clean:
@@ -143,7 +144,7 @@ class World:
 
     def _check_largest_event(self, before: int | None) -> None:
         """Demands that no start counts event times as more than they counted as."""
-        after = self.partition.reader.read_max_event_time()
+        after = read_max_event_time(self.partition)
         if after is not None and (before is None or after > before):
             raise BrokenPromiseError(f"P1: the largest event time was {before}, and is {after}")
 

@@ -9,6 +9,7 @@ from dataclasses import replace
 import pytest
 
 from tests.storage.cleaning import clean, clean_directory
+from tests.storage.conftest import read_max_event_time
 from tidelog.protocol.errors import BrokerError, CorruptMessage
 from tidelog.protocol.records.batch import Record, build, records, scan
 from tidelog.storage import files
@@ -346,9 +347,9 @@ def test_event_times_count_as_before_although_their_limit_was_raised(make, monke
         clean(log.partition, 200)
         log.close()
         log.open(200)
-    assert log.partition.reader.read_max_event_time() == 150
+    assert read_max_event_time(log.partition) == 150
     put(log, b"k1", b"v", now=100, time=10**12)
-    assert log.partition.reader.read_max_event_time() == 100 + 10**9
+    assert read_max_event_time(log.partition) == 100 + 10**9
 
 
 def test_append_times_that_an_operator_let_go_back_are_not_joined(make):

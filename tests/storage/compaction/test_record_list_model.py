@@ -192,6 +192,7 @@ class Play:
             self.sequences[pid] = sequence + count
         data = build(sent, magic=magic, compression=rng.choice(CODECS[magic]), **more)
         self.sent = data
+        self.partition.append_clock.note_step_back(now)
         told = self.partition.append(data, now_ms=now, produce_version=9 if magic == 2 else 2)
         codec = scan(data)[0].attributes & 7
         for i, record in enumerate(sent):
@@ -223,6 +224,7 @@ class Play:
 
     def put(self, data, record, **kind):
         self.model.clock(self.now)
+        self.partition.append_clock.note_step_back(self.now)
         told = self.partition.append(
             data,
             now_ms=self.now,

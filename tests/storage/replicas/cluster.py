@@ -289,9 +289,10 @@ class Cluster:
     def step_forward(self) -> None:
         """The clocks were behind for a while, and are corrected."""
         leader, behind_ms = self.leader, self.random.randint(1, 10) * MINUTES
-        step = ForwardStep(leader.now - 2_000, leader.now, behind_ms, leader.now + behind_ms)
         self.steps += 1
         for replica in self.replicas:
+            now = replica.now
+            step = ForwardStep(now - 2_000, now, behind_ms, now + behind_ms)
             replica.partition.append_clock.note_step_forward(step, "history", self.steps)
             replica.now += behind_ms
         self.now += behind_ms

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import pytest
 
+from tests.storage.conftest import read_max_event_time
 from tests.storage.log.replication.test_roles import LEADER, follow
 from tidelog.storage.log.replication import replica
 from tidelog.storage.log.times.saved_times import SavedTimes
@@ -30,7 +31,7 @@ def raise_limit(log, ahead_ms=YEAR):
 
 
 def largest(log):
-    return log.partition.reader.read_max_event_time()
+    return read_max_event_time(log.partition)
 
 
 def test_after_a_truncation(log):
@@ -50,8 +51,7 @@ def test_after_the_high_watermark_was_lowered(log):
     assert largest(log) == 150
 
 
-@pytest.mark.parametrize("stop", ["crash", "close"])
-def test_on_a_follower_that_copies_it(make_log, stop):
+def test_on_a_follower_that_copies_it(make_log):
     """It has the new limit when it copies what its leader had counted before."""
     log = make_log(name="copy", event_time_ahead_max_ms=YEAR).create()
     log.partition.roles.follow(1)
@@ -62,7 +62,7 @@ def test_on_a_follower_that_copies_it(make_log, stop):
     assert log.partition.segments[0].times.event == 150
     follow(log, 3, FUTURE, append=200, leader=told)
     log.store.checkpoint()
-    getattr(log, stop)()
+    log.close()
     log.open(300)
     log.partition.roles.lead(2, high_watermark=3)
     assert largest(log) == 150
@@ -86,4 +86,4 @@ def test_planted_mistakes_are_caught(log, make_log, monkeypatch):
     assert largest(log) != 150
     monkeypatch.setattr(replica, "counted_limit", lambda limit, *_: limit)
     with pytest.raises(AssertionError):
-        test_on_a_follower_that_copies_it(make_log, "close")
+        test_on_a_follower_that_copies_it(make_log)
