@@ -136,6 +136,8 @@ class LocalReplica:
                     await asyncio.sleep(_RETRY_S)
                     continue
                 except Exception:
+                    if self._host.role_work.is_over:
+                        return  # the pools take no work any more
                     log.exception("the role is not taken", extra={"log": self._log_name})
                     await asyncio.sleep(_RETRY_S)
                     continue

@@ -64,6 +64,11 @@ class RoleWork:
         if self._counts:
             asyncio.get_running_loop().call_soon(self._next_turn)
 
+    @property
+    def is_over(self) -> bool:
+        """Whether the broker stops."""
+        return self._node.pools.reads.is_stopping
+
     async def open(self, topic: str, index: int) -> Partition:
         """Returns a log, opened in a thread if need be. Raises what `Node.open_partition` raises."""
         node = self._node
