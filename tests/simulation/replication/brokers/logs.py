@@ -99,8 +99,11 @@ class StoredLog(Log):
         self.high_watermark = partition.believed_high_watermark
         if state.lost_offset is not None:  # what follows goes, unless this log leads
             number = self.number_at(state.lost_offset)
+            # Compaction may have removed what was between the offset and this batch.
             lost = self.batches[number].base if number < len(self.batches) else end
-            self.high_watermark = max(self.start, min(self.high_watermark, lost))
+            self.high_watermark = max(
+                self.start, min(self.high_watermark, lost, state.lost_offset)
+            )
         self.changed()
 
     # --- what the checker asks --------------------------------------------------------------------
