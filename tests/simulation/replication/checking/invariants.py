@@ -291,12 +291,12 @@ class Checker:
             what = f"{replica.broker} has the largest event time {known}, its leader has {theirs}"
             raise ledger.broken(10, what)
 
-    def acknowledges(self, replica: Replica, batch: Batch, acks: int) -> None:
-        """A leader has answered a producer: invariants 1 and 8."""
+    def acknowledges(self, replica: Replica, batch: Batch | None, acks: int) -> None:
+        """A leader has answered a producer: invariants 1 and 8; None: the batch is deleted by now."""
         self.answers_as_leader(replica.broker)
         self.cut_off.check(replica.broker, replica.key, replica.leader)
         ledger = self.stored.ledgers.get(replica.key)
-        if acks != -1 or ledger is None:
+        if acks != -1 or ledger is None or batch is None:
             return
         self.acknowledged += 1
         if batch.end <= replica.log.start or ledger.may_lack(batch):
