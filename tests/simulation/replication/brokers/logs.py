@@ -101,9 +101,7 @@ class StoredLog(Log):
             number = self.number_at(state.lost_offset)
             # Compaction may have removed what was between the offset and this batch.
             lost = self.batches[number].base if number < len(self.batches) else end
-            self.high_watermark = max(
-                self.start, min(self.high_watermark, lost, state.lost_offset)
-            )
+            self.high_watermark = max(self.start, min(self.high_watermark, lost, state.lost_offset))
         self.changed()
 
     # --- what the checker asks --------------------------------------------------------------------
