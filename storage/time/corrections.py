@@ -175,6 +175,12 @@ def corrections_within(
     )
 
 
+def last_step_back(corrections: Sequence[Correction], end_offset: int) -> int:
+    """Returns the offset of the last step back at an offset or before it; 0: none is known."""
+    ends = [each.end_offset for each in corrections if each.shift_ms == 0]
+    return max((end for end in ends if end <= end_offset), default=0)
+
+
 def judged(corrections: Sequence[Correction], offset: int, append_time_ms: int) -> int:
     """Returns what the append time of the batch with this offset counts as."""
     for each in corrections:

@@ -25,6 +25,7 @@ from tidelog.storage.segment.appended.checks import Stop
 from tidelog.storage.segment.log_file import Tail
 from tidelog.storage.segment.segment import Segment
 from tidelog.storage.time.adoption import adopted_below
+from tidelog.storage.time.corrections import last_step_back
 from tidelog.storage.time.timestamp import later
 
 if TYPE_CHECKING:
@@ -225,7 +226,9 @@ def _judge_append_times(
     back_offset = 0 if times is None else times.back_offset
     is_at_end = back_offset == segments[-1].tail.end_offset  # no batch has been appended since
     if segments[-1].base_offset < back_offset and not is_at_end:
-        back_offset = 0  # the reset was cut off, and no append time decreases in the rest
+        # The reset was cut off: append times decrease at an earlier one, or nowhere.
+        corrections = () if times is None else times.corrections
+        back_offset = last_step_back(corrections, segments[-1].base_offset)
     # Entries that are doubted next count too, because append times never decrease.
     last_time = unknown_append_times.last_append_time(segments, back_offset, stamps)
     doubted_offset = unknown_append_times.unknown_from(

@@ -26,7 +26,7 @@ from tidelog.storage.log.times.partition_times import Cut
 from tidelog.storage.segment.log_file import Tail
 from tidelog.storage.segment.segment import Segment
 from tidelog.storage.time.adoption import adopted_below
-from tidelog.storage.time.corrections import corrections_within
+from tidelog.storage.time.corrections import corrections_within, last_step_back
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -207,7 +207,9 @@ class Truncater:
         If nothing remains, or it is unknown, the append clock does not go back.
         """
         state = self._state
-        back_offset = state.back_offset if state.back_offset <= end_offset else 0
+        back_offset = state.back_offset
+        if back_offset > end_offset:
+            back_offset = last_step_back(state.corrections, end_offset)
         if end_offset == back_offset > 0:
             return None, back_offset
         last_time = None

@@ -231,6 +231,28 @@ def test_a_correction_of_a_tail_that_a_power_loss_took_does_not_reach_what_comes
     assert all(each.end_offset <= 1 for each in stored.corrections)
 
 
+@pytest.mark.parametrize("how", ["a truncation", "a power loss"])
+def test_an_earlier_step_back_is_the_last_one_when_the_later_is_cut_off(log, how):
+    """Append times still go back there: a follower that is not told so takes no more batches."""
+    for time_ms in (WRONG_MS + 50_000, WRONG_MS, RIGHT_MS):
+        log.append([5], now=time_ms)
+        log.append([5], now=time_ms)
+        if time_ms != RIGHT_MS:
+            log.partition.note_step_back(time_ms - 50_000)
+    assert log.partition.state.back_offset == 5
+    if how == "a truncation":
+        log.partition.truncater.truncate_to(4, below_high_watermark=True)
+    else:
+        log.crash()
+        (log.directory / f"{5:020d}.log").unlink()
+        path = log.directory / f"{3:020d}.log"
+        with path.open("r+b") as file:
+            file.truncate(path.stat().st_size - 1)
+        log.open(WRONG_MS)
+    assert log.partition.log_end_offset == 4
+    assert log.partition.state.back_offset == 3
+
+
 def test_corrections_go_with_the_records_that_they_concern(log):
     log.partition.append_clock.note_step_back(RIGHT_MS)
     log.append([6], now=RIGHT_MS)
