@@ -238,7 +238,7 @@ def test_an_earlier_step_back_is_the_last_one_when_the_later_is_cut_off(log, how
         log.append([5], now=time_ms)
         log.append([5], now=time_ms)
         if time_ms != RIGHT_MS:
-            log.partition.note_step_back(time_ms - 50_000)
+            log.partition.append_clock.note_step_back(time_ms - 50_000)
     assert log.partition.state.back_offset == 5
     if how == "a truncation":
         log.partition.truncater.truncate_to(4, below_high_watermark=True)
