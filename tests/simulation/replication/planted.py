@@ -286,7 +286,7 @@ PLANTED: dict[str, Mistake] = {
     ),
     "what is not committed is compacted": Mistake(
         (Patch(Compactor, "_limit", lambda self: self._state.ends.log_end_offset),),
-        known=28,
+        known=59,
     ),
     "corrections of a clock do not travel": Mistake(
         (Patch(leader_state, "leader_state", without(corrections=())),),
@@ -317,7 +317,7 @@ PLANTED: dict[str, Mistake] = {
     ),
     "who has followed once keeps a leader from being suspended": Mistake(
         (Patch(Leadership, "_is_followed", followed_once),),
-        known=19,
+        known=88,
         fault="cut_off",
     ),
 }
