@@ -129,12 +129,16 @@ class OffsetCommits(GroupRegistry):
         if not commit.offsets:
             return
         kept = self._groups.setdefault(group_id, kept)
+        batch = PendingBatch(commit.offsets)  # the clock may be corrected meanwhile
+        self._being_stored.add(batch)
         try:
             place, base_offset = await self.topic.append(group_id, commit.records, kept.epoch)
         except BrokerError as error:
             self._drop_unused(kept)
             raise _too_large_for_a_commit(error) from None
-        self._still_kept(kept).take_in(commit.offsets, place, base_offset)
+        finally:
+            self._being_stored.discard(batch)
+        self._still_kept(kept).take_in(batch.offsets, place, base_offset)
 
     def _still_kept(self, kept: StoredGroup) -> StoredGroup:
         """Returns a group, or the one that has its name now if it was deleted meanwhile."""

@@ -77,6 +77,11 @@ class PendingBatch:
         for counted in self.counted_by:
             counted.discard(gone)
 
+    def correct(self, change: Change) -> None:
+        """Corrects the times of commits, after the clock has changed."""
+        for name, committed in self.offsets.items():
+            self.offsets[name] = corrected_commit(committed, change)
+
     @property
     def is_stored(self) -> bool:
         """Whether it is known where the records are."""
@@ -164,8 +169,7 @@ class PendingOffsets:
     def correct(self, change: Change) -> None:
         """Corrects the times of commits, after the clock has changed."""
         for batch in self.all():
-            for name, committed in batch.offsets.items():
-                batch.offsets[name] = corrected_commit(committed, change)
+            batch.correct(change)
 
     def all(self) -> list[PendingBatch]:
         """Returns the batches of all producers."""

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from tidelog.broker.clock import Clock
+    from tidelog.broker.groups.pending_offsets import PendingBatch
     from tidelog.broker.node import Node
     from tidelog.protocol.topic_partition import TopicPartition
     from tidelog.storage.time.trusted_clock import Change
@@ -65,6 +66,7 @@ class GroupRegistry(Coordinating[Loading]):
         super().__init__(node, declared(node.config.groups), clock)
         self._deletion_ms = self._clock.now_ms if self._is_apart else node.clock_watch.deletion_ms
         self._groups: dict[str, StoredGroup] = {}
+        self._being_stored: set[PendingBatch] = set()  # offsets that no group has yet
         self._folded = FoldedLog(log, GROUPS)
         self.held = HeldBytes()
         self._crowded = asyncio.Event()
@@ -271,6 +273,8 @@ class GroupRegistry(Coordinating[Loading]):
         if self._is_apart:
             return
         for change in changes:
+            for batch in self._being_stored:
+                batch.correct(change)
             for kept in list(self._groups.values()):
                 for _ in correct_times(kept, change):
                     await asyncio.sleep(0)

@@ -218,12 +218,14 @@ def bounded_event(
 
 
 def changes_at(corrections: Sequence[Correction], offset: int) -> list[ForwardStep]:
-    """Returns what has changed the meaning of times that the clock gave for an offset, in order."""
-    return [
-        ForwardStep(*each[2:])
-        for each in corrections
-        if each.start_offset <= offset < each.end_offset
-    ]
+    """Returns what has changed the meaning of times that the clock gave for an offset, in order.
+
+    A time in a record was read before the record was appended. So the steps forward that were noted
+    between the two come last. They concern no time that was read after them.
+    """
+    own = [each for each in corrections if each.start_offset <= offset < each.end_offset]
+    before = [each for each in corrections if each.shift_ms and each.end_offset <= offset]
+    return [ForwardStep(*each[2:]) for each in (*own, *reversed(before))]
 
 
 def judged_times(

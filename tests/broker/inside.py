@@ -40,8 +40,11 @@ _PATIENCE_S = 60
 class Inside:
     """One broker on an event loop in a thread, while the `with` lasts."""
 
-    def __init__(self, directory: Path, clock: Clock | None = None) -> None:
+    def __init__(
+        self, directory: Path, clock: Clock | None = None, config: BrokerConfig | None = None
+    ) -> None:
         self.directory = directory
+        self.config = config or BrokerConfig()
         self.clock = clock or SystemClock()
         self.node: Node
         self.bootstrap = self.http = ""
@@ -80,7 +83,7 @@ class Inside:
     async def _main(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._stop = asyncio.Event()
-        config = BrokerConfig()
+        config = self.config
         metadata = local_metadata(self.directory / "tidelog.sqlite")
         await metadata.open()
         store = LogStore([self.directory], default_config=config.topic_defaults)

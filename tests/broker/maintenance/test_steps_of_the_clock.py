@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from tests.broker import asking
 from tests.broker.inside import Inside
 from tests.broker.maintenance.test_clock_watch import DAY_MS, NEW_YEAR_MS
+from tests.broker.members import commit, fetched
 from tests.oracle import recordset
 from tests.oracle.recordset import Rec
 from tidelog.broker.clock import ManualClock
+from tidelog.broker.coordination.internal_topic import InternalTopic
+from tidelog.config import BrokerConfig
 from tidelog.storage.directory.clock_file import read_clock
 
 
 @pytest.fixture
 def broker(tmp_path):
-    with Inside(tmp_path, ManualClock(NEW_YEAR_MS)) as broker:
+    config = BrokerConfig(clock_scope="all")
+    with Inside(tmp_path, ManualClock(NEW_YEAR_MS), config) as broker:
         broker.call(broker.node.clock_watch.begin)
         yield broker
 
@@ -56,3 +62,30 @@ def test_append_times_that_others_have_go_on_while_the_clock_is_back(broker, par
     now_ms = NEW_YEAR_MS + 9 * DAY_MS
     times = [partition.reader.append_time_of(offset) for offset in range(3)]
     assert times == [NEW_YEAR_MS, now_ms, now_ms + 60_000]
+
+
+@pytest.mark.parametrize("is_right_before_the_append", [False, True])
+def test_an_offset_does_not_expire_whose_commit_waits_while_the_clock_is_set_right(
+    broker, partition, tmp_path, monkeypatch, is_right_before_the_append
+):
+    append = InternalTopic.append
+
+    async def slowly(*given):
+        stored = None if is_right_before_the_append else await append(*given)
+        broker.clock.leap(8 * DAY_MS)
+        await broker.node.clock_watch.observe()
+        return stored or await append(*given)
+
+    with broker.connect() as connection:
+        assert commit(connection, "g", "t", 1) == 0
+        broker.call(lambda: broker.clock.leap(-8 * DAY_MS))
+        with monkeypatch.context() as patch:
+            patch.setattr(InternalTopic, "is_replicated", True)  # so that commits wait
+            patch.setattr(InternalTopic, "append", slowly)
+            assert commit(connection, "g", "t", 7) == 0
+        registry = broker.node.coordinator
+        asyncio.run_coroutine_threadsafe(registry.expire(), broker._loop).result(60)
+        assert fetched(connection, "g", "t")[0] == 7
+    stored = registry._reader.read(registry.topic.index_of("g"), registry._new_group)
+    (committed,) = stored._kept["g"].offsets.values()
+    assert committed.commit_ms == NEW_YEAR_MS

@@ -36,7 +36,8 @@ def test_times_in_a_record_are_changed_by_the_corrections_of_its_offset() -> Non
     assert changes_at((back, forward), 3) == [ForwardStep(*back[2:])]
     assert changes_at((back, forward), 7) == [ForwardStep(*back[2:]), ForwardStep(*forward[2:])]
     assert changes_at((back, forward), 12) == [ForwardStep(100, 200, 1_000, 1_150)]
-    assert changes_at((back, forward), 20) == []
+    # A time that was read while the clock was behind may stand in a record that came after that was noted.
+    assert changes_at((back, forward), 20) == [ForwardStep(100, 200, 1_000, 1_150)]
     assert corrected_time(ForwardStep(*back[2:]), 700) == 500
 
 
