@@ -31,7 +31,7 @@ from tidelog.protocol.errors import BrokerError
 from tidelog.storage.directory.clock_file import StoredClock, read_clock, write_clock
 from tidelog.storage.directory.opening_clock import ClockNow
 from tidelog.storage.filenames import CLOCK_CHECKPOINT
-from tidelog.storage.time.corrections import ClockHistory, ForwardStep, is_behind
+from tidelog.storage.time.corrections import ClockHistory, ForwardStep, is_behind, last_number
 from tidelog.storage.time.read_clock import ReadClock
 from tidelog.storage.time.trusted_clock import Leap, StepBack, TrustedClock
 
@@ -225,9 +225,8 @@ class ClockWatch:
                 )
 
     def _number(self, step: ForwardStep) -> None:
-        steps = self.history.steps
-        number = steps[-1][0] + 1 if steps else 1
-        self.history = self.history._replace(steps=(*steps, (number, step))[-_MOST_STEPS:])
+        steps = (*self.history.steps, (last_number(self.history) + 1, step))
+        self.history = self.history._replace(steps=steps[-_MOST_STEPS:])
 
     # -- correcting the logs --------------------------------------------------------------------
 

@@ -108,7 +108,7 @@ class Partition:
             with contextlib.suppress(KafkaStorageError, CorruptMessage):
                 state.read_producers()
         with contextlib.suppress(KafkaStorageError):  # logged; it is done again once it is served
-            self.append_clock.catch_up(history, left["now_ms"])
+            self.append_clock.begin(history, left["now_ms"])
 
     def __repr__(self) -> str:
         return f"<Partition {self.topic}-{self.index} at {self.log_end_offset}>"

@@ -108,10 +108,14 @@ def pending_steps(
     return tuple(each for each in history.steps if not is_known or each[0] > number)
 
 
+def last_number(history: ClockHistory) -> int:
+    """Returns the number of the last step; 0 if there was none."""
+    return history.steps[-1][0] if history.steps else 0
+
+
 def is_stale(history: ClockHistory, known_id: str, number: int) -> bool:
     """Returns whether a log has noted a later step of the clock than its history had at a reading."""
-    last = history.steps[-1][0] if history.steps else 0
-    return history.history_id == known_id and number > last
+    return history.history_id == known_id and number > last_number(history)
 
 
 def is_behind(last_append_time_ms: int | None, now_ms: int) -> bool:

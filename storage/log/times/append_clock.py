@@ -33,6 +33,7 @@ from tidelog.storage.time.corrections import (
     is_behind,
     is_stale,
     judged_times,
+    last_number,
     pending_steps,
     step_back,
     step_forward,
@@ -71,6 +72,16 @@ class AppendClock:
 
     def __init__(self, state: LogState) -> None:
         self._state = state
+
+    def begin(self, history: ClockHistory, now_ms: int) -> None:
+        """Catches up with the clock where the log is opened; raises KafkaStorageError.
+
+        If the log has noted steps that the broker could not store, they are counted anew.
+        """
+        state = self._state
+        if self._is_stale(history):
+            state.clock = state.clock._replace(number=last_number(history))
+        self.catch_up(history, now_ms)
 
     def catch_up(self, history: ClockHistory, now_ms: int) -> None:
         """Notes how the clock has changed: the steps that the log has not noted, and whether it went back.

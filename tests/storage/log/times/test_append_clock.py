@@ -171,6 +171,20 @@ def test_pending_steps_are_taken_into_account_once(make_log):
     assert len(corrections(log)) == 2
 
 
+def test_steps_that_the_broker_could_not_store_are_counted_anew(make_log):
+    log = make_log().create()
+    log.append([5], now=RIGHT_MS)
+    log.partition.append_clock.catch_up(STEPS, STEP.to_ms)
+    log.close()
+    log.open(STEP.to_ms)
+    stored = ClockHistory("a clock")  # by a disk that did not take the step
+    log.partition.append_clock.begin(stored, STEP.to_ms)
+    log.partition.append_clock.catch_up(stored, 50)
+    log.append([6], now=50)
+    log.partition.append_clock.catch_up(STEPS, STEP.to_ms)
+    assert judged(corrections(log), 1, 50) == RIGHT_MS + 50
+
+
 def test_a_step_back_after_a_trusted_step_is_noted_though_nothing_was_appended(make_log):
     log = make_log().create()
     log.append([5], now=50)
