@@ -170,8 +170,10 @@ class TrustedClock:
             if reading.wall_ms < last_ms - TOLERANCE_MS:
                 began_ms = reading.wall_ms - passed_ms - TOLERANCE_MS
                 gone = course._replace(wall_ms=last_ms, elapsed_ms=reading.elapsed_ms)
-                left = (*state.left, gone)[-_MOST_LEFT:]
-                leapt = state.leapt
+                left, leapt = (*state.left, gone), state.leapt
+                if len(left) > _MOST_LEFT:  # the first is the furthest ahead: it may be right
+                    leapt = _with_remembered(leapt, left[1], reading.elapsed_ms)
+                    left = (left[0], *left[2:])
                 state = ClockState(reading, _from(reading, began_ms), left, leapt=leapt)
             elif course.has(reading):
                 state, changed = self._on_course(state, reading, last_ms)

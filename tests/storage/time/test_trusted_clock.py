@@ -5,7 +5,13 @@ from __future__ import annotations
 import pytest
 
 from tidelog.storage.time.corrections import ForwardStep
-from tidelog.storage.time.trusted_clock import Leap, Reading, StepBack, TrustedClock
+from tidelog.storage.time.trusted_clock import (
+    Leap,
+    Reading,
+    StepBack,
+    TrustedClock,
+    corrected_time,
+)
 
 _S = 1000
 _DAY = 86_400 * _S
@@ -49,6 +55,23 @@ class _Machine:
     @property
     def deletion_time(self) -> int:
         return self.clock.deletion_time(self.wall_ms, self.elapsed_ms)
+
+
+@pytest.mark.parametrize("count", [8, 9, 20])
+def test_a_clock_that_went_back_many_times_is_trusted_where_it_was_first(count: int) -> None:
+    machine = _Machine(_RIGHT)
+    shown = []
+    for _ in range(count):
+        machine.steps(-_DAY)
+        shown.append(machine.wall_ms)
+    changes = machine.steps(count * _DAY)
+    assert machine.clock.leap is None
+    assert machine.deletion_time == machine.wall_ms
+    steps = [step for step in changes if isinstance(step, ForwardStep)]
+    for time_ms in shown:  # what it gave meanwhile counts as later, wherever it was then
+        for step in steps:
+            time_ms = corrected_time(step, time_ms)  # noqa: PLW2901
+        assert time_ms > machine.wall_ms - (count + 1) * 10 * _S
 
 
 @pytest.mark.parametrize("leap_ms", [30 * _S, 3600 * _S, 10 * _YEAR])
