@@ -8,18 +8,11 @@ the lowest that was read since.
 from __future__ import annotations
 
 import copy
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from tidelog.storage.time.corrections import ForwardStep
     from tidelog.storage.time.trusted_clock import Change, Reading, TrustedClock
-
-
-class Known(NamedTuple):
-    """What is known of a clock at one moment, by so many readings that have changed it."""
-
-    clock: TrustedClock
-    readings: int
 
 
 class ReadClock:
@@ -28,15 +21,15 @@ class ReadClock:
     def __init__(self, trusted: TrustedClock) -> None:
         """Begins with a clock of which the logs know everything."""
         self.latest = self.in_force = trusted
-        self._pending: tuple[Reading, ...] = ()  # of changes that the logs have not noted yet
+        self._lowest: Reading | None = None  # since `known` was called last
+        self._lowest_known: Reading | None = None  # before that, until `apply`
 
     def read(self, reading: Reading) -> list[Change]:
         """Takes a reading into account; returns how the clock has changed since the last one."""
         latest = copy.copy(self.latest)
         changes = latest.observe(reading)
         self.latest = latest
-        if changes:
-            self._pending = (*self._pending, reading)
+        self._lowest = _lower(self._lowest, reading)
         return changes
 
     def read_late(self, reading: Reading) -> list[Change]:
@@ -51,15 +44,24 @@ class ReadClock:
         self.latest = latest
         return steps
 
-    def known(self) -> Known:
+    def known(self) -> TrustedClock:
         """Returns what is known now, for the logs."""
-        return Known(self.latest, len(self._pending))
+        if self._lowest is not None:
+            self._lowest_known = _lower(self._lowest_known, self._lowest)
+        self._lowest = None
+        return self.latest
 
-    def apply(self, known: Known) -> None:
-        """Deletes by what was known at a moment: all logs have taken it into account."""
-        self.in_force, self._pending = known.clock, self._pending[known.readings :]
+    def apply(self, known: TrustedClock) -> None:
+        """Deletes by what `known` has returned last: all logs have taken it into account."""
+        self.in_force, self._lowest_known = known, None
 
     def deletion_time(self, reading: Reading) -> int:
         """Returns the time by which records, offsets and ids may be deleted now."""
         least_ms = self.in_force.deletion_time(reading.wall_ms, reading.elapsed_ms)
-        return min((least_ms, *(each.at(reading.elapsed_ms) for each in self._pending)))
+        lowest = (each for each in (self._lowest, self._lowest_known) if each is not None)
+        return min((least_ms, *(each.at(reading.elapsed_ms) for each in lowest)))
+
+
+def _lower(one: Reading | None, other: Reading) -> Reading:
+    """Returns which of two readings shows less, compared with the time that has passed."""
+    return other if one is None or other.at(one.elapsed_ms) < one.wall_ms else one
