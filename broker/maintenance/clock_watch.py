@@ -180,12 +180,12 @@ class ClockWatch:
                 self._loop.call_soon_threadsafe(self._has_changed.set)
 
     def _take(self, changes: Sequence[Change]) -> None:
-        """Notes what a reading has changed, durably, for the logs."""
-        self._node.clock.expect(self._clock.latest.state.last)
+        """Notes what a reading has changed, durably, for the logs; only then anybody may use the time."""
         if changes:
             self._note(changes)
             self._changes += changes
             self._store(durable=True)
+        self._node.clock.expect(self._clock.latest.state.last)
 
     async def _correct_logs(self) -> None:
         """Lets the logs take into account what has changed, and then lets deletion go by it."""

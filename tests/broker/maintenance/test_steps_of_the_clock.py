@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 
 import pytest
 
@@ -14,8 +15,9 @@ from tests.oracle import recordset
 from tests.oracle.recordset import Rec
 from tidelog.broker.clock import ManualClock
 from tidelog.broker.coordination.internal_topic import InternalTopic
+from tidelog.broker.maintenance import clock_watch
 from tidelog.config import BrokerConfig
-from tidelog.storage.directory.clock_file import read_clock
+from tidelog.storage.directory.clock_file import read_clock, write_clock
 
 
 @pytest.fixture
@@ -48,6 +50,28 @@ def test_a_step_is_durable_before_anything_is_stamped_with_it(broker, partition)
     assert broker.node.clock_watch.deletion_ms() == NEW_YEAR_MS - 8 * DAY_MS
     produce(broker)  # whoever stamps something reads the clock, and the logs are not corrected yet
     assert broker.node.clock_watch.deletion_ms() == NEW_YEAR_MS - 8 * DAY_MS
+
+
+def test_nobody_uses_the_time_of_a_step_while_it_is_being_stored(broker, monkeypatch):
+    stored, used = [], []
+
+    def use():
+        broker.clock.now_ms()
+        used.append(len(stored))
+
+    def store(*given, **more):
+        other.start()
+        other.join(0.2)  # it waits for what is stored here
+        write_clock(*given, **more)
+        stored.append(given)
+
+    other = threading.Thread(target=use)
+    broker.call(lambda: broker.clock.leap(-8 * DAY_MS))
+    monkeypatch.setattr(clock_watch, "write_clock", store)
+    broker.call(broker.clock.now_ms)
+    other.join(60)
+    monkeypatch.undo()
+    assert used == [1]
 
 
 def test_append_times_that_others_have_go_on_while_the_clock_is_back(broker, partition):
