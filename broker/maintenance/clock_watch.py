@@ -31,7 +31,7 @@ from tidelog.protocol.errors import BrokerError
 from tidelog.storage.directory.clock_file import StoredClock, read_clock, write_clock
 from tidelog.storage.directory.opening_clock import ClockNow
 from tidelog.storage.filenames import CLOCK_CHECKPOINT
-from tidelog.storage.time.corrections import ClockHistory, ForwardStep, is_behind, last_number
+from tidelog.storage.time.corrections import ClockHistory, ForwardStep, is_behind, with_step
 from tidelog.storage.time.read_clock import ReadClock
 from tidelog.storage.time.trusted_clock import Leap, StepBack, TrustedClock
 
@@ -46,7 +46,7 @@ log = logging.getLogger("tidelog.clock")
 
 _INTERVAL_S = 10.0
 _DURABLE_MS = 3_600_000  # a reading this old may be all that is known after a power loss
-_MOST_STEPS = 32
+_MOST_STEPS_BACK = 32
 _ANY_PAUSE_MS = 2**62  # a manual clock may begin at any time
 
 
@@ -209,7 +209,7 @@ class ClockWatch:
                 )
             elif isinstance(change, StepBack):
                 self.steps_back += 1
-                self._steps_back = (*self._steps_back, change)[-_MOST_STEPS:]
+                self._steps_back = (*self._steps_back, change)[-_MOST_STEPS_BACK:]
                 log.warning(
                     "the clock went back: records with append times after `to` count as written now, "
                     "and append times go on from now",
@@ -217,16 +217,12 @@ class ClockWatch:
                 )
             else:
                 self.steps_forward += 1
-                self._number(change)
+                self.history = with_step(self.history, change)
                 log.warning(
                     "the clock was behind and is trusted again: append times that it gave count "
                     "as later",
                     extra={"behind_ms": change.shift_ms, "now": to_iso(change.to_ms)},
                 )
-
-    def _number(self, step: ForwardStep) -> None:
-        steps = (*self.history.steps, (last_number(self.history) + 1, step))
-        self.history = self.history._replace(steps=steps[-_MOST_STEPS:])
 
     # -- correcting the logs --------------------------------------------------------------------
 

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 TOLERANCE_MS = 10_000
 
 _MOST_CORRECTIONS = 32
+_MOST_STEPS = 32
 # How far after `since_ms` the step back with which the clock fell behind may have been noted.
 _BEGINS_WITHIN_MS = 3 * TOLERANCE_MS
 
@@ -106,6 +107,24 @@ def pending_steps(
     """
     is_known = history.history_id == known_id
     return tuple(each for each in history.steps if not is_known or each[0] > number)
+
+
+def with_step(history: ClockHistory, step: ForwardStep) -> ClockHistory:
+    """Returns a history with one more step; of too many, the two oldest are joined.
+
+    A log that has noted neither then counts what they concern as the latest that either could mean.
+    """
+    steps = (*history.steps, (last_number(history) + 1, step))
+    if len(steps) > _MOST_STEPS:
+        (_, one), (number, other), *rest = steps
+        joined = ForwardStep(
+            min(one.since_ms, other.since_ms),
+            max(one.until_ms, other.until_ms),
+            min(one.shift_ms + other.shift_ms, MAX_TIMESTAMP),
+            max(one.to_ms, other.to_ms),
+        )
+        steps = ((number, joined), *rest)
+    return history._replace(steps=steps)
 
 
 def last_number(history: ClockHistory) -> int:

@@ -18,6 +18,7 @@ from tidelog.storage.time.corrections import (
     pending_steps,
     step_back,
     with_deleted,
+    with_step,
 )
 from tidelog.storage.time.segment_times import SegmentTimes
 from tidelog.storage.time.trusted_clock import corrected_time
@@ -47,6 +48,18 @@ def test_a_clock_that_was_behind_counts_as_much_later_as_it_was_behind() -> None
     # An append time stands still for up to ten seconds: the clock had not reached it yet.
     assert [judged(corrections, 9, t) for t in (10_300, 10_301)] == [5400, 10_301]
     assert judged(corrections, 10, 200) == 200
+
+
+def test_a_log_that_has_missed_many_steps_counts_what_the_first_concerned_as_later() -> None:
+    history, first = ClockHistory("a clock"), ForwardStep(100, 200, 5_000, 5_250)
+    history = with_step(history, first)
+    for at_ms in range(10_000, 10_000 + 100 * 50, 100):
+        history = with_step(history, ForwardStep(at_ms, at_ms + 10, 20, at_ms + 50))
+    assert (len(history.steps), history.steps[-1][0]) == (32, 51)
+    corrections: tuple[Correction, ...] = ()
+    for _, step in pending_steps(history, "", 0):
+        corrections = after_step_forward(corrections, 10, step)
+    assert judged(corrections, 5, 150) >= 5_150
 
 
 def test_records_before_a_dip_keep_their_times_after_it() -> None:
