@@ -75,6 +75,9 @@ class ClockWatch:
         self._clock = ReadClock(self._trusted(None))
         self._reads = threading.Lock()  # of what is read of the clock, and known of it
         self._changes: list[Change] = []  # that the logs do not know yet
+        self.has_left = (
+            False  # the clock went back from a time that it showed, and is not there again
+        )
         self._has_changed = asyncio.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
         self.history = ClockHistory(uuid.uuid4().hex)
@@ -123,7 +126,7 @@ class ClockWatch:
         self._store(durable=self._stored is None or bool(changes))
         self._node.store.clock.ask(self._now)
         self._node.clock.on_step(self._meet)
-        self._node.clock.expect(self._clock.latest.state.last)
+        self._take(())
 
     async def run(self) -> None:
         """Observes the clock and stores what is known, until cancelled."""
@@ -185,7 +188,9 @@ class ClockWatch:
             self._note(changes)
             self._changes += changes
             self._store(durable=True)
-        self._node.clock.expect(self._clock.latest.state.last)
+        state = self._clock.latest.state
+        self.has_left = bool(state.left)
+        self._node.clock.expect(state.last)
 
     async def _correct_logs(self) -> None:
         """Lets the logs take into account what has changed, and then lets deletion go by it."""
@@ -246,23 +251,20 @@ class ClockWatch:
                 where = {"log": f"{partition.topic}-{partition.index}"}
                 log.error("a log could not take the clock into account: %s", error, extra=where)
             except Exception:  # the failure of one log must not keep others from it
+                self._behind.append(partition)
                 where = {"log": f"{partition.topic}-{partition.index}"}
                 log.exception("a log could not take the clock into account", extra=where)
 
-    @property
-    def has_left(self) -> bool:
-        """Whether the clock went back from a time that it showed, and is not there again."""
-        return bool(self._clock.latest.state.left)
-
-    def append_ms(self, partition: Partition, now_ms: int) -> int:
-        """Returns the time of an append while the clock is back.
+    def least_append_ms(self, partition: Partition, now_ms: int) -> int | None:
+        """Returns the least append time of what comes now, while the clock is back; None: there is none.
 
         Append times of which others have copies never go back, and would stand still: if nothing was
-        appended for days, what comes now would be days old. They go on as if the clock had not gone back.
+        appended for days, what comes now would be days old. They go on as if the clock had not gone back,
+        for an hour: if it is back for longer, it may be right.
         """
         if not (partition.state.is_replicated and is_behind(partition.last_append_time, now_ms)):
-            return now_ms
-        return self._clock.latest.left_time(self._node.clock.reading().elapsed_ms)
+            return None
+        return self._clock.latest.left_time(self._node.clock.reading())
 
     def correct(self, partition: Partition) -> None:
         """Lets a partition take the clock into account as it is now. Raises KafkaStorageError."""

@@ -331,9 +331,10 @@ async def _take_in(node: Node, partition: Partition, cleaned: Cleaned, now_ms: i
 
 
 def _begin(node: Node, partition: Partition, workers: int, *, asked: bool) -> Job | None:
-    config = node.config
+    config, corrections = node.config, partition.append_clock.corrections
     return partition.compactor.begin_cleaning(
         node.clock_watch.deletion_ms(),
+        corrections=corrections,
         asked=asked,
         durable_offset=node.store.durable_offset(partition.topic, partition.index),
         dedupe_bytes=config.log_cleaner_dedupe_buffer_size // workers,

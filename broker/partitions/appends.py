@@ -64,7 +64,7 @@ def is_heavy(records: Buffer, config: TopicConfig) -> bool:
 class _Write(Protocol):
     """Writes to a log: what `Partition.append` or `Partition.append_marker` is to write."""
 
-    def __call__(self, *, now_ms: int, may_block: bool = True, **more: int) -> Appended: ...
+    def __call__(self, *, now_ms: int, may_block: bool = True, **more: int | None) -> Appended: ...
 
 
 class _Job(NamedTuple):
@@ -141,11 +141,13 @@ class Appends:
         if len(records) > _LEAST_HEAVY_BYTES and is_heavy(records, partition.config):
             return None
         try:  # what `_write` does, without a call: nearly every append comes by here
+            now_ms = self._clock.now_ms()
             appended = partition.append(
                 records,
-                now_ms=self._now_ms(partition),
+                now_ms=now_ms,
                 produce_version=produce_version,
                 may_block=False,
+                least_ms=self._least_ms(partition, now_ms) if self._watch.has_left else None,
             )
         except WouldBlock:
             return None
@@ -215,7 +217,7 @@ class Appends:
         queue = self._queues.get(partition)
         if queue is None and not is_heavy:
             try:
-                appended = write(now_ms=self._now_ms(partition), may_block=False)
+                appended = self._written(partition, write, may_block=False)
             except WouldBlock:
                 pass  # a thread does it
             else:
@@ -310,14 +312,19 @@ class Appends:
         write = partial(job.write, unpack_limit=unpacked_bytes) if job.may_unpack else job.write
         while True:
             try:
-                return write(now_ms=self._now_ms(partition))
+                return self._written(partition, write)
             except ClockWentBack:
                 self._watch.correct(partition)
 
-    def _now_ms(self, partition: Partition) -> int:
-        """Returns the time of an append."""
+    def _written(self, partition: Partition, write: _Write, **how: bool) -> Appended:
+        """Writes at the time that it is now."""
         now_ms = self._clock.now_ms()
-        return self._watch.append_ms(partition, now_ms) if self._watch.has_left else now_ms
+        if self._watch.has_left:
+            return write(now_ms=now_ms, least_ms=self._least_ms(partition, now_ms), **how)
+        return write(now_ms=now_ms, **how)
+
+    def _least_ms(self, partition: Partition, now_ms: int) -> int | None:
+        return self._watch.least_append_ms(partition, now_ms)
 
     def _done(self, partition: Partition, step: Step, work: asyncio.Future[Appended]) -> None:
         """Passes the outcome on and starts the next append."""

@@ -86,10 +86,12 @@ class Appender:
         may_block: bool = True,
         guard: Guard | None = None,
         unpack_limit: int | None = None,
+        least_ms: int | None = None,
     ) -> Appended:
         """Stores a produced record set; returns what the response says.
 
-        A batch may unpack to `unpack_limit`; NeedsMemory is raised if the topic allows more.
+        A batch may unpack to `unpack_limit`; NeedsMemory is raised if the topic allows more. The append
+        time is `least_ms` or later, whatever the clock shows.
         `internal` is for what the broker itself writes: format 2, control batches allowed. `guard`
         says that the coordinator knows of the transaction that the records may begin. Raises the
         errors of `inspect`, `prepare` and the producers, RecordListTooLarge, KafkaStorageError,
@@ -114,9 +116,10 @@ class Appender:
                 duplicate = state.read_producers().check(sequenced, deletion_ms, guard)
                 if duplicate is not None:
                     return self._answer_duplicate(duplicate)
+        last_ms = state.last_append_time_ms
         stamps = stamps_at(
             settings.rules,
-            state.last_append_time_ms,
+            last_ms if least_ms is None else later(last_ms, least_ms),
             now_ms,
             state.corrected_ms,
             may_go_back=not state.is_replicated,  # others may have led, whose clocks were right
@@ -155,6 +158,7 @@ class Appender:
         *,
         now_ms: int,
         may_block: bool = True,
+        least_ms: int | None = None,
     ) -> Appended:
         """Ends a producer's transaction here; appended also where it has none open, as in Kafka.
 
@@ -169,6 +173,7 @@ class Appender:
             produce_version=_NEWEST_PRODUCE,
             internal=True,
             may_block=may_block,
+            least_ms=least_ms,
         )
 
     def _answer_duplicate(self, duplicate: ProducerBatch) -> Appended:

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from tidelog.storage.log.flusher import Flusher
     from tidelog.storage.log.producers.producer_state import Producers
     from tidelog.storage.log.state import LogState
+    from tidelog.storage.time.corrections import Correction
 
 _log = logging.getLogger("tidelog.storage")
 
@@ -137,6 +138,7 @@ class Compactor:
         self,
         now_ms: int,
         *,
+        corrections: Sequence[Correction] | None = None,
         asked: bool = False,
         durable_offset: int | None = None,
         dedupe_bytes: int = DEDUPE_BYTES,
@@ -145,7 +147,8 @@ class Compactor:
     ) -> Job | None:
         """Returns what is to be cleaned now; None if nothing is, or a cleaning is in progress.
 
-        `asked` cleans as soon as anything may be cleaned. Only the log before `durable_offset`, or
+        Begins none if the log has other `corrections` than it had before `now_ms` was asked for. `asked`
+        cleans as soon as anything may be cleaned. Only the log before `durable_offset`, or
         the recovery point, is cleaned: recovery takes no gap in it for one of a power loss.
         Every cleaning that begins ends with `end_cleaning`. Raises KafkaStorageError and OSError.
         """
@@ -171,7 +174,7 @@ class Compactor:
                 writers = self._writers_of(producers, now_ms)
                 behind = state.version.segments[len(wanted) :] if by_time else ()
                 waiting = tuple(Source(s.base_offset, *s.tail) for s in behind)
-        if not self._claim(wanted):
+        if not self._claim(wanted, corrections):
             return None
         self._discard_leftovers()
         return Job(
@@ -197,12 +200,13 @@ class Compactor:
             waiting=waiting,
         )
 
-    def _claim(self, wanted: tuple[Segment, ...]) -> bool:
+    def _claim(self, wanted: tuple[Segment, ...], corrections: Sequence[Correction] | None) -> bool:
         """Begins cleaning these segments, if they are still the oldest and none is in progress."""
         state = self._state
         with state.append_lock:
             if (
                 state.is_stopped
+                or (corrections is not None and corrections is not state.corrections)
                 or self._is_cleaning
                 or state.version.segments[: len(wanted)] != wanted
             ):

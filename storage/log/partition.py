@@ -296,11 +296,12 @@ class Partition:
         coordinator_epoch: int,
         now_ms: int,
         may_block: bool = True,
+        least_ms: int | None = None,
     ) -> Appended:
         """Ends a producer's transaction in this partition; see `Appender.append_marker`."""
         marker = Marker(is_commit, coordinator_epoch)
         return self.appender.append_marker(
-            producer_id, epoch, marker, now_ms=now_ms, may_block=may_block
+            producer_id, epoch, marker, now_ms=now_ms, may_block=may_block, least_ms=least_ms
         )
 
     def coordinator_epoch_of(self, producer_id: int) -> int:

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
 _DRIFT = 1000  # the course follows the clock by 1 ms in so many
 _MOST_LEFT = 8
+_DOUBT_MS = 3_600_000  # a clock that went back is taken for wrong by append times for so long
 
 
 class Reading(NamedTuple):
@@ -135,11 +136,17 @@ class TrustedClock:
         state = self.state
         return min(wall_ms, _time(min(state.course.at(elapsed_ms), state.last.at(elapsed_ms))))
 
-    def left_time(self, elapsed_ms: int) -> int:
-        """Returns what the clock would show now if it had not gone back; the latest, if it did twice."""
+    def left_time(self, reading: Reading) -> int | None:
+        """Returns what the clock would show now if it had not gone back; the latest, if it did twice.
+
+        None if it did not, or longer ago than an hour.
+        """
         state = self.state
-        left_ms = (each.at(elapsed_ms) for each in state.left)
-        return _time(max(state.last.at(elapsed_ms), *left_ms))
+        if reading.wall_ms - state.course.began_ms > _DOUBT_MS:
+            return None
+        left_ms = (each.at(reading.elapsed_ms) for each in state.left)
+        latest_ms = max(left_ms, default=None)
+        return None if latest_ms is None else _time(latest_ms)
 
     def is_steady(self, reading: Reading) -> bool:
         """Returns whether a clock that goes as time passes may show this after the last reading."""

@@ -28,7 +28,7 @@ from tidelog.protocol.errors import KafkaStorageError
 from tidelog.storage.directory.store import LogStore
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Coroutine
     from pathlib import Path
     from typing import Any, Self
 
@@ -74,7 +74,11 @@ class Inside:
         async def on_loop() -> Any:
             return work()
 
-        return asyncio.run_coroutine_threadsafe(on_loop(), self._loop).result(_PATIENCE_S)
+        return self.run(on_loop())
+
+    def run(self, work: Coroutine[Any, Any, Any]) -> Any:
+        """What a coroutine returns on the event loop."""
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result(_PATIENCE_S)
 
     def page(self, path: str) -> tuple[int, str]:
         """Status and body at a path of its HTTP port."""

@@ -97,9 +97,15 @@ class AppendClock:
             state.clock = clock._replace(history_id=history.history_id, number=number)
             state.corrected_ms = step.to_ms
             pending = ()
+        failure: KafkaStorageError | None = None
         for number, step in pending:
-            self.note_step_forward(step, history.history_id, number)
+            try:
+                self.note_step_forward(step, history.history_id, number)
+            except KafkaStorageError as error:  # the log counts it all the same, and the later ones
+                failure = error
         self.note_step_back(now_ms, history)
+        if failure is not None:
+            raise failure
 
     @property
     def corrections(self) -> tuple[Correction, ...]:

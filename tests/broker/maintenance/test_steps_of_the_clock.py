@@ -35,10 +35,11 @@ def partition(broker):
     return broker.node.partition("t", 0)
 
 
-def produce(broker):
+def produce(broker, time_ms=NEW_YEAR_MS):
+    """The error code."""
     with broker.connect() as connection:
-        records = recordset.batch([Rec(NEW_YEAR_MS, b"v")])
-        assert asking.produce(connection, "t", records)["error_code"] == 0
+        records = recordset.batch([Rec(time_ms, b"v")])
+        return asking.produce(connection, "t", records)["error_code"]
 
 
 def test_a_step_is_durable_before_anything_is_stamped_with_it(broker, partition):
@@ -75,17 +76,24 @@ def test_nobody_uses_the_time_of_a_step_while_it_is_being_stored(broker, monkeyp
 
 
 def test_append_times_that_others_have_go_on_while_the_clock_is_back(broker, partition):
-    """Else what comes now would be as old as the last record before."""
+    """Else what comes now would be as old as the last record before. The window is around the clock."""
     produce(broker)
     partition.state.is_replicated = True
     broker.call(lambda: broker.clock.step(9 * DAY_MS))
+    broker.run(broker.node.clock_watch.observe())
     broker.call(lambda: broker.clock.leap(-20 * DAY_MS))
-    produce(broker)
-    broker.call(lambda: broker.clock.step(60_000))
-    produce(broker)
+    with broker.connect() as connection:
+        window = ("message.timestamp.before.max.ms", 0, str(DAY_MS))
+        assert asking.alter(connection, asking.TOPIC, "t", window)[0] == 0
     now_ms = NEW_YEAR_MS + 9 * DAY_MS
-    times = [partition.reader.append_time_of(offset) for offset in range(3)]
-    assert times == [NEW_YEAR_MS, now_ms, now_ms + 60_000]
+    assert produce(broker, now_ms - 20 * DAY_MS) == 0
+    broker.call(lambda: broker.clock.step(60_000))
+    assert produce(broker, now_ms - 20 * DAY_MS) == 0
+    assert produce(broker, now_ms - 22 * DAY_MS) == 32
+    broker.call(lambda: broker.clock.step(2 * 3_600_000))  # by then it may be right
+    assert produce(broker, now_ms - 20 * DAY_MS) == 0
+    times = [partition.reader.append_time_of(offset) for offset in range(4)]
+    assert times == [NEW_YEAR_MS, now_ms, now_ms + 60_000, now_ms + 60_000]
 
 
 @pytest.mark.parametrize("is_right_before_the_append", [False, True])
