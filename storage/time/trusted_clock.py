@@ -275,7 +275,11 @@ class TrustedClock:
         if returned is not None or (ahead_ms > 0 and self._is_impossible(state, reading)):
             began_ms = _shifted(course, ahead_ms) if returned is None else returned.began_ms
             state = _without_leap(state, expected_ms, reading)
-            return _trusted(state, reading, began_ms), _overtaken(state, reading)
+            trusted, steps = _trusted(state, reading, began_ms), _overtaken(state, reading)
+            if returned is not None:  # not from the reading: steps within the tolerance would add up
+                course = _followed(returned._replace(began_ms=began_ms), reading)
+                trusted = trusted._replace(course=course)
+            return trusted, steps
         if ahead_ms < 0:  # behind: the clock is too slow, or stood still and has made up a part
             began_ms = state.behind_from_ms if state.behind_ms else state.last.wall_ms
             made_up_ms = state.behind_ms + ahead_ms

@@ -74,6 +74,15 @@ def test_a_clock_that_went_back_many_times_is_trusted_where_it_was_first(count: 
         assert time_ms > machine.wall_ms - (count + 1) * 10 * _S
 
 
+def test_a_clock_that_returns_a_little_beside_what_it_left_is_trusted_there_again() -> None:
+    machine = _Machine(_RIGHT)
+    machine.steps(-_DAY)
+    machine.steps(_DAY - 9 * _S)
+    machine.steps(-_DAY)
+    machine.steps(_DAY + 18 * _S)
+    assert machine.clock.leap is None
+
+
 @pytest.mark.parametrize("leap_ms", [30 * _S, 3600 * _S, 10 * _YEAR])
 def test_a_leap_deletes_nothing_and_its_end_is_trusted(leap_ms: int) -> None:
     machine = _Machine(_RIGHT)
