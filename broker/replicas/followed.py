@@ -341,7 +341,7 @@ class Followed:
             elif isinstance(action, Truncate):
                 self._truncate(action)
             elif isinstance(action, RestartAt):
-                self._restart(action.offset, data)
+                self._restart(action, data)
             elif isinstance(action, AdvanceHighWatermark):
                 self._advance(action.offset)
             elif isinstance(action, RaiseLogStart):
@@ -356,12 +356,12 @@ class Followed:
             action.offset, below_high_watermark=action.is_below_high_watermark
         )
 
-    def _restart(self, offset: int, data: PartitionData | None) -> None:
+    def _restart(self, action: RestartAt, data: PartitionData | None) -> None:
         """Begins an empty log, with the leader's times: the next fetch may bring it into the ISR."""
-        self._note_lost(offset)
-        log.warning("log restarts empty", extra=self._fields(offset=offset))
+        self._note_lost(action.end_offset)
+        log.warning("log restarts empty", extra=self._fields(offset=action.offset))
         self._unreadable.clear()
-        self.partition.truncater.start_at(offset)
+        self.partition.truncater.start_at(action.offset)
         if data is not None and data.replication_state is not None and data.error_code:
             self._append(data)
 

@@ -103,9 +103,9 @@ class Follower:
         if answer.diverging is not None:  # its high watermark is not for this log (KAFKA-14704)
             return [self._truncate(self._end_in_common(answer.diverging, log), log)]
         if self._is_beyond_compare(answer, log):
-            return [RestartAt(log.log_end_offset), Append()]
+            return [RestartAt(log.log_end_offset, log.log_end_offset), Append()]
         if self._lacks_replaced(answer.log_end_offset, log):
-            return [RestartAt(log.log_start_offset)]
+            return [RestartAt(log.log_start_offset, answer.log_end_offset)]
         self._is_compared = True
         return [Append()]
 
@@ -164,7 +164,7 @@ class Follower:
         if answer.log_end_offset < log.log_end_offset:
             return self._truncate(answer.log_end_offset, log)
         if answer.log_start_offset > log.log_end_offset:
-            return RestartAt(answer.log_start_offset)
+            return RestartAt(answer.log_start_offset, log.log_end_offset)
         return WaitBefore(RETRY_MS)
 
     def _lacks_replaced(self, end_offset: int, log: FollowerLog) -> bool:
@@ -180,5 +180,5 @@ class Follower:
 
     def _truncate(self, offset: int, log: FollowerLog) -> FollowerAction:
         if offset < log.log_end_offset and self._lacks_replaced(offset, log):
-            return RestartAt(min(offset, log.log_start_offset))
+            return RestartAt(min(offset, log.log_start_offset), offset)
         return Truncate(offset, is_below_high_watermark=offset < log.high_watermark)

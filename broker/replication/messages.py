@@ -201,9 +201,13 @@ class Truncate(NamedTuple):
 
 
 class RestartAt(NamedTuple):
-    """Drop the whole log, and begin an empty one. Its high watermark is the same offset."""
+    """Drop the whole log, and begin an empty one. Its high watermark is the same offset.
+
+    The leader has what was dropped before `end_offset`.
+    """
 
     offset: int
+    end_offset: int
 
 
 class Flush(NamedTuple):

@@ -74,7 +74,7 @@ ANSWERS = {
         (1, 1, 1), 0, FetchAnswer(OUT_OF_RANGE, EPOCH, 0, 0, 2), [Truncate(2, False)]),
     # KAFKA-9491: the high watermark of the empty log is where it starts.
     "out of range, as the leader starts later": (
-        (1, 1, 1), 0, FetchAnswer(OUT_OF_RANGE, EPOCH, 60, 50, 70), [RestartAt(50)]),
+        (1, 1, 1), 0, FetchAnswer(OUT_OF_RANGE, EPOCH, 60, 50, 70), [RestartAt(50, 3)]),
     **{
         f"out of range no more: the leader has {start} to {end}": (
             (1, 1, 1), 0, FetchAnswer(OUT_OF_RANGE, EPOCH, 0, start, end), [WaitBefore(RETRY_MS)])
@@ -82,7 +82,7 @@ ANSWERS = {
     },
     # The leader has deleted them, and forgotten their epochs: they may be another leader's.
     "records that the leader can no longer compare are dropped before an append": (
-        (1, 1, 1), 0, FetchAnswer(GOOD, EPOCH, 9, 3, 10), [RestartAt(3), Append()]),
+        (1, 1, 1), 0, FetchAnswer(GOOD, EPOCH, 9, 3, 10), [RestartAt(3, 3), Append()]),
     **{
         f"{error.name} changes nothing": (
             (1, 1, 1), 0, FetchAnswer(error, EPOCH), [WaitBefore(RETRY_MS)])
@@ -106,12 +106,12 @@ def test_answers(case):
 # where its log starts, and who is in sync | the leader's answer -> what it does
 COMPACTED = {
     "a cut before what replaced the rest: it is copied again": (
-        0, (ME,), FetchAnswer(GOOD, EPOCH, 0, 0, 9, Diverging(1, 3)), [RestartAt(0)]),
-    "the leader has less": (0, (ME,), FetchAnswer(OUT_OF_RANGE, EPOCH, 0, 0, 3), [RestartAt(0)]),
+        0, (ME,), FetchAnswer(GOOD, EPOCH, 0, 0, 9, Diverging(1, 3)), [RestartAt(0, 3)]),
+    "the leader has less": (0, (ME,), FetchAnswer(OUT_OF_RANGE, EPOCH, 0, 0, 3), [RestartAt(0, 3)]),
     "the leader has less than begins here": (
-        2, (ME,), FetchAnswer(OUT_OF_RANGE, EPOCH, 0, 0, 1), [RestartAt(1)]),
+        2, (ME,), FetchAnswer(OUT_OF_RANGE, EPOCH, 0, 0, 1), [RestartAt(1, 1)]),
     "the same so far, and the leader lacks what replaced the rest": (
-        0, (ME,), FetchAnswer(GOOD, EPOCH, 0, 0, 6), [RestartAt(0)]),
+        0, (ME,), FetchAnswer(GOOD, EPOCH, 0, 0, 6), [RestartAt(0, 6)]),
     "the leader has what replaced the rest": (
         0, (ME,), FetchAnswer(GOOD, EPOCH, 0, 0, 7), [Append()]),
     "the leader does not say where it ends": (0, (ME,), FetchAnswer(GOOD, EPOCH, 0, 0), [Append()]),

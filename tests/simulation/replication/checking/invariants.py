@@ -105,7 +105,12 @@ class Checker:
         if replica is not None and replica.leader is not None:
             self._note_committed(ledger, key, replica, log, seen)
         if broker.id not in ledger.unjudged:
-            self._check_log(broker, ledger, log, seen, is_new_life=is_new_life)
+            part = self.stored.parts[key]
+            is_outside = ledger.is_compacted and broker.id not in (*part.isr, *part.elr)
+            is_copied_again = is_outside and log.start == log.end
+            self._check_log(
+                broker, ledger, log, seen, is_new_life=is_new_life, is_copied_again=is_copied_again
+            )
         if seen.cuts == log.cuts and not is_new_life:
             self._check_times(broker, ledger, log, seen)
         seen.mark, seen.back, seen.last_append = log.mark, log.back, log.last_append
@@ -159,14 +164,24 @@ class Checker:
             self.stored.changed.append(key)
 
     def _check_log(
-        self, broker: Machine, ledger: Ledger, log: Log, seen: Seen, *, is_new_life: bool
+        self,
+        broker: Machine,
+        ledger: Ledger,
+        log: Log,
+        seen: Seen,
+        *,
+        is_new_life: bool,
+        is_copied_again: bool,
     ) -> None:
-        """Invariants 1, 3, 5, 7, 9 and 10 of one log."""
+        """Invariants 1, 3, 5, 7, 9 and 10 of one log.
+
+        A compacted log that nobody counts on may begin empty, and be copied again.
+        """
         if ledger.is_anew:
             return
         if log.high_watermark > ledger.end:
             raise ledger.broken(7, f"{broker} has {log.high_watermark}, the truth is {ledger.end}")
-        if not is_new_life and not ledger.is_excused:
+        if not is_new_life and not ledger.is_excused and not is_copied_again:
             if log.high_watermark < seen.high_watermark:
                 raise ledger.broken(7, f"{broker} went from {seen.high_watermark} back to {log}")
             if log.start < seen.start:
