@@ -91,7 +91,7 @@ def forget_the_first_of_a_segment(times, append_time_ms, offset):
     APPEND(times, append_time_ms if len(times) else UNKNOWN, offset)
 
 
-def stamp_with_no_time(last, now, **_):
+def stamp_with_no_time(last, now, *_, **__):
     return now if last is None else max(last, now)
 
 

@@ -28,7 +28,9 @@ TAKE_LAST = leader_state.take_last_append_time
 BEGIN = getattr(Roles, "_begin")  # noqa: B009 - the bug is planted in it
 
 
-def by_the_clock_alone(rules: Rules, _last: int | None, now_ms: int, **_: object) -> Stamps:
+def by_the_clock_alone(
+    rules: Rules, _last: int | None, now_ms: int, *_: object, **__: object
+) -> Stamps:
     return stamps_at(rules, None, now_ms)
 
 
