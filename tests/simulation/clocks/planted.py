@@ -155,7 +155,7 @@ PLANTED: dict[str, Mistake] = {
         TrustedClock, "is_steady", lambda *_: True, blinks=True
     ),
     "a step that the logs do not know deletes": Mistake(
-        ReadClock, "deletion_time", deletion_by_the_latest, 200, 168, blinks=True
+        ReadClock, "deletion_time", deletion_by_the_latest, 400, 236, blinks=True
     ),
     "a raised limit of event times counts what is there": Mistake(
         SavedTimes, "keep_events", lambda _: None, 100, 56
