@@ -83,6 +83,7 @@ class Exemptions:
         self._once = [machine.error_ms]  # by how much trusted courses were ahead
         self.behind_ms = 0  # the most that it was behind
         self._first_ms = min(machine.error_ms, 0)  # while nothing shows that it was behind at first
+        self._was_off = False  # since the last reading that may be as long as the machine was off
         self._unseen_ms = 0  # by how much it was corrected then, while the machine was off
         self.was_wrong = abs(machine.error_ms) > TOLERANCE_MS
 
@@ -98,9 +99,12 @@ class Exemptions:
         if machine.boot != self._boot:
             self._boot = machine.boot
             self._reach_ms += PAUSE_MS
-            if self._first_ms < error_ms <= self._first_ms + PAUSE_MS:
-                self._unseen_ms += min(error_ms, 0) - self._first_ms
-                self._first_ms = min(error_ms, 0)
+            self._was_off = True
+        # The clock may be wrong in another way at first: what follows may be the time it was off, too.
+        if self._was_off and self._first_ms < error_ms <= self._first_ms + PAUSE_MS:
+            self._was_off = False
+            self._unseen_ms += min(error_ms, 0) - self._first_ms
+            self._first_ms = min(error_ms, 0)
         if abs(error_ms) <= self.slack_ms:
             self._reach_ms = self._first_ms = 0
         elif error_ms > 0 and error_ms <= self._reach_ms:

@@ -80,7 +80,8 @@ class Timeline:
 
     def blink(self) -> None:
         """The clock is wrong for a moment, in which somebody may use it, and is right again."""
-        self.machine.pass_time(1)  # the first reading of a start, and what follows, are not one moment
+        # The first reading of a start, and what follows, are not one moment.
+        self.machine.pass_time(1)
         self.clock.go_wrong(self.random)
         self.say(f"the clock blinks, rate {self.machine.rate}")
         for _ in range(self.random.choice([0, 1, 2])):

@@ -203,7 +203,8 @@ class World:
         Records may be appended meanwhile, and a round may come before anybody has read the clock.
         """
         pick = self.random
-        self.machine.pass_time(1)  # the first reading of a start, and what follows, are not one moment
+        # The first reading of a start, and what follows, are not one moment.
+        self.machine.pass_time(1)
         self.clock.go_wrong(pick)
         self.changed(f"the clock blinks, rate {self.machine.rate}")
         most = 4 if self.machine.rate == 1.0 else 8
