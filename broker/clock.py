@@ -57,6 +57,9 @@ def is_manual(reading: Reading) -> bool:
 class Clock(Protocol):
     """Tells the time of day and measures durations."""
 
+    stepped: Callable[[Reading], None]
+    """Called with each step of the clock, in any thread, before `now_ms` returns it; see `expect`."""
+
     def now_ms(self) -> int:
         """Returns the time in milliseconds since the epoch, as records are stamped with it."""
         ...
@@ -84,15 +87,11 @@ class Clock(Protocol):
         """Goes on from a reading: what is further off than a steady clock may be is a step."""
         ...
 
-    def on_step(self, stepped: Callable[[Reading], None]) -> None:
-        """Lets `stepped` be called with each step, in any thread, before `now_ms` returns it."""
-        ...
-
 
 class SystemClock:
     """The machine's clock."""
 
-    _stepped: Callable[[Reading], None]
+    stepped: Callable[[Reading], None]
     _steady_ns: tuple[float, float] = (-math.inf, math.inf)  # the time minus that which has passed
 
     def now_ms(self) -> int:
@@ -104,7 +103,7 @@ class SystemClock:
         least_ns, most_ns = self._steady_ns
         if not least_ns <= wall_ns - passed_ns <= most_ns:
             elapsed_ms = (passed_ns + _suspended_ns()) // 1_000_000
-            self._stepped(Reading(wall_ns // 1_000_000, elapsed_ms, _boot_id()))
+            self.stepped(Reading(wall_ns // 1_000_000, elapsed_ms, _boot_id()))
         return wall_ns // 1_000_000
 
     def expect(self, reading: Reading) -> None:
@@ -112,10 +111,6 @@ class SystemClock:
         ahead_ns = (reading.wall_ms - reading.elapsed_ms) * 1_000_000 + _suspended_ns()
         off_ns = TOLERANCE_MS * 1_000_000
         self._steady_ns = (ahead_ns - off_ns, ahead_ns + off_ns)
-
-    def on_step(self, stepped: Callable[[Reading], None]) -> None:
-        """Lets `stepped` be called with each step."""
-        self._stepped = stepped
 
     def steady_ms(self) -> int:
         """Returns milliseconds since an arbitrary start."""
@@ -169,7 +164,7 @@ class ManualClock:
     because sockets use real time. One thread changes it; any thread may read it.
     """
 
-    _stepped: Callable[[Reading], None]
+    stepped: Callable[[Reading], None]
     _steady_ms: tuple[float, float] = (-math.inf, math.inf)
 
     def __init__(self, now_ms: int = 0) -> None:
@@ -188,7 +183,7 @@ class ManualClock:
         reading = self.reading()
         least_ms, most_ms = self._steady_ms
         if not least_ms <= reading.wall_ms - reading.elapsed_ms <= most_ms:
-            self._stepped(reading)
+            self.stepped(reading)
         return reading.wall_ms
 
     def steady_ms(self) -> int:
@@ -208,10 +203,6 @@ class ManualClock:
         """Goes on from a reading."""
         ahead_ms = reading.wall_ms - reading.elapsed_ms
         self._steady_ms = (ahead_ms - TOLERANCE_MS, ahead_ms + TOLERANCE_MS)
-
-    def on_step(self, stepped: Callable[[Reading], None]) -> None:
-        """Lets `stepped` be called with each step."""
-        self._stepped = stepped
 
     async def reached(self, steady_ms: int) -> None:
         """Waits until the clock has gone forward this far, by running or by steps."""

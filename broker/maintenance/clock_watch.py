@@ -125,7 +125,7 @@ class ClockWatch:
             self._note(changes)
         self._store(durable=self._stored is None or bool(changes))
         self._node.store.clock.ask(self._now)
-        self._node.clock.on_step(self._meet)
+        self._node.clock.stepped = self._meet
         self._take(())
 
     async def run(self) -> None:
@@ -242,17 +242,16 @@ class ClockWatch:
         for partition in partitions:
             if partition.offline is not None or partition.is_deleted:
                 continue
+            where = {"log": f"{partition.topic}-{partition.index}"}
             try:
                 if has_leapt:
                     partition.begin_segment_at_next_append()
                 self.correct(partition)
             except BrokerError as error:
                 self._behind.append(partition)
-                where = {"log": f"{partition.topic}-{partition.index}"}
                 log.error("a log could not take the clock into account: %s", error, extra=where)
             except Exception:  # the failure of one log must not keep others from it
                 self._behind.append(partition)
-                where = {"log": f"{partition.topic}-{partition.index}"}
                 log.exception("a log could not take the clock into account", extra=where)
 
     def least_append_ms(self, partition: Partition, now_ms: int) -> int | None:

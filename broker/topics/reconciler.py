@@ -314,10 +314,7 @@ class Reconciler:
             await _let_go(opened)
             await self._metadata.deletion_done(topic_id)
         except BrokerError as error:
-            before = self._failures.get(topic_id)
-            self._failures[topic_id] = error
-            if before is None or before.message != error.message:
-                log.error("%s", error.message, extra={"topic": name})
+            self._failed(topic_id, name, error, "topic is not deleted")
             return
         self._failures.pop(topic_id, None)
         # What groups have committed since for another topic of the name is that topic's.
@@ -347,12 +344,16 @@ class Reconciler:
         try:
             await self._pool.run(self._create_logs, topic, self._configs.of(topic.name))
         except BrokerError as error:
-            before = self._failures.get(topic.topic_id)
-            self._failures[topic.topic_id] = error
-            if before is None or before.message != error.message:  # it is tried again and again
-                log.error("topic is not whole: %s", error.message, extra={"topic": topic.name})
+            self._failed(topic.topic_id, topic.name, error, "topic is not whole")
         else:
             self._failures.pop(topic.topic_id, None)
+
+    def _failed(self, topic_id: UUID, name: str, error: BrokerError, event: str) -> None:
+        """Records a failure; logs it only if it is another one: it is tried again and again."""
+        before = self._failures.get(topic_id)
+        self._failures[topic_id] = error
+        if before is None or before.message != error.message:
+            log.error("%s: %s", event, error.message, extra={"topic": name})
 
     def _create_logs(self, topic: Topic, config: TopicConfig) -> None:
         """Creates missing logs, in a thread, then takes over those that name no topic.
