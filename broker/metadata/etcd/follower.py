@@ -83,7 +83,7 @@ class Follower:
         watches, is_watching = self._watches, self._is_watching
         found = await self._read_keys()
         revisions = _revisions_of(found)
-        if not await self._log.reach(found.revision, _REACH_S):
+        if not await self._has_heard(found.revision):
             # Nothing is told of revisions that are another cluster's: then the keys are the same.
             is_same_watch = is_watching and self._is_watching and watches == self._watches
             return not is_same_watch or revisions == self._log.revisions
@@ -93,6 +93,17 @@ class Follower:
         except CompactedError:
             return True
         return revisions == self._log.revisions
+
+    async def _has_heard(self, revision: int) -> bool:
+        """Waits until the watch has told a revision; returns whether it has.
+
+        It waits twice: where the process stood still during the first wait, what has arrived
+        meanwhile is read in the second.
+        """
+        for _ in range(2):
+            if await self._log.reach(revision, _REACH_S / 2):
+                return True
+        return False
 
     async def _read_keys(self) -> Snapshot:
         """Returns all keys without their values. Raises KafkaStorageError, and WentBackError."""
