@@ -9,6 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from tidelog.broker.http.answers import twice
+from tidelog.storage.time.corrections import is_behind
 from tidelog.storage.time.timestamp import MIN_TIMESTAMP
 
 if TYPE_CHECKING:
@@ -53,8 +54,25 @@ def shown(node: Node) -> dict[str, Any]:
         "steps_back": [
             {**twice("from", step.from_ms), **twice("to", step.to_ms)} for step in status.steps_back
         ],
+        "topics_ahead": topics_ahead(node, status.now_ms),
         "clock_start_pause_ms": node.config.clock_start_pause_ms,
     }
+
+
+def topics_ahead(node: Node, now_ms: int) -> list[str]:
+    """Returns the topics with append times that stand still until the clock is there, or until a reset.
+
+    They are those of which others have copies, as far as this broker leads and has opened their logs.
+    """
+    return sorted(
+        {
+            partition.topic
+            for partition in node.store.opened()
+            if partition.state.is_replicated
+            and not partition.state.is_follower
+            and is_behind(partition.last_append_time, now_ms)
+        }
+    )
 
 
 def _state(status: ClockStatus) -> str:

@@ -117,6 +117,7 @@ def facts(directory: Path, log_start_offset: int, slack_ms: int, clock: ClockNow
         known.last_append_time_ms,
         known.corrections,
         is_closed=True,
+        is_replicated=known.is_replicated,
     )
 
 

@@ -340,7 +340,7 @@ FAMILIES = (
         "tidelog_append_time_ahead_ms",
         GAUGE,
         "How far a last append time is ahead of the clock; only where it is. More than ten seconds are "
-        "corrected by the next append",
+        "corrected by the next append, or where other brokers have copies by tidelog clock reset",
         ("topic", "partition"),
         _ahead,
     ),

@@ -93,6 +93,7 @@ class Facts(NamedTuple):
     last_append_time: int | None
     corrections: Sequence[Correction] = ()
     is_closed: bool = False  # the next request, or round of retention, that needs the log opens it
+    is_replicated: bool = False  # other brokers have copies: append times go back by command alone
 
     @property
     def unread_segments(self) -> int:
@@ -123,11 +124,15 @@ def diagnose(facts: Facts, config: TopicConfig, readings: Readings) -> list[Find
 
 def _append_time_ahead(facts: Facts, _config: TopicConfig, readings: Readings) -> Iterator[Finding]:
     if facts.last_append_time is not None and is_behind(facts.last_append_time, readings.now_ms):
-        what, remedy = (
-            (f"{_OPENING} that corrects it.", EXPLAIN)
-            if facts.is_closed
-            else ("The next append corrects it; the command does so now.", RESET)
-        )
+        if facts.is_replicated:
+            what, remedy = (
+                "Append times stand still until the clock is there, or until a reset.",
+                RESET,
+            )
+        elif facts.is_closed:
+            what, remedy = f"{_OPENING} that corrects it.", EXPLAIN
+        else:
+            what, remedy = "The next append corrects it; the command does so now.", RESET
         yield Finding(
             APPEND_TIME_AHEAD,
             ahead(facts.last_append_time, readings.now_ms),
@@ -143,7 +148,8 @@ _OPENING = "Nothing has to be done: the log is closed, and the next request or r
 
 def _is_corrected_when_opened(facts: Facts, readings: Readings) -> bool:
     """Returns whether opening the log lets its times go back to the clock."""
-    return facts.is_closed and is_behind(facts.last_append_time, readings.now_ms)
+    is_ahead = is_behind(facts.last_append_time, readings.now_ms)
+    return facts.is_closed and is_ahead and not facts.is_replicated
 
 
 def _event_time_ahead(facts: Facts, config: TopicConfig, readings: Readings) -> Iterator[Finding]:

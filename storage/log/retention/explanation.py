@@ -112,6 +112,7 @@ class Moment(NamedTuple):
     last_append_time: int | None
     rolling: Rolling
     begins_segment: bool = False  # the next append does, because the clock was wrong
+    is_replicated: bool = False  # append times never go back by themselves
     compacting: Compacting | None = None
 
 
@@ -168,7 +169,8 @@ def _with_rolling(explained: SegmentExplanation, log: Moment, clock_ms: int) -> 
         return explained
     roll_ms = rolls_from(log.segments[-1].times, rolling)
     rolls_by, setting = rolling.setting, f"({rolling.setting}={rolling.segment_ms})"
-    if log.begins_segment or is_behind(log.last_append_time, clock_ms):
+    goes_back = not log.is_replicated and is_behind(log.last_append_time, clock_ms)
+    if log.begins_segment or goes_back:
         roll_ms, rolls_by, setting = clock_ms, WRONG_CLOCK, "(the clock was wrong)"
     elif log.segments[-1].is_ended:
         roll_ms, rolls_by = clock_ms, ADOPTED

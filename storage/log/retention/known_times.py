@@ -76,6 +76,7 @@ def facts(
     max_event_time: int | None,
     last_append_time: int | None,
     corrections: Sequence[Correction],
+    is_replicated: bool,
 ) -> Facts:
     """Returns what is known of a log's times, to be judged by `diagnosis.diagnose`."""
     known = [segment.known_times for segment in segments]
@@ -96,5 +97,11 @@ def facts(
         for segment, candidate, (times, size) in zip(segments, candidates, known, strict=True)
     ]
     return Facts(
-        found, log_start_offset, high_watermark, max_event_time, last_append_time, corrections
+        found,
+        log_start_offset,
+        high_watermark,
+        max_event_time,
+        last_append_time,
+        corrections,
+        is_replicated=is_replicated,
     )

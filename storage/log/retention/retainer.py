@@ -316,6 +316,7 @@ class Retainer:
                 max_event_time=state.max_event_time,
                 last_append_time=state.last_append_time_ms,
                 corrections=state.corrections,
+                is_replicated=state.is_replicated,
             )
 
     def _moment(
@@ -340,6 +341,7 @@ class Retainer:
                 state.last_append_time_ms,
                 rolling_of(config),
                 state.begins_segment,
+                state.is_replicated,
             )
         compacting = self._compactor.compacting(version.segments, now_ms, config, blocker)
         return moment._replace(compacting=compacting)

@@ -68,6 +68,12 @@ def _status(options: argparse.Namespace) -> None:
         )
     else:
         print_lines("It is trusted.")
+    waiting = answer.get("topics_ahead", ())
+    if waiting:
+        print_lines(
+            f"Append times are ahead of it, and stand still, in: {', '.join(waiting)}. Other brokers have "
+            "copies, so they go back only by: tidelog clock reset TOPIC"
+        )
     for step in answer.get("steps_back", ()):  # an older broker does not say
         to = shown(step, "to")
         print_lines(

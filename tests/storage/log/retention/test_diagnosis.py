@@ -77,6 +77,9 @@ def test_an_append_time_ahead_of_the_clock(make_log):
     log.append([NOW], now=NOW + 11 * SECOND)
     assert found(log) == [(diagnosis.APPEND_TIME_AHEAD, 11 * SECOND, "ms", "reset")]
     assert "2026-01-01T00:00:11.000Z, and the clock shows 2026-01-01T00:00:00.000Z" in sentence(log)
+    assert "The next append corrects it" in sentence(log)
+    log.partition.roles.lead(1)  # others have copies
+    assert "Append times stand still" in sentence(log)
 
 
 def test_a_largest_event_time_ahead_of_the_clock(make_log):
