@@ -353,6 +353,7 @@ class Fetcher:
         those without records that come late in a fetch, so each has to come early in its turn.
         """
         asked = self._asked
+        self._host.leader_clocks.compare(self.leader, answer.clock_ms)
         served: set[Name] = set()
         for topic in answer.responses:
             for data in topic.partitions:

@@ -16,6 +16,7 @@ from tidelog.broker.metadata.image import changed_partitions, changed_topics
 from tidelog.broker.replicas.consumers import ConsumerReads
 from tidelog.broker.replicas.fetcher import Fetcher
 from tidelog.broker.replicas.isr_changes import IsrChanges
+from tidelog.broker.replicas.leader_clocks import LeaderClocks
 from tidelog.broker.replicas.local_replica import LocalReplica
 from tidelog.broker.replicas.new_leaders import NewLeaders
 from tidelog.broker.replicas.quotas import Quotas
@@ -62,6 +63,8 @@ class Replicas:
         self.pools = node.pools
         self.monotonic_s = node.clock.monotonic_s
         self.clock_ms = node.clock.now_ms
+        self.deletion_ms = node.clock_watch.deletion_ms
+        self.leader_clocks = LeaderClocks(self.clock_ms)
         self.quotas = Quotas(cluster.me, node.config)
         self.senders = Senders(node, cluster)
         self.folded = FoldedLog(log)

@@ -30,11 +30,13 @@ from tidelog.protocol.schema import (
     since,
 )
 
-# The tags of our extensions, the letters "ti", "tj" and "tk". Kafka numbers its tags 0, 1, 2, ... without a
+# The tags of our extensions, the letters "ti" to "tl". Kafka numbers its tags 0, 1, 2, ... without a
 # gap, and ignores others.
 APPEND_TIMES_TAG: Final = 0x7469
 REPLICATION_STATE_TAG: Final = 0x746A
 NEWEST_MAGIC_TAG: Final = 0x746B
+CLOCK_TAG: Final = 0x746C
+NO_CLOCK: Final = -(2**63)
 
 
 class ReplicaState(Message):
@@ -237,13 +239,17 @@ class NodeEndpoint(Message):
 
 
 class FetchResponse(Message):
-    """The records; the first batch may begin before the requested offset."""
+    """The records; the first batch may begin before the requested offset.
+
+    A follower is also sent what the leader's clock shows, in ms (Long.MIN: it is not).
+    """
 
     throttle_time_ms: Int32 = since(1, ignorable=True)
     error_code: Int16 = since(7, ignorable=True)
     session_id: Int32 = since(7)
     responses: list[FetchableTopicResponse] = since(0)
     node_endpoints: list[NodeEndpoint] = since(16, tag=0)
+    clock_ms: Int64 = since(12, default=NO_CLOCK, tag=CLOCK_TAG, ignorable=True)
 
 
 API = Api(

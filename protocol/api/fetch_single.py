@@ -12,6 +12,7 @@ from struct import Struct
 from typing import TYPE_CHECKING, Final
 
 from tidelog.protocol.api.fetch import (
+    NO_CLOCK,
     EpochStart,
     FetchableTopicResponse,
     FetchPartition,
@@ -49,14 +50,14 @@ _MIN_BYTES = 1
 _ANSWER_HEAD = Struct(">ihi1s16s1sihqqq1si")
 # The tag of append times, their base offset, one entry, the tag of the replication state with one epoch, that
 # epoch and its start, the last append time, the largest event time, the compacted and the back offset, the
-# mark, no corrections and no adopted batches, the late horizons; no tags of anything else.
-_ANSWER_TAIL = Struct(">6sq1s12s6siq1sqqqqii2sqq3s")
+# mark, no corrections and no adopted batches, the late horizons; no other tags, and the leader's clock.
+_ANSWER_TAIL = Struct(">6sq1s12s6siq1sqqqqii2sqq7sq")
 _APPEND_TIMES = b"\2" + b"\xe9\xe8\1" + b"\x17" + _ONE
 _ENTRY_BYTES = 12
 _ONE_ENTRY = bytes((_ENTRY_BYTES + 1,))
 _STATE = b"\0" + b"\xea\xe8\1" + b"\x49" + _ONE
 _NULL, _NOTHING = b"\0", b"\1\1"
-_NO_TAGS = b"\0\0\0"
+_CLOCK = b"\0\0\1" + b"\xec\xe8\1" + b"\x08"
 
 _new = object.__new__
 
@@ -154,6 +155,8 @@ def encode_answer(answer: FetchResponse) -> list[Buffer] | None:
     topics = answer.responses
     if len(topics) != 1 or answer.node_endpoints or len(topics[0].partitions) != 1:
         return None
+    if answer.clock_ms == NO_CLOCK:
+        return None
     (data,) = topics[0].partitions
     times, state, records = data.append_times, data.replication_state, data.records
     if (
@@ -206,7 +209,8 @@ def encode_answer(answer: FetchResponse) -> list[Buffer] | None:
         _NOTHING,
         state.late_horizons_from_ms,
         state.late_horizons_to_ms,
-        _NO_TAGS,
+        _CLOCK,
+        answer.clock_ms,
     )
     size = len(records[0]) if len(records) == 1 else sum(map(len, records))
     return [head + UVARINTS[size + 1], *records, tail]
@@ -259,12 +263,13 @@ def read_answer(body: Buffer, position: int) -> FetchResponse | None:
         nothing,
         state.late_horizons_from_ms,
         state.late_horizons_to_ms,
-        no_tags,
+        clock_tag,
+        answer.clock_ms,
     ) = _ANSWER_TAIL.unpack_from(body, tail_at)
     if (
         (topics, partitions, aborted, epoch_tags) != (_ONE, _ONE, _NULL, _NULL)
         or (append_times_tag, one_entry, state_tag) != (_APPEND_TIMES, _ONE_ENTRY, _STATE)
-        or (nothing, no_tags) != (_NOTHING, _NO_TAGS)
+        or (nothing, clock_tag) != (_NOTHING, _CLOCK)
     ):
         return None
     state.epochs, state.corrections, state.adopted, state.log_end_offset = [epoch], [], [], -1

@@ -47,9 +47,12 @@ class Adoptions(NamedTuple):
             start_offset = range_end
         return max(found[1:] or found)
 
-    def corrected(self, correct: Callable[[int], int]) -> Adoptions:
-        """Returns the same with each moment replaced by what it counts as."""
-        ranges = tuple(Adopted(end_offset, correct(ms)) for end_offset, ms in self.ranges)
+    def corrected(self, correct: Callable[[int], int], start_offset: int = 0) -> Adoptions:
+        """Returns the same with each moment, from an offset on, replaced by what it counts as."""
+        ranges = tuple(
+            Adopted(end_offset, correct(ms) if end_offset > start_offset else ms)
+            for end_offset, ms in self.ranges
+        )
         return Adoptions(ranges, correct(self.latest_ms))
 
 

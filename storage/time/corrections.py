@@ -157,11 +157,20 @@ def step_forward(start_offset: int, end_offset: int, step: ForwardStep) -> Corre
     return Correction(start_offset, end_offset, step.since_ms, until_ms, step.shift_ms, step.to_ms)
 
 
+def leader_behind(start_offset: int, end_offset: int, behind_ms: int, now_ms: int) -> Correction:
+    """Returns the correction that says: the leader that appended this had a clock that was behind.
+
+    Its append times came from that clock, or stood still because it was behind them. In both cases they
+    are no more than `behind_ms` too early.
+    """
+    return Correction(start_offset, end_offset, MIN_TIMESTAMP, now_ms, behind_ms, now_ms)
+
+
 def after_step_back(
     corrections: Sequence[Correction], end_offset: int, now_ms: int
 ) -> tuple[Correction, ...]:
     """Returns the corrections with one more: what lies before an offset was written by now."""
-    return _limited((*corrections, step_back(end_offset, now_ms)))
+    return with_correction(corrections, step_back(end_offset, now_ms))
 
 
 def after_step_forward(
@@ -184,7 +193,14 @@ def after_step_forward(
     start_offset = min(starts, default=0)
     if start_offset >= end_offset:
         return tuple(moved)
-    return _limited((*moved, step_forward(start_offset, end_offset, step)))
+    return with_correction(moved, step_forward(start_offset, end_offset, step))
+
+
+def with_correction(
+    corrections: Sequence[Correction], correction: Correction
+) -> tuple[Correction, ...]:
+    """Returns the corrections with one more."""
+    return _limited((*corrections, correction))
 
 
 def corrections_within(

@@ -115,7 +115,7 @@ _short = codec(fetch.FetchResponse, fetch_single.VERSION)
 
 
 def _response(numbers=None, records=(b"records",), **changed):
-    given = iter(numbers or range(1, 18))
+    given = iter(numbers or range(1, 19))
     state = {
         "epochs": [fetch.EpochStart(epoch=next(given), start_offset=next(given))],
         "last_append_time_ms": next(given),
@@ -150,6 +150,7 @@ def _response(numbers=None, records=(b"records",), **changed):
         **{
             "session_id": 1,
             "responses": [fetch.FetchableTopicResponse(**topic)],
+            "clock_ms": next(given),
             **changed,
         }
     )
@@ -159,6 +160,7 @@ def _response(numbers=None, records=(b"records",), **changed):
     numbers=st.tuples(
         *(_INT32, *[_INT64] * 5, *[_INT32] * 2, *[_INT64] * 2),
         *(_INT32, st.integers(-(2**15), 2**15 - 1), *[_INT64] * 3, _INT32, _INT64),
+        _INT64.filter(lambda clock_ms: clock_ms != fetch.NO_CLOCK),
     ),
     records=st.lists(st.binary(max_size=300), min_size=1, max_size=3),
 )

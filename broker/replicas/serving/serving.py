@@ -185,6 +185,7 @@ class FollowerFetch:
                 )
                 for topic_id, wanted in by_topic.items()
             ],
+            clock_ms=self._node.clock.now_ms(),
         )
 
     def _serve(self, asked: Ask, permit: Permit, is_first: list[bool]) -> PartitionData:

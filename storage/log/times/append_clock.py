@@ -6,6 +6,7 @@
 - The clock went forward, and is trusted: a correction says by how much later the records were
   written that it stamped while it was behind.
 - The clock leapt forward: nothing is corrected.
+- The clock of a leader was behind that of the next one: a correction of the next one says by how much.
 
 In each case the next append begins a new segment. A correction is durable before an append time is
 lower than one before it. A crash earlier leaves a log whose next start finds that the clock has gone
@@ -34,9 +35,11 @@ from tidelog.storage.time.corrections import (
     is_stale,
     judged_times,
     last_number,
+    leader_behind,
     pending_steps,
     step_back,
     step_forward,
+    with_correction,
 )
 from tidelog.storage.time.event_time import capped
 from tidelog.storage.time.timestamp import earliest, exceeds, later
@@ -135,8 +138,14 @@ class AppendClock:
             if exceeds(state.deletion_ms, now_ms):  # that of the last round, by the clock before
                 state.deletion_ms = now_ms
             state.corrected_ms = earliest(state.corrected_ms, now_ms)
-        if state.is_replicated or not self._is_behind(now_ms):
-            return False  # append times of other leaders are those of other clocks
+            if state.is_replicated:
+                # Append times of other leaders are those of other clocks. But a segment that began
+                # while this one was ahead would never be old by it.
+                began_ms = state.active.known_times[0].created_clock
+                state.begins_segment |= is_behind(began_ms, now_ms)
+                return False
+        if not self._is_behind(now_ms):
+            return False
         return self._go_back(now_ms, is_due) is not None
 
     def _is_stale(self, history: ClockHistory) -> bool:
@@ -350,18 +359,59 @@ class AppendClock:
             or state.last_append_time_ms is None
             or not exceeds(step.since_ms, state.last_append_time_ms)
         )
-        correction = step_forward(0, state.ends.log_end_offset, step)
-        adoptions = state.adoptions.corrected(correction.apply)
-        if not is_written and adoptions == state.adoptions and not is_compacted:
-            return False
         end_offset = state.ends.log_end_offset
-        state.corrections = after_step_forward(state.corrections, end_offset, step)
+        correction = step_forward(0, end_offset, step)
+        is_adopted = state.adoptions.corrected(correction.apply) != state.adoptions
+        if not is_written and not is_adopted and not is_compacted:
+            return False
+        self._count_later(correction, after_step_forward(state.corrections, end_offset, step))
+        return True
+
+    def note_leader_behind(self, epoch: int, behind_ms: int, now_ms: int) -> None:
+        """Counts what a leader appended, from an epoch on, as written up to `behind_ms` later.
+
+        Its clock was behind that of this broker, which leads now, by so much. `now_ms` is the time by
+        which this broker deletes: nothing counts as written later. Raises KafkaStorageError.
+        """
+        state = self._state
+        try:
+            with state.flush_lock:
+                state.check_usable()
+                with state.append_lock:
+                    end_offset = state.ends.log_end_offset
+                    begun = (each for each in state.epochs.entries if each.epoch >= epoch)
+                    start_offset = min((each.start_offset for each in begun), default=end_offset)
+                    if start_offset >= end_offset:
+                        return
+                    correction = leader_behind(start_offset, end_offset, behind_ms, now_ms)
+                    self._count_later(correction, with_correction(state.corrections, correction))
+                state.saved_times.save_covered(durable=True)
+        except OSError as error:
+            raise storage_error(state, "the correction of the clock is not kept", error) from error
+        _log.warning(
+            "append times of a leader count as later",
+            extra={
+                "topic": state.topic,
+                "partition": state.index,
+                "from_offset": start_offset,
+                "behind_ms": behind_ms,
+            },
+        )
+
+    def _count_later(self, correction: Correction, corrections: tuple[Correction, ...]) -> None:
+        """Counts what a correction concerns as later, with these corrections; needs the append lock."""
+        state = self._state
+        state.corrections = corrections
         judging.forget_corrections(state)  # an empty log has nothing that one could concern
         if state.producers is not None:
-            state.producers.correct(lambda _, time_ms: correction.apply(time_ms))
+            state.producers.correct(
+                lambda offset, time_ms: (
+                    time_ms if 0 <= offset < correction.start_offset else correction.apply(time_ms)
+                )
+            )
+        adoptions = state.adoptions.corrected(correction.apply, correction.start_offset)
         judging.use_adoptions(state, adoptions)
         state.begins_segment, state.mark = True, self._mark()
-        return True
 
     def _has_late_horizons(self, step: ForwardStep) -> bool:
         """Notes that delete horizons of this broker are too early, if the log may have any."""

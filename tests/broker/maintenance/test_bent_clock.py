@@ -4,15 +4,18 @@
 afterwards every policy works again.
 """
 
+import json
 import shutil
 import struct
 import subprocess
 import time
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from tests.broker import asking
+from tests.broker.cluster.brokers import Brokers
 from tests.broker.conftest import healthy
 from tests.broker.members import commit, fetched
 from tests.broker.subject import eventually
@@ -137,8 +140,66 @@ def test_an_open_transaction_that_a_clock_in_the_past_began_has_its_time(broker,
         eventually(lambda: committed(connection, "t") == ["one"])
 
 
-def starts(connection, topics):
-    return [asking.list_offset(connection, topic, EARLIEST)["offset"] for topic in topics]
+@pytest.fixture
+def brokers(tmp_path):
+    found = Brokers(tmp_path)
+    yield found
+    found.stop()
+
+
+def start_two(brokers, monkeypatch):
+    """A leader whose clock is bent, and a follower whose clock is right."""
+    settings = {
+        "control.listener": "127.0.0.1:0",
+        "log.retention.check.interval.ms": DAY_NS // 1_000_000,
+        "broker.session.timeout.ms": 3_000,
+    }
+    brokers.start(1, settings=settings)
+    monkeypatch.delenv("LD_PRELOAD")
+    brokers.start(2, settings=settings)
+    for topic, policy in POLICIES.items():
+        brokers.add_topic(topic, (1, 2), configs={"segment.bytes": "300", **policy})
+
+
+@pytest.mark.parametrize("behind_ns", [time.time_ns(), 8 * DAY_NS], ids=["1970", "8 days"])
+def test_the_next_leader_keeps_what_one_in_the_past_has_written(
+    brokers, bend, monkeypatch, behind_ns
+):
+    bend.by(-behind_ns)  # from the broker's start on: it cannot know
+    start_two(brokers, monkeypatch)
+    with leading(brokers, 1) as connection:
+        for _ in range(3):
+            produce(connection, POLICIES)
+    brokers[1].kill()
+    with leading(brokers, 2) as connection:
+        produce(connection, POLICIES)
+        assert brokers[2].sweep() == []
+        assert starts(connection, POLICIES) == [0] * 3
+
+
+def test_topics_whose_append_times_wait_for_the_clock_are_named(brokers, bend, monkeypatch):
+    start_two(brokers, monkeypatch)
+    with leading(brokers, 1) as connection:
+        produce(connection, POLICIES)
+        bend.by(30 * DAY_NS)
+        produce(connection, POLICIES)
+        bend.right()
+        produce(connection, POLICIES)
+    assert json.loads(brokers[1].page("/v1/clock"))["topics_ahead"] == sorted(POLICIES)
+    assert json.loads(brokers[2].page("/v1/clock"))["topics_ahead"] == []
+
+
+@contextmanager
+def leading(brokers, number):
+    """A connection to a broker that leads the topics of all policies."""
+    with brokers[number].connect() as connection:
+        for topic in POLICIES:
+            eventually(lambda name=topic: not starts(connection, [name], "error_code")[0])
+        yield connection
+
+
+def starts(connection, topics, field="offset"):
+    return [asking.list_offset(connection, topic, EARLIEST)[field] for topic in topics]
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from tidelog.storage.log.high_watermark import Role
 from tidelog.storage.log.replication.leader_state import LeaderState
 from tidelog.storage.log.replication.received import AppendedFrom, unpacked
 from tidelog.storage.time.adoption import Adopted
-from tidelog.storage.time.corrections import Mark, step_back
+from tidelog.storage.time.corrections import NO_HISTORY, Mark, step_back
 
 HOUR = 3_600_000
 LEADER = LeaderState(0, 0, None, None)
@@ -257,6 +257,55 @@ def test_a_new_leader_goes_on_from_the_last_append_time(log, behind):
     assert log.partition.reader.append_time_of(1) == now
     log.append([5], now=now + 1)
     assert log.partition.reader.append_time_of(2) == now + 1
+    assert log.partition.state.corrections == ()
+
+
+def ages(log):
+    """What each segment counts as appended by."""
+    return [
+        log.partition.state.judge(each, each.times).last_append for each in log.partition.segments
+    ]
+
+
+def test_what_a_leader_in_the_past_has_appended_counts_as_later(log):
+    now, epochs = 400 * HOUR, log.partition.state.epochs
+    follow(log, 0, 5, append=90 * HOUR)
+    epochs.adopt([EpochStart(1, 0), EpochStart(2, 1)])
+    log.partition.state.begins_segment = True
+    follow(log, 1, 5, append=90 * HOUR)  # of a clock that is behind: append times stand still
+    log.partition.roles.lead(3)
+    log.partition.append_clock.note_leader_behind(2, 399 * HOUR, now)
+    log.append([5], now=now)
+    assert ages(log) == [90 * HOUR, now, now]
+    assert log.partition.state.mark == Mark(3, 1)
+    log.crash()
+    log.open(now)
+    assert ages(log) == [90 * HOUR, now, now]
+
+
+def test_a_leader_that_was_a_little_behind_shifts_what_it_appended_by_that(log):
+    follow(log, 0, 5, append=HOUR)
+    log.partition.state.epochs.adopt([EpochStart(2, 0)])
+    log.partition.roles.lead(3)
+    log.partition.append_clock.note_leader_behind(2, 30_000, 2 * HOUR)
+    assert ages(log) == [HOUR + 30_000]
+
+
+def test_a_leader_that_has_appended_nothing_is_not_corrected(log):
+    follow(log, 0, 5, append=HOUR)
+    log.partition.roles.lead(3)
+    log.partition.append_clock.note_leader_behind(2, 30_000, 2 * HOUR)
+    assert log.partition.state.corrections == ()
+
+
+def test_a_segment_of_a_clock_that_was_ahead_ends_where_others_have_copies(make_log):
+    log = make_log(segment_ms=10 * HOUR).create()
+    log.partition.roles.lead(1)
+    log.append([5], now=300 * HOUR)
+    log.partition.append_clock.catch_up(NO_HISTORY, HOUR)
+    for hours in (1, 2, 12, 13):  # append times stand still
+        log.append([5], now=hours * HOUR)
+    assert [each.base_offset for each in log.partition.segments] == [0, 1, 3]
     assert log.partition.state.corrections == ()
 
 
