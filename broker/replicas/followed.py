@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from tidelog.protocol.api.fetch import PartitionData, ReplicationState
     from tidelog.protocol.wire import Buffer
     from tidelog.storage.log.partition import Partition
+    from tidelog.storage.log.replication.leader_state import LeaderState
 
 log = logging.getLogger("tidelog.replicas")
 
@@ -194,13 +195,14 @@ class Followed:
         state, told = self.partition.state, data.replication_state
         if told is None:
             return True
-        leader = replication_state.received_state(data, told)
+        leader = self._leader_state(data, told)
         return (
             leader.mark == state.mark
             and leader.corrections == state.corrections
             and leader.cleaned_offset == state.leader_cleaned_offset
             and (leader.adopted is None or leader.adopted == state.adoptions.ranges)
             and leader.back_offset == state.back_offset
+            and (not leader.behind_ms or state.compared_epoch == state.leader_epoch)
             and leader.last_append_time_ms == state.last_append_time_ms
             and leader.max_event_time == state.max_event_time
         )
@@ -228,13 +230,17 @@ class Followed:
             records,
             replication_state.received_append_times(data),
             replication_state.received_epochs(told),
-            replication_state.received_state(data, told),
+            self._leader_state(data, told),
             now_ms=self._host.clock_ms(),
             unpack_limit=unpack_limit,
         )
         if records:
             end_offset = self.partition.log_end_offset
             self._unreadable.append(_Appended(start_offset, end_offset, len(records)))
+
+    def _leader_state(self, data: PartitionData, told: ReplicationState) -> LeaderState:
+        behind_ms = self._host.leader_clocks.behind_ms(self.follower.leader)
+        return replication_state.received_state(data, told)._replace(behind_ms=behind_ms)
 
     def _advance(self, offset: int) -> None:
         state = self.partition.state

@@ -55,7 +55,6 @@ class LocalReplica:
         self._rules: LeaderRules | None = None
         self._wanted: _Part | None = None
         self._has: _Part | None = None
-        self._followed: _Part | None = None  # the leader last followed, since its first epoch here
         self.led: Led | None = None
         self.followed: Followed | None = None
         self._change: asyncio.Task[None] | None = None
@@ -177,12 +176,8 @@ class LocalReplica:
 
     def _begin_leading(self, part: _Part, partition: Partition) -> None:
         partition.roles.lead(part.leader_epoch)
-        followed, host = self._followed, self._host
-        behind_ms = 0 if followed is None else host.leader_clocks.behind_ms(followed.leader)
-        if followed is not None and behind_ms:
-            partition.append_clock.note_leader_behind(
-                followed.leader_epoch, behind_ms, host.deletion_ms()
-            )
+        partition.append_clock.note_leaders_behind(self._host.clock_watch.deletion_ms())
+        self._host.clock_watch.correct(partition)
         partition.appender.read_for_appends()
         if partition.config.flush_messages == 1:
             partition.commit()  # only what is durable counts
@@ -193,8 +188,6 @@ class LocalReplica:
         assert assignment is not None
         assert rules is not None
         if part.leader != host.cluster.me:
-            if self._followed is None or self._followed.leader != part.leader:
-                self._followed = part
             follower = Follower(
                 host.cluster.me,
                 host.cluster.epoch,
@@ -211,7 +204,6 @@ class LocalReplica:
             )
             host.follows(self.followed)
             return
-        self._followed = None
         leader = Leader(
             host.cluster.me,
             assignment,

@@ -63,7 +63,7 @@ class Replicas:
         self.pools = node.pools
         self.monotonic_s = node.clock.monotonic_s
         self.clock_ms = node.clock.now_ms
-        self.deletion_ms = node.clock_watch.deletion_ms
+        self.clock_watch = node.clock_watch
         self.leader_clocks = LeaderClocks(self.clock_ms)
         self.quotas = Quotas(cluster.me, node.config)
         self.senders = Senders(node, cluster)

@@ -56,7 +56,7 @@ if TYPE_CHECKING:
     from tidelog.storage.reserves import Reserve
     from tidelog.storage.segment.segment import Segment
     from tidelog.storage.time.adoption import Adoptions
-    from tidelog.storage.time.corrections import Correction, Mark
+    from tidelog.storage.time.corrections import Correction, Mark, WrittenBehind
     from tidelog.storage.time.segment_times import SegmentTimes
 
 _log = logging.getLogger("tidelog.storage")
@@ -114,6 +114,11 @@ class LogState:
     lost_offset: int | None = None  # append times from it on were lost with the power
     known_high_watermark: int | None = None  # of the checkpoint, until the log has a role
     is_counted: bool = True  # the largest event time has all below it; False after a kill
+    # What leaders have appended whose clocks were behind that of this broker; None: nothing is known.
+    written_behind: WrittenBehind | None = field(init=False, default=None)
+    # What this leader has appended while its own clock was behind append times; how far is not known yet.
+    appended_behind: WrittenBehind | None = field(init=False, default=None)
+    compared_epoch: int = field(init=False, default=-1)  # in which the clocks were compared
     clock: ClockMark  # the steps of the clock that the corrections have
     corrected_ms: int = MIN_TIMESTAMP  # what the clock showed when it was last set forward
     boot_id: str

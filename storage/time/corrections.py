@@ -157,12 +157,22 @@ def step_forward(start_offset: int, end_offset: int, step: ForwardStep) -> Corre
     return Correction(start_offset, end_offset, step.since_ms, until_ms, step.shift_ms, step.to_ms)
 
 
-def leader_behind(start_offset: int, end_offset: int, behind_ms: int, now_ms: int) -> Correction:
-    """Returns the correction that says: the leader that appended this had a clock that was behind.
+class WrittenBehind(NamedTuple):
+    """Batches that a leader has appended whose clock was behind."""
 
-    Its append times came from that clock, or stood still because it was behind them. In both cases they
-    are no more than `behind_ms` too early.
+    start_offset: int
+    end_offset: int
+    behind_ms: int  # the most
+
+
+def written_behind(written: WrittenBehind, end_offset: int, now_ms: int) -> Correction:
+    """Returns the correction that says: a clock that was behind was the leader's when it appended this.
+
+    Append times came from that clock, or stood still because it was behind them. In both cases they are
+    no more than `behind_ms` too early. The log ends at `end_offset`.
     """
+    start_offset, written_end, behind_ms = written
+    end_offset = min(written_end, end_offset)
     return Correction(start_offset, end_offset, MIN_TIMESTAMP, now_ms, behind_ms, now_ms)
 
 

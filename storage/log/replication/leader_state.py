@@ -11,7 +11,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from tidelog.storage.log.times import judging
 from tidelog.storage.time.adoption import told_by_leader
-from tidelog.storage.time.corrections import NO_MARK, event_limit_at, with_deleted
+from tidelog.storage.time.corrections import (
+    NO_MARK,
+    WrittenBehind,
+    event_limit_at,
+    with_deleted,
+)
 from tidelog.storage.time.timestamp import MAX_TIMESTAMP, later
 from tidelog.storage.time.tombstones import with_late_horizons
 
@@ -38,6 +43,7 @@ class LeaderState(NamedTuple):
     adopted: tuple[Adopted, ...] | None = None
     cleaned_offset: int | None = None  # before which it has compacted the log; None: never
     late_horizons: tuple[int, int] | None = None  # see `tombstones.counted_horizon`
+    behind_ms: int = 0  # how far its clock is behind that of this broker; 0: no more than it may be
 
 
 class ForFollower(NamedTuple):
@@ -111,6 +117,31 @@ def _take_adoptions(state: LogState, told: tuple[Adopted, ...]) -> None:
         judging.use_adoptions(state, own._replace(ranges=ranges))
         # Before batches are stored: a start would take their unknown append times for lost ones.
         state.saved_times.save_covered(durable=False)
+
+
+def note_behind(state: LogState, leader: LeaderState, since_offset: int, *, is_newer: bool) -> None:
+    """Notes what a leader has appended whose clock is behind; needs the append lock.
+
+    That is what the log has got since `since_offset`, and with the first answer in an epoch all of that
+    epoch. A leader that has set its clock right and corrected its log is believed.
+    """
+    is_first = state.compared_epoch != state.leader_epoch
+    state.compared_epoch = state.leader_epoch
+    if not leader.behind_ms:
+        if is_newer:
+            state.written_behind = None
+        return
+    if is_first:
+        begun = (each for each in state.epochs.entries if each.epoch == state.leader_epoch)
+        since_offset = min((each.start_offset for each in begun), default=since_offset)
+    end_offset = state.ends.log_end_offset
+    if since_offset < end_offset:
+        known = state.written_behind or WrittenBehind(since_offset, end_offset, 0)
+        state.written_behind = WrittenBehind(
+            min(known.start_offset, since_offset),
+            end_offset,
+            max(known.behind_ms, leader.behind_ms),
+        )
 
 
 def take_last_append_time(state: LogState, leader: LeaderState, *, is_newer: bool) -> None:

@@ -84,6 +84,7 @@ class Replica:
         if not state.is_follower:
             state.take_role(Role.FOLLOWER)
         received = receive(records, append_times, unpack_limit)
+        begun = state.ends.log_end_offset
         if received:
             self._begin_at_first(received[0])
             self._check_times(received, leader.back_offset)
@@ -94,7 +95,7 @@ class Replica:
                 self._appender.read_for_appends()
             self._store_all(received, epochs, leader, now_ms)
         if not is_outdated:
-            self._take_times(leader, is_newer=is_newer)
+            self._take_times(leader, begun, is_newer=is_newer)
         self._follow(leader)
         return state.ends.log_end_offset
 
@@ -335,8 +336,11 @@ class Replica:
             except OSError as error:
                 raise storage_error(state, "a correction is not kept", error) from error
 
-    def _take_times(self, leader: LeaderState, *, is_newer: bool) -> None:
-        """Goes on from the leader's last append time, and its largest event time."""
+    def _take_times(self, leader: LeaderState, begun: int, *, is_newer: bool) -> None:
+        """Goes on from the leader's last append time, and its largest event time.
+
+        What the log has from `begun` on came with this answer.
+        """
         state = self._state
         with state.append_lock:
             state.check_usable()
@@ -347,6 +351,7 @@ class Replica:
             except OSError as error:
                 raise storage_error(state, "no segment could be begun", error) from error
             leader_state.take_last_append_time(state, leader, is_newer=is_newer)
+            leader_state.note_behind(state, leader, begun, is_newer=is_newer)
             tells_more = leader_state.tells_more(state, leader)
             state.largest_event.keep(leader.max_event_time)
             if tells_more:

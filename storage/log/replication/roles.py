@@ -130,7 +130,7 @@ class Roles:
         if role is Role.LEADER and state.corrections and not state.is_replicated:
             state.mark = state.mark.next_in(epoch)  # of what was corrected while it was alone
         state.take_role(role)
-        state.leader_cleaned_offset = None
+        state.leader_cleaned_offset = state.appended_behind = None
         if high_watermark is None:
             high_watermark = known_high_watermark
         if high_watermark is not None and high_watermark < state.ends.high_watermark:

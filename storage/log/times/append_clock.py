@@ -22,7 +22,8 @@ from tidelog.protocol.errors import KafkaStorageError, NotLeaderOrFollower
 from tidelog.storage.log.failures import storage_error
 from tidelog.storage.log.high_watermark import Role
 from tidelog.storage.log.retention import deletion
-from tidelog.storage.log.times import judging
+from tidelog.storage.log.times import behind, judging
+from tidelog.storage.log.times.behind import next_mark
 from tidelog.storage.log.times.partition_times import ClockMark
 from tidelog.storage.time.append_time import ahead
 from tidelog.storage.time.corrections import (
@@ -35,11 +36,9 @@ from tidelog.storage.time.corrections import (
     is_stale,
     judged_times,
     last_number,
-    leader_behind,
     pending_steps,
     step_back,
     step_forward,
-    with_correction,
 )
 from tidelog.storage.time.event_time import capped
 from tidelog.storage.time.timestamp import earliest, exceeds, later
@@ -52,7 +51,7 @@ if TYPE_CHECKING:
     from tidelog.storage.log.times.partition_times import PartitionTimes
     from tidelog.storage.segment.segment import Segment
     from tidelog.storage.time.adoption import Adoptions
-    from tidelog.storage.time.corrections import ClockHistory, ForwardStep, Mark
+    from tidelog.storage.time.corrections import ClockHistory, ForwardStep
     from tidelog.storage.time.segment_times import SegmentTimes
 
 _log = logging.getLogger("tidelog.storage")
@@ -143,6 +142,8 @@ class AppendClock:
                 # while this one was ahead would never be old by it.
                 began_ms = state.active.known_times[0].created_clock
                 state.begins_segment |= is_behind(began_ms, now_ms)
+                if state.role is Role.LEADER:
+                    behind.note_standstill(state, now_ms)
                 return False
         if not self._is_behind(now_ms):
             return False
@@ -184,17 +185,6 @@ class AppendClock:
             raise NotLeaderOrFollower(
                 f"{state.topic}-{state.index}: the leader's append times go back, not a follower's"
             )
-
-    def _mark(self) -> Mark:
-        """Returns the mark of a correction that is made now.
-
-        Only a leader counts its corrections. A log that was only opened may have another leader,
-        whose corrections replace this one. One that this broker has alone is compared with none.
-        """
-        state = self._state
-        if state.role is Role.ALONE:
-            return state.mark
-        return state.mark.next_in(state.leader_epoch)
 
     def _is_behind(self, now_ms: int) -> bool:
         """Returns whether the clock shows less than what the last records were written by."""
@@ -272,7 +262,7 @@ class AppendClock:
             back_offset=end_offset,
             adopted=adoptions.ranges,
             corrections=corrections,
-            mark=self._mark(),
+            mark=next_mark(state),
             clock=state.clock._replace(
                 late_horizons=late_horizons_by(state.clock.late_horizons, now_ms)
             ),
@@ -359,59 +349,46 @@ class AppendClock:
             or state.last_append_time_ms is None
             or not exceeds(step.since_ms, state.last_append_time_ms)
         )
-        end_offset = state.ends.log_end_offset
+        end_offset, written = state.ends.log_end_offset, state.appended_behind
+        if written is not None:
+            behind.correct(state, written._replace(behind_ms=step.shift_ms), step.to_ms)
+            state.appended_behind = None
         correction = step_forward(0, end_offset, step)
         is_adopted = state.adoptions.corrected(correction.apply) != state.adoptions
         if not is_written and not is_adopted and not is_compacted:
-            return False
-        self._count_later(correction, after_step_forward(state.corrections, end_offset, step))
+            return written is not None
+        corrections = after_step_forward(state.corrections, end_offset, step)
+        behind.count_later(state, correction, corrections)
         return True
 
-    def note_leader_behind(self, epoch: int, behind_ms: int, now_ms: int) -> None:
-        """Counts what a leader appended, from an epoch on, as written up to `behind_ms` later.
+    def note_leaders_behind(self, now_ms: int) -> None:
+        """Counts as later what leaders before have appended whose clocks were behind.
 
-        Its clock was behind that of this broker, which leads now, by so much. `now_ms` is the time by
-        which this broker deletes: nothing counts as written later. Raises KafkaStorageError.
+        This broker leads now, and `now_ms` is the time by which it deletes: nothing counts as written
+        later. Raises KafkaStorageError.
         """
         state = self._state
+        written = state.written_behind
+        if written is None:
+            return
         try:
             with state.flush_lock:
                 state.check_usable()
                 with state.append_lock:
-                    end_offset = state.ends.log_end_offset
-                    begun = (each for each in state.epochs.entries if each.epoch >= epoch)
-                    start_offset = min((each.start_offset for each in begun), default=end_offset)
-                    if start_offset >= end_offset:
-                        return
-                    correction = leader_behind(start_offset, end_offset, behind_ms, now_ms)
-                    self._count_later(correction, with_correction(state.corrections, correction))
+                    behind.correct(state, written, now_ms)
+                    state.written_behind = None
                 state.saved_times.save_covered(durable=True)
         except OSError as error:
             raise storage_error(state, "the correction of the clock is not kept", error) from error
         _log.warning(
-            "append times of a leader count as later",
+            "append times of other leaders count as later",
             extra={
                 "topic": state.topic,
                 "partition": state.index,
-                "from_offset": start_offset,
-                "behind_ms": behind_ms,
+                "offset": written.start_offset,
+                "behind_ms": written.behind_ms,
             },
         )
-
-    def _count_later(self, correction: Correction, corrections: tuple[Correction, ...]) -> None:
-        """Counts what a correction concerns as later, with these corrections; needs the append lock."""
-        state = self._state
-        state.corrections = corrections
-        judging.forget_corrections(state)  # an empty log has nothing that one could concern
-        if state.producers is not None:
-            state.producers.correct(
-                lambda offset, time_ms: (
-                    time_ms if 0 <= offset < correction.start_offset else correction.apply(time_ms)
-                )
-            )
-        adoptions = state.adoptions.corrected(correction.apply, correction.start_offset)
-        judging.use_adoptions(state, adoptions)
-        state.begins_segment, state.mark = True, self._mark()
 
     def _has_late_horizons(self, step: ForwardStep) -> bool:
         """Notes that delete horizons of this broker are too early, if the log may have any."""

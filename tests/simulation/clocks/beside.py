@@ -1,7 +1,7 @@
 """The lives beside the main one, and mistakes to plant in what they try.
 
-Committed offsets, producer ids and tombstones, and lookups below zero. Each life is short, and has
-its own trace.
+Committed offsets, producer ids and tombstones, lookups below zero, and three brokers with a clock each.
+Each life is short, and has its own trace.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from tests.simulation.clocks.compacted import CompactedWorld
 from tests.simulation.clocks.lookups import LookupsWorld
 from tests.simulation.clocks.offsets import OffsetsWorld
+from tests.simulation.clocks.replicated import ReplicatedWorld
 from tidelog.broker.groups import offset_expiry
 from tidelog.config.topic import TopicConfig
 from tidelog.protocol.records.layout import NO_TIMESTAMP
@@ -33,6 +34,7 @@ def lives(path: Path, seed: int, *, blinks: bool) -> Iterator[Any]:
     """Makes the lives of a seed, one after another: each has `live()` and `trace`."""
     yield OffsetsWorld(path / "offsets", seed, blinks=blinks)
     yield CompactedWorld(path / "compacted", seed, blinks=blinks)
+    yield ReplicatedWorld(path / "replicated", seed, blinks=blinks)
     if seed % LOOKUPS_EVERY == 0:
         yield LookupsWorld(path / "lookups", seed)
 

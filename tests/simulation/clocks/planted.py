@@ -12,8 +12,9 @@ from unittest import mock
 
 from tests.simulation.clocks.beside import MISTAKES
 from tests.time_rules import time_rules
+from tidelog.broker.replicas.leader_clocks import LeaderClocks
 from tidelog.storage.log.retention import explanation, retainer
-from tidelog.storage.log.times import partition_times
+from tidelog.storage.log.times import behind, partition_times
 from tidelog.storage.log.times.append_clock import AppendClock
 from tidelog.storage.log.times.saved_times import SavedTimes
 from tidelog.storage.time.adoption import Adoptions
@@ -159,6 +160,13 @@ PLANTED: dict[str, Mistake] = {
     ),
     "a raised limit of event times counts what is there": Mistake(
         SavedTimes, "keep_events", lambda _: None, 100, 56
+    ),
+    # leaders that change
+    "the next leader believes the clock of the one before": Mistake(
+        LeaderClocks, "behind_ms", lambda *_: 0, 200, 61
+    ),
+    "append times that stood still count as they are": Mistake(
+        behind, "note_standstill", lambda *_: None, 200, 3
     ),
     # P4
     "a round deletes one too many": Mistake(retainer, "segments_to_delete", one_too_many),

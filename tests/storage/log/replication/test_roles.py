@@ -268,13 +268,14 @@ def ages(log):
 
 
 def test_what_a_leader_in_the_past_has_appended_counts_as_later(log):
-    now, epochs = 400 * HOUR, log.partition.state.epochs
+    now = 400 * HOUR
     follow(log, 0, 5, append=90 * HOUR)
-    epochs.adopt([EpochStart(1, 0), EpochStart(2, 1)])
     log.partition.state.begins_segment = True
-    follow(log, 1, 5, append=90 * HOUR)  # of a clock that is behind: append times stand still
+    behind = LEADER._replace(behind_ms=399 * HOUR)
+    follow(log, 1, 5, append=90 * HOUR, leader=behind)  # append times stand still
+    say(log, LEADER)  # its clock is right again, and nobody has corrected the log
     log.partition.roles.lead(3)
-    log.partition.append_clock.note_leader_behind(2, 399 * HOUR, now)
+    log.partition.append_clock.note_leaders_behind(now)
     log.append([5], now=now)
     assert ages(log) == [90 * HOUR, now, now]
     assert log.partition.state.mark == Mark(3, 1)
@@ -284,18 +285,28 @@ def test_what_a_leader_in_the_past_has_appended_counts_as_later(log):
 
 
 def test_a_leader_that_was_a_little_behind_shifts_what_it_appended_by_that(log):
-    follow(log, 0, 5, append=HOUR)
-    log.partition.state.epochs.adopt([EpochStart(2, 0)])
+    follow(log, 0, 5, append=HOUR, leader=LEADER._replace(behind_ms=30_000))
     log.partition.roles.lead(3)
-    log.partition.append_clock.note_leader_behind(2, 30_000, 2 * HOUR)
+    log.partition.append_clock.note_leaders_behind(2 * HOUR)
     assert ages(log) == [HOUR + 30_000]
 
 
-def test_a_leader_that_has_appended_nothing_is_not_corrected(log):
+def test_what_a_follower_got_of_an_epoch_before_its_start_counts_as_later_too(log):
     follow(log, 0, 5, append=HOUR)
+    log.partition.roles.follow(2)
+    log.partition.state.epochs.adopt([EpochStart(2, 0)])
+    say(log, LEADER._replace(behind_ms=30_000))
     log.partition.roles.lead(3)
-    log.partition.append_clock.note_leader_behind(2, 30_000, 2 * HOUR)
-    assert log.partition.state.corrections == ()
+    log.partition.append_clock.note_leaders_behind(2 * HOUR)
+    assert ages(log) == [HOUR + 30_000]
+
+
+def test_a_leader_that_has_corrected_itself_is_believed(log):
+    follow(log, 0, 5, append=HOUR, leader=LEADER._replace(behind_ms=30_000))
+    say(log, LEADER._replace(mark=Mark(1, 1)))
+    log.partition.roles.lead(3)
+    log.partition.append_clock.note_leaders_behind(2 * HOUR)
+    assert ages(log) == [HOUR]
 
 
 def test_a_segment_of_a_clock_that_was_ahead_ends_where_others_have_copies(make_log):

@@ -1,0 +1,74 @@
+"""Append times of a log that count as later, because the clock that gave them was behind.
+
+The clock may have been this broker's, or that of a leader before. Where append times stood still because
+the clock was behind them, offsets say what it concerns: the times do not lie where the clock was.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tidelog.storage.log.high_watermark import Role
+from tidelog.storage.log.times import judging
+from tidelog.storage.time.corrections import (
+    WrittenBehind,
+    is_behind,
+    with_correction,
+    written_behind,
+)
+
+if TYPE_CHECKING:
+    from tidelog.storage.log.state import LogState
+    from tidelog.storage.time.corrections import Correction, Mark
+
+_NO_END = 2**63 - 1  # of offsets
+
+
+def next_mark(state: LogState) -> Mark:
+    """Returns the mark of a correction that is made now.
+
+    Only a leader counts its corrections. A log that was only opened may have another leader, whose
+    corrections replace this one. One that this broker has alone is compared with none.
+    """
+    if state.role is Role.ALONE:
+        return state.mark
+    return state.mark.next_in(state.leader_epoch)
+
+
+def note_standstill(state: LogState, now_ms: int) -> None:
+    """Notes from where to where append times stand still because the clock is behind them.
+
+    Needs the append lock.
+    """
+    end_offset, known = state.ends.log_end_offset, state.appended_behind
+    if is_behind(state.last_append_time_ms, now_ms):
+        start_offset = end_offset if known is None else known.start_offset
+        state.appended_behind = WrittenBehind(start_offset, _NO_END, 0)
+    elif known is not None:
+        end_offset = min(known.end_offset, end_offset)
+        state.appended_behind = known._replace(end_offset=end_offset)
+
+
+def correct(state: LogState, written: WrittenBehind, now_ms: int) -> None:
+    """Counts as later what was appended by a clock that was behind; needs the append lock."""
+    correction = written_behind(written, state.ends.log_end_offset, now_ms)
+    if correction.start_offset < correction.end_offset:
+        count_later(state, correction, with_correction(state.corrections, correction))
+
+
+def count_later(
+    state: LogState, correction: Correction, corrections: tuple[Correction, ...]
+) -> None:
+    """Counts what a correction concerns as later, with these corrections; needs the append lock."""
+
+    def later(offset: int, time_ms: int) -> int:
+        is_before = 0 <= offset < correction.start_offset
+        return time_ms if is_before else correction.apply(time_ms)
+
+    state.corrections = corrections
+    judging.forget_corrections(state)  # an empty log has nothing that one could concern
+    if state.producers is not None:
+        state.producers.correct(later)
+    adoptions = state.adoptions.corrected(correction.apply, correction.start_offset)
+    judging.use_adoptions(state, adoptions)
+    state.begins_segment, state.mark = True, next_mark(state)
