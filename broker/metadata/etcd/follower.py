@@ -2,9 +2,9 @@
 
 A watch that ends, for whatever reason, goes on at the next member, at the last revision that was
 heard. If etcd has compacted what comes next, the log starts anew at what is read. Once a minute, and
-when a watch has gone on, all keys are compared with those that the watch has told, because etcd has
-had faults that lost events (etcd issue 17529); a difference starts the log anew, too. If etcd has gone
-back to an older revision, nothing is followed any more.
+when a watch has gone on or another session begins, all keys are compared with those that the watch has
+told, because etcd has had faults that lost events (etcd issue 17529); a difference starts the log anew,
+too. If etcd has gone back to an older revision, nothing is followed any more.
 
 All methods run in the loop of gRPC.
 """
@@ -93,6 +93,14 @@ class Follower:
         except CompactedError:
             return True
         return revisions == self._log.revisions
+
+    async def check_complete(self) -> None:
+        """Lets all keys be read again if the watch has lost changes; raises KafkaStorageError then."""
+        if not await self.compare():
+            log.error("etcd's watch has lost changes: all keys are read again")
+            self._has_lost = True
+            self.go_elsewhere()
+            raise KafkaStorageError("the watch of etcd has lost changes")
 
     async def _has_heard(self, revision: int) -> bool:
         """Waits until the watch has told a revision; returns whether it has.
@@ -219,10 +227,7 @@ class Follower:
                     await self._resumed.wait()
             self._resumed.clear()
             with contextlib.suppress(KafkaStorageError):
-                if not await self.compare():
-                    log.error("etcd's watch has lost changes: all keys are read again")
-                    self._has_lost = True
-                    self.go_elsewhere()
+                await self.check_complete()
 
 
 def _revisions_of(found: Snapshot) -> dict[str, Revisions]:

@@ -83,6 +83,7 @@ class EtcdStore:
         self._log = ChangeLog(kept_revisions)
         self._members: Members | None = None
         self._follower: Follower | None = None
+        self._has_granted = False  # a lease: what came since the start may have been lost
         self._writing = 0  # transactions in progress
         self._written = asyncio.Event()  # set when there are none
 
@@ -220,6 +221,10 @@ class EtcdStore:
 
     async def _grant(self, ttl_s: int) -> int:
         self._log.check()
+        if self._has_granted:
+            # A leader of before goes on with what it knows of its followers: none of that may be lost.
+            assert self._follower is not None
+            await self._follower.check_complete()
         lease = 1 + secrets.randbelow(2**63 - 1)
         request = rpc.LeaseGrantRequest(TTL=ttl_s, ID=lease)
         try:
@@ -228,6 +233,7 @@ class EtcdStore:
             # An attempt whose answer was lost has begun it: nobody else chooses this number.
             if error.code is not grpc.StatusCode.FAILED_PRECONDITION:
                 raise KafkaStorageError(f"etcd has refused a lease: {error}") from None
+        self._has_granted = True
         return lease
 
     async def _keep_alive(self, lease: int) -> bool:
