@@ -101,30 +101,25 @@ def test_a_quorum(connection, version):
 
 @pytest.mark.parametrize("version", all_versions("UpdateFeatures"))
 def test_features(connection, version):
-    for asked, codes in [
-        ([], []),
-        ([("transaction.version", 2)], [0]),
-        ([("no.such", 0)], [0]),
-        ([("transaction.version", 0)], [INVALID_UPDATE_VERSION]),
-        ([("transaction.version", 3), ("no.such", 0)], [INVALID_UPDATE_VERSION, 0]),
-        ([("no.such", 0), ("no.such", 1), ("", -1)], [0] + [INVALID_UPDATE_VERSION] * 2),
+    for asked, code in [
+        ([], 0),
+        ([("transaction.version", 2)], 0),
+        ([("no.such", 0)], INVALID_UPDATE_VERSION),
+        ([("transaction.version", 0)], INVALID_UPDATE_VERSION),
+        ([("transaction.version", 2), ("", -1)], INVALID_UPDATE_VERSION),
     ]:
         answer = update(connection, version, asked)
-        if version < 2:
-            assert (answer["error_code"], answer["error_message"]) == (0, "")
-            assert [(each["feature"], each["error_code"]) for each in answer["results"]] == [
-                (name, code) for (name, _), code in zip(asked, codes, strict=True)
-            ]
-        else:
-            assert answer["error_code"] == max(codes, default=0)
-            assert bool(answer["error_message"]) == bool(answer["error_code"])
+        assert answer["error_code"] == code
+        assert bool(answer["error_message"]) == bool(code)
+        if version < 2:  # Kafka 4.1 names no feature beside an error of the whole request
+            done = [] if code else asked
+            assert [each["feature"] for each in answer["results"]] == [name for name, _ in done]
 
 
 @pytest.mark.parametrize("version", [1, 2])
 def test_a_kind_of_change_that_does_not_exist(connection, version):
     answer = update(connection, version, [("transaction.version", 2)], kind=9)
-    codes = [answer["error_code"], *(each["error_code"] for each in answer.get("results", ()))]
-    assert INVALID_UPDATE_VERSION in codes
+    assert answer["error_code"] == INVALID_UPDATE_VERSION
 
 
 def update(connection, version, levels, kind=1):

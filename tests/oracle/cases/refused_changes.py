@@ -1,4 +1,4 @@
-"""Changes of passwords, features and log directories, good and bad; Kafka changes nothing either.
+"""Changes of passwords and log directories, good and bad; Kafka changes nothing either.
 
 What tidelog never does is asked of Kafka so that it only looks (`validate_only`), or fails as well.
 """
@@ -42,27 +42,6 @@ def passwords_changed() -> Iterator[Case]:
     yield Case("passwords changed", "create", tuple(steps), {"admin": "passwords changed"})
 
 
-def features_changed() -> Iterator[Case]:
-    steps = []
-    for levels in (
-        [],
-        [("no.such", 0)],
-        [("no.such", 1)],
-        [("no.such", -1)],
-        [("no.such", 0), ("no.such.either", 1)],
-        [("transaction.version", 99)],
-    ):
-        for version, kind in ((0, 0), (1, 1), (1, 2), (1, 3), (1, 9)):
-            last = {"upgrade_type": kind} if version else {"allow_downgrade": False}
-            updates = [{"feature": name, "max_version_level": n, **last} for name, n in levels]
-            fields: dict[str, Any] = {"timeout_ms": 60_000, "feature_updates": updates}
-            if version:
-                fields["validate_only"] = True
-            label = f"features v{version} {kind} {levels}"
-            steps.append(ask(label, "UpdateFeatures", version, fields))
-    yield Case("features changed", "create", tuple(steps), {"admin": "features changed"})
-
-
 def logs_moved() -> Iterator[Case]:
     def move(version: int, path: str | None, topic: str | None, index: int = 0) -> Step:
         """A path of None is the log directory, a topic of None that of the case."""
@@ -88,5 +67,5 @@ def logs_moved() -> Iterator[Case]:
 
 def refused_changes() -> list[Case]:
     """All of the above."""
-    makers = (passwords_changed, features_changed, logs_moved)
+    makers = (passwords_changed, logs_moved)
     return [case for maker in makers for case in maker()]
