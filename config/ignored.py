@@ -12,7 +12,7 @@ _IGNORED_BROKER_NAMES = """
     add.partitions.to.txn.retry.backoff.max.ms add.partitions.to.txn.retry.backoff.ms
     alter.config.policy.class.name alter.log.dirs.replication.quota.window.num
     alter.log.dirs.replication.quota.window.size.seconds authorizer.class.name
-    auto.include.jmx.reporter auto.leader.rebalance.enable background.threads
+    auto.include.jmx.reporter background.threads
     broker.heartbeat.interval.ms broker.id.generation.enable client.quota.callback.class config.providers
     connection.failed.authentication.delay.ms connections.max.reauth.ms
     control.plane.listener.name controlled.shutdown.max.retries
@@ -67,7 +67,7 @@ _IGNORED_BROKER_NAMES = """
     internal.metadata.delete.delay.millis internal.metadata.log.segment.bytes
     internal.metadata.max.batch.size.in.bytes internal.metadata.max.fetch.size.in.bytes
     kafka.metrics.polling.interval.secs kafka.metrics.reporters
-    leader.imbalance.check.interval.seconds leader.imbalance.per.broker.percentage
+    leader.imbalance.per.broker.percentage
     log.cleaner.io.max.bytes.per.second log.dir.failure.timeout.ms
     log.flush.offset.checkpoint.interval.ms log.flush.start.offset.checkpoint.interval.ms
     log.initial.task.delay.ms log.local.retention.bytes log.local.retention.ms
@@ -149,7 +149,7 @@ _IGNORED_BROKER_NAMES = """
     ssl.truststore.location ssl.truststore.password ssl.truststore.type telemetry.max.bytes
     transaction.abort.timed.out.transaction.cleanup.interval.ms transaction.partition.verification.enable
     transaction.remove.expired.transaction.cleanup.interval.ms
-    transaction.state.log.load.buffer.size transaction.state.log.min.isr
+    transaction.state.log.load.buffer.size
     transaction.two.phase.commit.enable unclean.leader.election.interval.ms
     unstable.api.versions.enable unstable.feature.versions.enable zookeeper.clientCnxnSocket
     zookeeper.connect zookeeper.connection.timeout.ms zookeeper.max.in.flight.requests

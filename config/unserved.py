@@ -48,6 +48,7 @@ _UNSERVED: Mapping[str, _Unserved] = {
     "client.quota.callback.class": _Unserved(
         "no class decides on quotas, and those of AlterClientQuotas hold"
     ),
+    "cordoned.log.dirs": _Unserved("new partitions come to every log directory"),
     "create.topic.policy.class.name": _Unserved("no policy checks the topics that are created"),
     "alter.config.policy.class.name": _Unserved("no policy checks changes of settings"),
 }

@@ -47,7 +47,12 @@ class Governing:
     def __init__(self, node: Node, cluster: Cluster, rules: Rules) -> None:
         self._metadata, self._cluster = node.metadata, cluster
         self.rules = rules
-        self.sessions = Sessions(lease_ms=0)  # the lock of a process proves that it has ended
+        config = node.config.cluster
+        settle_ms = config.leader_imbalance_check_interval_seconds * 1000
+        self.sessions = Sessions(
+            lease_ms=0,  # the lock of a process proves that it has ended
+            settle_ms=settle_ms if config.auto_leader_rebalance_enable else None,
+        )
         self._limit = MOST_OPERATIONS
         self._seen: object = None  # on what nothing had to be written
         self._quiet: tuple[Image, object] | None = None  # the same, as the controller, and of whom

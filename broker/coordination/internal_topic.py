@@ -63,6 +63,7 @@ class Declared(NamedTuple):
     segment_bytes: int
     compression: str
     timeout_ms: int
+    min_insync: int | None = None  # None: as the broker has it
 
 
 class InternalTopic:
@@ -288,6 +289,8 @@ class InternalTopic:
             "compression.type": declared.compression,
             "segment.bytes": str(declared.segment_bytes),
         }
+        if declared.min_insync is not None:
+            settings["min.insync.replicas"] = str(declared.min_insync)
         async with self._creating:
             if self.is_missing:
                 with contextlib.suppress(TopicAlreadyExists):

@@ -17,15 +17,17 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from tidelog.broker.metadata.image import Image
 
-SETTLE_MS = 60_000
 _TOGETHER_MS = 1_000  # etcd ends leases twice a second
 
 
 class Sessions:
     """What a controller has seen of the brokers' sessions."""
 
-    def __init__(self, *, lease_ms: int, settle_ms: int = SETTLE_MS) -> None:
-        """`lease_ms` is how long to wait for many; 0 where an ended session proves an end."""
+    def __init__(self, *, lease_ms: int, settle_ms: int | None) -> None:
+        """`lease_ms` is how long to wait for many; 0 where an ended session proves an end.
+
+        After `settle_ms` a broker that came back may take partitions over; None: never by itself.
+        """
         self._lease_ms, self._settle_ms = lease_ms, settle_ms
         self._epochs: dict[int, int] = {}  # the sessions in the last image
         self._unfenced_ms: dict[tuple[int, int], int] = {}  # by broker and epoch
@@ -63,10 +65,13 @@ class Sessions:
 
     def settled(self, now_ms: int) -> frozenset[int]:
         """Returns the brokers that have been unfenced for long enough to take partitions over."""
+        settle_ms = self._settle_ms
+        if settle_ms is None:
+            return frozenset()
         return frozenset(
             broker
             for (broker, _), since in self._unfenced_ms.items()
-            if now_ms - since >= self._settle_ms or broker in self._first
+            if now_ms - since >= settle_ms or broker in self._first
         )
 
     def awaited(self, now_ms: int) -> frozenset[int]:

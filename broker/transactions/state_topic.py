@@ -45,6 +45,7 @@ def declared(config: TransactionConfig) -> Declared:
         config.transaction_state_log_segment_bytes,
         "uncompressed",
         _TIMEOUT_MS,
+        config.transaction_state_log_min_isr,
     )
 
 

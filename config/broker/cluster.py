@@ -95,6 +95,25 @@ class ClusterConfig:
         low=300,
         dynamic=False,
     )
+    auto_leader_rebalance_enable: bool = setting(
+        "auto.leader.rebalance.enable",
+        Type.BOOLEAN,
+        True,
+        "Whether a broker that has come back leads again the partitions of which it is the first replica. "
+        "Without it, `kafka-leader-election.sh --election-type preferred` lets it. A leader whose disk is "
+        "slow is relieved in any case. leader.imbalance.per.broker.percentage has no effect, as in Kafka "
+        "without ZooKeeper.",
+        dynamic=False,
+    )
+    leader_imbalance_check_interval_seconds: int = setting(
+        "leader.imbalance.check.interval.seconds",
+        Type.LONG,
+        300,
+        "How long, in seconds, a broker must be back before it leads again what it led. One that is new "
+        "need not wait.",
+        low=1,
+        dynamic=False,
+    )
     controlled_shutdown_enable: bool = setting(
         "controlled.shutdown.enable",
         Type.BOOLEAN,

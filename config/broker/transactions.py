@@ -53,6 +53,15 @@ class TransactionConfig:
         low=1,
         dynamic=False,
     )
+    transaction_state_log_min_isr: int | None = setting(
+        "transaction.state.log.min.isr",
+        Type.INT,
+        None,
+        "The min.insync.replicas of __transaction_state when it is created; where it is not given (Kafka: "
+        "2), that of the broker holds.",
+        low=1,
+        dynamic=False,
+    )
     transaction_state_log_segment_bytes: int = setting(
         "transaction.state.log.segment.bytes",
         Type.INT,

@@ -34,6 +34,7 @@ DEFAULTS = {
     "listener.security.protocol.map": "the same map in another order, or empty in newer ones",
     "group.initial.rebalance.delay.ms": "0, as Kafka's own quick start: a consumer begins at once",
     "broker.session.timeout.ms": "a third of Kafka's: renewing a lease is a write to a local file",
+    "transaction.state.log.min.isr": "min.insync.replicas, which may be more; Kafka's is 2",
     "controller.listener.names": "null and empty mean the same",
 }
 

@@ -37,6 +37,12 @@ def test_a_broker_settles_by_staying_unfenced(cluster, sessions):
     assert sessions.settled(2 * SETTLE + 5) == {1, 2, 3}
 
 
+def test_no_broker_settles_where_leaders_stay_where_they_are(cluster):
+    sessions = Sessions(lease_ms=LEASE, settle_ms=None)
+    sessions.observe(cluster.image, 0)
+    assert sessions.settled(10 * SETTLE) == set()
+
+
 def test_a_broker_that_is_new_settles_at_once(cluster, sessions):
     register(cluster, cluster.start(4, "a"))
     sessions.observe(cluster.image, 10)
@@ -83,7 +89,7 @@ def test_two_of_many_are_not_most(cluster, sessions):
 
 
 def test_nobody_is_awaited_where_an_ended_session_proves_an_end(cluster):
-    sessions = Sessions(lease_ms=0)
+    sessions = Sessions(lease_ms=0, settle_ms=SETTLE)
     sessions.observe(cluster.image, 0)
     cluster.die(1, 2)
     sessions.observe(cluster.image, 10)

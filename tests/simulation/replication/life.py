@@ -19,7 +19,6 @@ import random
 import uuid
 import warnings
 from collections import Counter
-from functools import partial
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 from unittest import mock
@@ -167,8 +166,12 @@ class Life:
             mock.patch.object(session, "secrets", drawn),
             mock.patch.object(compaction_rounds, "Worker", VirtualWorker),
             mock.patch.object(clock_watch, "_INTERVAL_S", OBSERVED_S),
-            mock.patch.object(governing, "Sessions", partial(Sessions, settle_ms=self.settle_ms)),
+            mock.patch.object(governing, "Sessions", self._sessions),
         ]
+
+    def _sessions(self, *, lease_ms: int, settle_ms: int | None) -> Sessions:
+        assert settle_ms is not None
+        return Sessions(lease_ms=lease_ms, settle_ms=self.settle_ms)
 
     def _checker_of_new_metadata(self) -> Checker:
         """Returns the checker, which has seen the first keys of the store being written."""
