@@ -6,7 +6,7 @@ start; of several replicas it is the smallest one, and the response waits until 
 have followed (REQUEST_TIMED_OUT after timeout_ms; the leader has deleted them all the same). The
 offset may lie within a batch: a fetch then returns the whole batch, and clients skip the records
 before the offset. An offset above the high watermark, or any other negative offset, is
-OFFSET_OUT_OF_RANGE. A topic whose cleanup.policy lacks `delete` is POLICY_VIOLATION, and an
+OFFSET_OUT_OF_RANGE. A topic whose cleanup.policy is `compact` alone is POLICY_VIOLATION (Kafka 4.2), and an
 internal topic is INVALID_TOPIC_EXCEPTION. The new start is durable before the response is sent: no
 crash restores the records.
 
@@ -68,7 +68,8 @@ async def _one(
     partition = await node.open_leader_partition(topic, wanted.partition_index)
     if is_internal(topic):
         raise InvalidTopic(f"{topic} is the broker's own")
-    if "delete" not in partition.config.cleanup_policy:
+    config = partition.config
+    if config.is_compacted and "delete" not in config.cleanup_policy:
         raise PolicyViolation(f"records of {topic} are not deleted on request")
     high_watermark = partition.high_watermark
     offset = high_watermark if wanted.offset == _HIGH_WATERMARK else wanted.offset

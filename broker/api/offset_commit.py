@@ -7,6 +7,9 @@ stored all the same. Offsets that would need more than max.groups.bytes are POLI
 partition is named twice, its last offset is stored, and it has one result. With generation -1 and no
 member id, any client may commit while the group is empty.
 
+Old clients send 0 where they mean no time and no retention (sarama 531), and the offset would expire at
+once: 0 is read as -1, and logged once for each group.
+
 Version notes: 0 only offsets (Kafka kept those in ZooKeeper; here they are like any other); 1 a
 time for each partition, -1 is now; 2-4 a retention time, -1 is the broker's; 6 leader epochs; 7
 static members; 8 flexible.
@@ -43,7 +46,7 @@ if TYPE_CHECKING:
 
     _Wanted = tuple[TopicPartition, OffsetCommitRequestPartition]
 
-_DEFAULT_RETENTION_MS = -1  # the broker's
+_MEAN_NONE = (0, -1)  # times of a commit, and retention times
 
 
 def handle(
@@ -88,6 +91,8 @@ class _Commit:
         """Notes that an offset will be stored."""
         name, partition = wanted
         retention_ms = self._request.retention_time_ms
+        if not (partition.commit_timestamp and retention_ms):
+            self._node.coordinator.note_zero_time(self._request.group_id)
         self._offsets[name] = _committed(partition, retention_ms, self._now_ms)
 
     def refuse(self, wanted: _Wanted, error: BrokerError) -> None:
@@ -133,13 +138,13 @@ def _committed(
 ) -> Committed:
     told_ms = partition.commit_timestamp
     expire_ms = NO_TIMESTAMP
-    if retention_ms != _DEFAULT_RETENTION_MS:
+    if retention_ms not in _MEAN_NONE:
         expire_ms = min(now_ms + retention_ms, LONG_MAX)
     return Committed(
         partition.committed_offset,
         partition.committed_leader_epoch,
         partition.committed_metadata or "",
-        now_ms if told_ms == NO_TIMESTAMP else told_ms,
+        now_ms if told_ms in _MEAN_NONE else told_ms,
         expire_ms,
     )
 

@@ -10,6 +10,7 @@ Source: KIP-98, KIP-447; Kafka's OffsetMetadataManager as of 4.1.
 
 from __future__ import annotations
 
+import logging
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -41,6 +42,9 @@ if TYPE_CHECKING:
 
 
 _WRITTEN_AT_ONCE = 100  # records
+_MOST_ZERO_TIMES = 1_000
+
+log = logging.getLogger("tidelog.groups")
 
 
 class _End(NamedTuple):
@@ -93,6 +97,15 @@ class OffsetCommits(GroupRegistry):
         super().__init__(node)
         self._in_transactions: dict[int, set[str]] = {}  # groups by producer id
         self._ends: dict[int, list[_End]] = {}  # by partitions that are being read
+        self._zero_times: set[str] = (
+            set()
+        )  # groups of which it is logged that their commits have them
+
+    def note_zero_time(self, group_id: str) -> None:
+        """Logs once that a group commits with a time, or a retention time, of 0."""
+        if group_id not in self._zero_times and len(self._zero_times) < _MOST_ZERO_TIMES:
+            self._zero_times.add(group_id)
+            log.info("offset committed with a time of 0, read as none", extra={"group": group_id})
 
     def commit_now(self, commit: Commit) -> bool:
         """Stores offsets if that needs no waiting; returns whether they are stored.

@@ -103,6 +103,13 @@ def test_the_policy_must_allow_it(connection):
     assert delete_records(connection, name, 1) == (0, 1)
 
 
+def test_a_topic_that_keeps_everything_allows_it(connection):
+    name = new_topic(connection, cleanup_policy="")
+    record = recordset.Rec(1_000, b"v")
+    assert produce(connection, name, recordset.batch([record]))["error_code"] == 0
+    assert delete_records(connection, name, 1) == (0, 1)
+
+
 def test_each_partition_for_itself(connection):
     first, second = new_topic(connection, partitions=2), new_topic(connection)
     fill(connection, first)

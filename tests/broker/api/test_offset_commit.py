@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -155,6 +156,10 @@ def test_offsets_expire_when_nobody_is_left(manual):
         create(connection, "t")
         commit(connection, "alone", "t", 1)
         commit(connection, "short", "t", 2, version=4, retention_ms=DAY_MS)
+        for _ in range(2):  # 0 means none to old clients
+            commit(connection, "retention", "t", 4, version=4, retention_ms=0)
+            commit(connection, "time", "t", 5, version=1, timestamp=0)
+        assert len(broker.lines("offset committed with a time of 0, read as none")) == 2
         member = RawMember(broker, "live", session_ms=2_000_000_000)
         settled(member)
         member.commit("t", 3)
@@ -162,6 +167,8 @@ def test_offsets_expire_when_nobody_is_left(manual):
         eventually(lambda: all_fetched(connection, "short") == {})
         broker.clock.step(5 * DAY_MS)
         assert all_fetched(connection, "alone") == {("t", 0): 1}
+        assert all_fetched(connection, "retention") == {("t", 0): 4}
+        assert all_fetched(connection, "time") == {("t", 0): 5}
         broker.clock.step(DAY_MS)
         eventually(lambda: all_fetched(connection, "alone") == {})
         assert all_fetched(connection, "live") == {("t", 0): 3}
@@ -180,7 +187,8 @@ def test_a_group_that_cannot_be_written_keeps_no_other_from_expiring(tmp_path):
         create(connection, "t")
         groups = [f"group{at}" for at in range(4)]
         for group in groups:
-            assert commit(connection, group, "t", 1, version=3, retention_ms=0) == NONE
+            assert commit(connection, group, "t", 1, version=3, retention_ms=1) == NONE
+        time.sleep(0.01)
         coordinator = broker.node.coordinator
         stuck = partition_of(groups[0], 50)
         for load in coordinator.ownership.begin_alone(50):
