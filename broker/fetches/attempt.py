@@ -79,6 +79,7 @@ class Attempt:
 
     __slots__ = (
         "_context",
+        "_ends_early",
         "_errors",
         "_is_part",
         "_is_sent_on",
@@ -130,6 +131,7 @@ class Attempt:
         if node.replicas is not None and version >= _RACKS_SINCE:
             listener = context.connection.listener.name
             self._reads = node.replicas.reads_of(request.rack_id, listener)
+        self._ends_early = False  # what was read, so that waiting brings no more
         self._is_sent_on = False  # to a replica from which it should read instead
         # Topic, bytes, down-converted records, and whether the bytes are those that are stored.
         self._served: list[tuple[str, int, int, bool]] = []
@@ -156,6 +158,7 @@ class Attempt:
             or self._request.max_wait_ms <= 0
             or bool(self._errors)
             or self._is_sent_on
+            or self._ends_early
             or not (self.partitions or self._is_part)
         )
 
@@ -244,6 +247,7 @@ class Attempt:
             else:
                 found = read()
             self._count(partition, found)
+            self._ends_early |= found.ends_early
             ends = state.ends
         result = PartitionData(
             partition_index=wanted.partition,

@@ -19,7 +19,7 @@ from tidelog.protocol.errors import (
 )
 from tidelog.protocol.records import convert
 from tidelog.protocol.records.batch import Compression, scan
-from tidelog.protocol.records.layout import PREFIX_SIZE
+from tidelog.protocol.records.layout import NEWEST_MAGIC, PREFIX_SIZE
 from tidelog.storage.log.large_batch import LargeBatch, large_batch
 from tidelog.storage.would_block import NeedsMemory
 
@@ -43,6 +43,8 @@ _FORMAT_1_SINCE = 2
 _LOOP_BATCHES = 64
 _LOOP_BYTES = 16_384
 _UNRESERVED_BYTES = 1 << 20  # what a batch may unpack to where no memory is reserved
+_MAGIC_AT = 16  # in a batch, and in a message of the older formats
+_NEWEST = (bytes((NEWEST_MAGIC,)), b"")  # the format of a slice, b"" if it is too short to tell
 _HELD_BYTES = 64 << 10  # a first batch beyond the limit is streamed from this size on
 
 
@@ -54,6 +56,9 @@ class Records(NamedTuple):
     converted: int
     is_as_stored: bool = True
     append_times: list[SegmentAppendTimes] | None = None  # None: not asked for
+    ends_early: bool = (
+        False  # where the message format changes: more can be read, by another request
+    )
 
 
 NO_RECORDS = Records((), 0, 0)
@@ -153,7 +158,7 @@ def read_as_stored(
         may_block=may_block,
     )
     if size >= first_batch_size:
-        return Records(buffers, size, 0)
+        return _of_one_format(buffers, size, partition.state.settings.magic)
     if not is_first:  # a batch is returned whole or not at all
         return NO_RECORDS
     if first_batch_size > _HELD_BYTES:
@@ -162,6 +167,26 @@ def read_as_stored(
     buffers, size, _ = partition.read(
         offset, limit, upper_offset=upper_offset, minimum_one=True, may_block=may_block
     )
+    return _of_one_format(buffers, size, partition.state.settings.magic)
+
+
+def _of_one_format(buffers: Sequence[memoryview], size: int, newest_magic: int) -> Records:
+    """Returns what was read up to where its message format changes.
+
+    Clients fail at a second format in one answer (ruby-kafka 696, kafkajs 246). Where the topic has the
+    newest format (`newest_magic`), and a slice begins with it, the slice is not looked through: an older
+    format in its middle is not found.
+    """
+    magic = buffers[0][_MAGIC_AT] if size > _MAGIC_AT else NEWEST_MAGIC
+    for number, data in enumerate(buffers):
+        if magic == newest_magic == NEWEST_MAGIC and data[_MAGIC_AT : _MAGIC_AT + 1] in _NEWEST:
+            continue
+        end, most = 0, len(data) - _MAGIC_AT
+        while end < most and data[end + _MAGIC_AT] == magic:
+            end += PREFIX_SIZE + int.from_bytes(data[end + 8 : end + PREFIX_SIZE], "big")
+        if end < most:
+            kept = [*buffers[:number], data[:end]] if end else buffers[:number]
+            return Records(kept, sum(map(len, kept)), 0, ends_early=True)
     return Records(buffers, size, 0)
 
 

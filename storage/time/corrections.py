@@ -165,6 +165,14 @@ class WrittenBehind(NamedTuple):
     behind_ms: int  # the most
 
 
+def with_written(known: WrittenBehind | None, written: WrittenBehind) -> WrittenBehind:
+    """Returns both as one: all that lies between counts as written by the clock that was furthest behind."""
+    if known is None:
+        return written
+    start_offset = min(known.start_offset, written.start_offset)
+    return WrittenBehind(start_offset, written.end_offset, max(known.behind_ms, written.behind_ms))
+
+
 def written_behind(written: WrittenBehind, end_offset: int, now_ms: int) -> Correction:
     """Returns the correction that says: a clock that was behind was the leader's when it appended this.
 

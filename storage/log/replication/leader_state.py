@@ -16,6 +16,7 @@ from tidelog.storage.time.corrections import (
     WrittenBehind,
     event_limit_at,
     with_deleted,
+    with_written,
 )
 from tidelog.storage.time.timestamp import MAX_TIMESTAMP, later
 from tidelog.storage.time.tombstones import with_late_horizons
@@ -136,12 +137,8 @@ def note_behind(state: LogState, leader: LeaderState, since_offset: int, *, is_n
         since_offset = min((each.start_offset for each in begun), default=since_offset)
     end_offset = state.ends.log_end_offset
     if since_offset < end_offset:
-        known = state.written_behind or WrittenBehind(since_offset, end_offset, 0)
-        state.written_behind = WrittenBehind(
-            min(known.start_offset, since_offset),
-            end_offset,
-            max(known.behind_ms, leader.behind_ms),
-        )
+        written = WrittenBehind(since_offset, end_offset, leader.behind_ms)
+        state.written_behind = with_written(state.written_behind, written)
 
 
 def take_last_append_time(state: LogState, leader: LeaderState, *, is_newer: bool) -> None:

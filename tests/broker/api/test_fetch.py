@@ -311,3 +311,25 @@ class TestSessions:
                 answer = self.ask(connection, "t", 12, session_epoch=0)
                 assert (answer["error_code"], answer["session_id"]) == (0, 0)
                 assert len(answer["responses"][0]["partitions"]) == 1
+
+
+@pytest.mark.parametrize("version", [each for each in all_versions("Fetch") if each > OLD[-1]])
+def test_an_answer_has_one_format_and_comes_at_once(connection, version):
+    topic = new_topic(connection, message_format_version=FORMATS[0], retention_ms="-1")
+    formats = [0, 1, 2, 1, 0]
+    for number, magic in enumerate(formats):
+        changed = ("message.format.version", 0, FORMATS[magic])
+        assert alter(connection, TOPIC, topic, changed)[0] == 0
+        for _ in range(2):
+            records = recordset.batch([Rec(number, b"v")])
+            assert produce(connection, topic, records)["error_code"] == 0
+    named, offset, seen = asking.named(connection, topic, version), 0, []
+    while offset < 2 * len(formats):
+        waits = {"min_bytes": 1 << 20, "max_wait_ms": 60_000 if offset < 8 else 0}
+        got = fetch(connection, named, offset, version=version, **waits)
+        batches, rest = recordset.parse(got["records"])
+        assert not rest
+        (magic,) = {batch["magic"] for batch in batches}
+        seen.append(magic)
+        offset = flat(got["records"])[0][-1][0] + 1
+    assert seen == formats

@@ -15,6 +15,7 @@ from tidelog.broker.metadata.memory import MemoryStore
 from tidelog.broker.metadata.records import PartitionRecord, TopicRecord
 from tidelog.broker.metadata.store import MOST_COMPARISONS, Delete
 from tidelog.broker.replication.controller.controller import TopicRules
+from tidelog.config import BrokerConfig
 from tidelog.protocol.errors import KafkaStorageError
 
 ID = UUID(int=1)
@@ -85,7 +86,7 @@ async def govern(store, *, until):
     cluster = SimpleNamespace(
         me=1, epoch=live.epoch, lease_id=1, now_ms=lambda: 0, session_ended=lambda: None
     )
-    node = SimpleNamespace(metadata=metadata)
+    node = SimpleNamespace(metadata=metadata, config=BrokerConfig())
     governing = Governing(node, cluster, Rules())
     work = asyncio.create_task(governing.run())
     try:
