@@ -19,6 +19,8 @@ Differences from Kafka:
 - Record errors count from the start of the set.
 - A rebuilt wrapper keeps the times inside it (3.9 replaces them by the append time, 0.10 did not).
 - Lengths below -1, and fields that do not fill their message, are refused.
+- The offsets of a produced format-0/1 set mean nothing, as for Kafka 0.8 to 0.10: old clients write -1,
+  or 0 everywhere. Later ones refuse a wrapper whose offset is below that of a message inside it.
 """
 
 from __future__ import annotations
@@ -53,7 +55,7 @@ from tidelog.protocol.records.layout import (
     Compression,
     Region,
 )
-from tidelog.protocol.records.legacy import base_of_inner, wrapped
+from tidelog.protocol.records.legacy import wrapped
 from tidelog.protocol.records.place import in_place_v2, in_place_wrapper, rebuilt, stamped_messages
 from tidelog.protocol.records.plan import Plan, Prepared, PreparedBatch, Produced
 
@@ -151,8 +153,6 @@ def prepare(records: Buffer, produced: Produced, plan: Plan) -> Prepared:
     found = kernels.examine(region, low, high, bool(source))
     flags = found.flags
     gaps = bool(flags & GAPS)
-    if magic == 1 and source:
-        gaps |= base_of_inner(first.last_offset, found.last_offset) != 0
     if plan.magic and magic:
         _check_bit(batches, found.count)
     if flags & (OUTSIDE | NESTED) or (flags & NULL_KEY and plan.compacted):

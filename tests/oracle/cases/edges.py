@@ -169,6 +169,7 @@ def lies_in_format_1(base_ms: int) -> Iterator[Case]:
                 "wrapper time 0": {"timestamp": 0},
                 "wrapper time -1": {"timestamp": -1},
                 "wrapper time too old": {"timestamp": base_ms - DAY_MS},
+                "wrapper offset -1": {"offset": -1},
                 "wrapper offset 0": {"offset": 0},
                 "wrapper offset 1": {"offset": 1},
                 "wrapper offset 1000": {"offset": 1000},
