@@ -1,8 +1,8 @@
 """Fetch (key 1): read records, and wait for them if there are too few.
 
-Behaviour: the response is sent at once if min_bytes are available, if max_wait_ms is 0, or if any
-partition has an error; else the request waits (`broker/fetches/waits.py`). How partitions are read
-within the limits is told in `broker/fetches/attempt.py`.
+Behaviour: the response is sent at once if min_bytes are available, if max_wait_ms is 0, or if reading a
+partition has failed; else the request waits (`broker/fetches/waits.py`). A topic that is unknown does not
+end the wait for others. How partitions are read within the limits is told in `broker/fetches/attempt.py`.
 
 As in Kafka, a partition that is named more than once is read and returned once: with the parameters
 of its last mention, at the position of its first.
@@ -82,7 +82,7 @@ def handle(
         attempt = Attempt(node, request, context, ON_LOOP, request.topics)
     except WouldBlock:
         return waits.wait(node, incremental.WholeFetch(node, request, context), None)
-    if not attempt.is_enough():
+    if not (attempt.is_enough() or attempt.has_urgent_error()):
         return waits.wait(node, incremental.WholeFetch(node, request, context), attempt)
     if request.session_epoch == FIRST:
         incremental.begin(node, request, context, attempt)

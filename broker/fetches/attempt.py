@@ -69,6 +69,14 @@ _RACKS_SINCE = 11
 _LEADERS_SINCE = 16
 _OTHER_LEADER = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH})
 _SOFT_LIMIT_SINCE = 3
+WAITING_ERRORS = frozenset(
+    {
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+    }
+)
+"""Errors of partitions that are not read, as in Kafka: the fetch waits for the others."""
 
 # Places in a log's `Ends`: up to one of them a request reads.
 _HIGH_WATERMARK, _LAST_STABLE_OFFSET = 1, 2
@@ -80,7 +88,6 @@ class Attempt:
     __slots__ = (
         "_context",
         "_ends_early",
-        "_errors",
         "_is_part",
         "_is_sent_on",
         "_leaders",
@@ -94,6 +101,7 @@ class Attempt:
         "_topic",
         "_version",
         "at_end",
+        "errors",
         "image",
         "partitions",
         "response",
@@ -135,7 +143,7 @@ class Attempt:
         self._is_sent_on = False  # to a replica from which it should read instead
         # Topic, bytes, down-converted records, and whether the bytes are those that are stored.
         self._served: list[tuple[str, int, int, bool]] = []
-        self._errors: list[ErrorCode] = []
+        self.errors: list[ErrorCode] = []
         self._leaders: Addresses = {}
         self.partitions: list[Partition] = []
         self.upper_offsets: list[int] = []  # the offsets up to which the partitions were read
@@ -152,15 +160,18 @@ class Attempt:
         self.response = FetchResponse(responses=responses)
 
     def is_enough(self) -> bool:
-        """Returns whether the response can be sent now; at once if a partition has an error."""
+        """Returns whether the response can be sent now, whatever its errors are."""
         return (
             self.size_bytes >= self._request.min_bytes
             or self._request.max_wait_ms <= 0
-            or bool(self._errors)
             or self._is_sent_on
             or self._ends_early
             or not (self.partitions or self._is_part)
         )
+
+    def has_urgent_error(self) -> bool:
+        """Returns whether a partition has an error that is answered at once."""
+        return not WAITING_ERRORS.issuperset(self.errors)
 
     def has_grown(self) -> bool:
         """Returns whether there is more to read than there was."""
@@ -178,7 +189,7 @@ class Attempt:
             metrics.consumed(topic, size_bytes, newest_magic, as_stored=as_stored)
             if converted:
                 metrics.down_converted(topic, converted)
-        for code in self._errors:
+        for code in self.errors:
             metrics.fetch_failed(code)
         if self._leaders:
             self.response.node_endpoints = [
@@ -226,13 +237,13 @@ class Attempt:
             wanted.current_leader_epoch,
             permit.may_block,
         )
-        self.partitions.append(partition)
         state = partition.state
         is_committed = self.at_end == _LAST_STABLE_OFFSET
         if is_committed and state.producers is None:
             partition.reader.learn(may_block=permit.may_block)
         ends = state.ends
         upper_offset = ends[self.at_end]
+        self.partitions.append(partition)
         self.upper_offsets.append(upper_offset)
         found = NO_RECORDS
         aborted: list[AbortedTransaction] | None = [] if is_committed else None
@@ -312,7 +323,7 @@ class Attempt:
     def _failed(self, wanted: FetchPartition, error: BrokerError) -> PartitionData:
         """Returns a partition's error, with the leader for a client that knows another one."""
         node, code = self._node, error.code
-        self._errors.append(code)
+        self.errors.append(code)
         result = failed(wanted.partition, node.code_for(code, self._version <= 5))
         if self._version >= _LEADERS_SINCE and code in _OTHER_LEADER:
             topic = node.metadata.image.topics.get(self._name)

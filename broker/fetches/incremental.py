@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, cast
 
-from tidelog.broker.fetches.attempt import TOPIC_IDS_SINCE
+from tidelog.broker.fetches.attempt import TOPIC_IDS_SINCE, WAITING_ERRORS
 from tidelog.broker.fetches.session import as_topics
 from tidelog.broker.network.turns import paced
 from tidelog.broker.partitions.waiting import Wait
@@ -45,6 +45,10 @@ class WholeFetch:
     def topics(self) -> list[FetchTopic]:
         """Returns what the request names."""
         return self.request.topics
+
+    def has_urgent_error(self, attempt: Attempt) -> bool:
+        """Returns whether reading a partition has failed."""
+        return attempt.has_urgent_error()
 
     async def wait(self, attempt: Attempt, timeout_s: float) -> bool:
         """Waits for the bytes that are missing."""
@@ -105,6 +109,21 @@ class IncrementalFetch:
         if not topic.name:
             topic.name = image.topic_name(topic.topic_id) or ""
         topic.known = image.topics.get(topic.name)
+
+    def has_urgent_error(self, attempt: Attempt) -> bool:
+        """Returns whether there is an error that the session has not been told.
+
+        It waits like others of its kind if the session has partitions without errors.
+        """
+        answered = (data for topic in attempt.response.responses for data in topic.partitions)
+        untold = [
+            data.error_code
+            for cached, data in zip(self._read, answered, strict=True)
+            if data.error_code and data.error_code != cached.told_error
+        ]
+        if len(attempt.errors) == self._session.size:
+            return bool(untold)
+        return not WAITING_ERRORS.issuperset(untold)
 
     async def wait(self, attempt: Attempt, timeout_s: float) -> bool:
         """Waits for the bytes that are missing, of any partition of the session."""
@@ -213,6 +232,7 @@ def begin(node: Node, request: FetchRequest, context: Context, attempt: Attempt)
     # The session is whole: others may have their turn, and may even close it.
     for cached, data in paced(added):
         cached.told = (data.high_watermark, data.log_start_offset)
+        cached.told_error = data.error_code
         if not data.records:
             settle(node, cached, data, attempt.at_end)
 

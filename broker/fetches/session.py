@@ -60,16 +60,18 @@ class Sleeper(Protocol):
 class Cached:
     """One partition of a session.
 
-    `told` is the high watermark and the log start that the client knows; -1 after an error. `log` and
+    `told` is the high watermark and the log start that the client knows; -1 after an error. `told_error`
+    is the code of the error that was answered last, 0 if there was none: it ends no wait again. `log` and
     `seen` are for whoever watches: the log, and what it looked like when the partition became quiet.
     """
 
-    __slots__ = ("log", "place", "seen", "session", "told", "topic", "wanted")
+    __slots__ = ("log", "place", "seen", "session", "told", "told_error", "topic", "wanted")
 
     def __init__(self, session: FetchSession, topic: CachedTopic, wanted: FetchPartition) -> None:
         self.session, self.topic, self.wanted = session, topic, wanted
         self.place = 0
         self.told = (-1, -1)
+        self.told_error = 0
         self.log: Log | None = None
         self.seen: tuple[object, object] = (None, None)
 
@@ -174,6 +176,8 @@ class FetchSession:
                 if cached is None:
                     cached = self.add(known, wanted)
                 else:
+                    if cached.told_error and cached.wanted != wanted:
+                        cached.told_error = 0  # another question
                     cached.wanted = wanted
                 changed[cached] = None
         return self._forget(request) if request.forgotten_topics_data else ()
@@ -233,6 +237,7 @@ class FetchSession:
     def tell(self, cached: Cached, data: PartitionData) -> bool:
         """Takes what was read of a partition; returns whether the answer has to carry it."""
         before, cached.told = cached.told, (data.high_watermark, data.log_start_offset)
+        cached.told_error = data.error_code
         if data.records:
             cached.place = self.next_place
             self.next_place += 1

@@ -1,7 +1,9 @@
 """When a fetch is answered: at once if it may be, else after a wait for more data.
 
-The answer is sent at once if min_bytes are available, if max_wait_ms is 0, or if any partition has an
-error; else the fetch waits (`broker/partitions/waiting.py`) and reads again.
+The answer is sent at once if min_bytes are available, if max_wait_ms is 0, if no partition can be read,
+or if reading one has failed; else the fetch waits (`broker/partitions/waiting.py`) and reads again. A
+topic that is unknown, or that the client may not read, does not end the wait for others, as in Kafka,
+unless it has become so during the wait: a client that asks again at once would ask without a pause.
 """
 
 from __future__ import annotations
@@ -42,6 +44,9 @@ class Fetch(Protocol):
     def topics(self) -> Sequence[FetchTopic]:
         """Returns what to read now."""
 
+    def has_urgent_error(self, attempt: Attempt) -> bool:
+        """Returns whether one of the errors of an attempt is answered at once."""
+
     async def wait(self, attempt: Attempt, timeout_s: float) -> bool:
         """Waits until there may be more; returns False if the time is over."""
 
@@ -60,9 +65,13 @@ def answer(node: Node, fetch: Fetch) -> FetchResponse | Coroutine[Any, Any, Fetc
         )
     except WouldBlock:
         return wait(node, fetch, None)
-    if attempt.is_enough():
+    if _is_enough(fetch, attempt):
         return _respond(fetch, attempt)
     return wait(node, fetch, attempt)
+
+
+def _is_enough(fetch: Fetch, attempt: Attempt) -> bool:
+    return attempt.is_enough() or (bool(attempt.errors) and fetch.has_urgent_error(attempt))
 
 
 async def wait(node: Node, fetch: Fetch, attempt: Attempt | None) -> FetchResponse:
@@ -73,7 +82,8 @@ async def wait(node: Node, fetch: Fetch, attempt: Attempt | None) -> FetchRespon
     deadline_s = node.clock.monotonic_s() + fetch.request.max_wait_ms / 1000
     if attempt is None:
         attempt = await _attempt_anywhere(node, fetch)
-    while not attempt.is_enough():
+    errors = len(attempt.errors)
+    while not _is_enough(fetch, attempt) and len(attempt.errors) <= errors:
         if attempt.has_grown():  # since the read, before the request waited
             attempt = await _attempt_anywhere(node, fetch)
             continue

@@ -169,7 +169,6 @@ def lies_in_format_1(base_ms: int) -> Iterator[Case]:
                 "wrapper time 0": {"timestamp": 0},
                 "wrapper time -1": {"timestamp": -1},
                 "wrapper time too old": {"timestamp": base_ms - DAY_MS},
-                "wrapper offset -1": {"offset": -1},
                 "wrapper offset 0": {"offset": 0},
                 "wrapper offset 1": {"offset": 1},
                 "wrapper offset 1000": {"offset": 1000},
@@ -647,6 +646,13 @@ def zstd_for_old_clients(base_ms: int) -> Iterator[Case]:
     yield Case("zstd topic read by old clients", "create-zstd", (*writes, *steps), {"edge": "zstd"})
 
 
+def offsets_of_old_clients(base_ms: int) -> Iterator[Case]:
+    recs = records((base_ms, base_ms + 7, base_ms + 3))
+    for topic in ("create", "append"):
+        data = wrapper(1, recs, codecs.GZIP, offset=-1)
+        yield _case(f"wrapper offset -1 on {topic}", topic, [(2, data)])
+
+
 def edge_cases(base_ms: int) -> list[Case]:
     """All of the above."""
     makers = (
@@ -665,6 +671,7 @@ def edge_cases(base_ms: int) -> list[Case]:
         fetches_of_several_partitions,
         settings_changed_live,
         zstd_for_old_clients,
+        offsets_of_old_clients,
     )
     return [case for maker in makers for case in maker(base_ms)]
 
