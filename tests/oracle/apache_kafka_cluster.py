@@ -43,7 +43,6 @@ class ApacheKafkaCluster:
         brokers: int = 3,
         properties: Mapping[str, object] | None = None,
         heap: str = "512m",
-        own_properties: Mapping[int, Mapping[str, object]] | None = None,
         jvm: Sequence[str] = FULL,
     ) -> None:
         self.version = version
@@ -51,7 +50,6 @@ class ApacheKafkaCluster:
         self.properties = dict(properties or {})
         self.heap = heap
         self.jvm = jvm
-        self.own_properties = own_properties or {}  # of single nodes, by their ids
         self.start_seconds = 0.0
         self._ids = range(1, brokers + 1)
         self._nodes: dict[int, ApacheKafka] = {}
@@ -141,7 +139,7 @@ class ApacheKafkaCluster:
             node_id: ApacheKafka(
                 self.version,
                 self.directory / str(node_id),
-                {**self.properties, **self.own_properties.get(node_id, {})},
+                self.properties,
                 heap=self.heap,
                 jvm=self.jvm,
                 place=Place(node_id, ports),
