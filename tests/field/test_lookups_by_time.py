@@ -57,7 +57,7 @@ class TestSkippedRecordsAndStartsOfBatches:
 
 
 class TestNegativeTimes:
-    """redpanda#4308: the client met an exception. tests/clients/negative_times has every client."""
+    """redpanda#4308: the client met an exception. docs/time.md has every client."""
 
     def test_a_client_that_lets_its_user_ask_gets_the_answer(self, broker, connection):
         topic = create(connection)
