@@ -106,7 +106,7 @@ class Checker:
             self._note_committed(ledger, key, replica, log, seen)
         if broker.id not in ledger.unjudged:
             part = self.stored.parts[key]
-            is_outside = ledger.is_compacted and broker.id not in (*part.isr, *part.elr)
+            is_outside = broker.id not in (*part.isr, *part.elr)
             is_copied_again = is_outside and log.start == log.end
             self._check_log(
                 broker, ledger, log, seen, is_new_life=is_new_life, is_copied_again=is_copied_again
@@ -175,7 +175,8 @@ class Checker:
     ) -> None:
         """Invariants 1, 3, 5, 7, 9 and 10 of one log.
 
-        A compacted log that nobody counts on may begin empty, and be copied again.
+        A log that nobody counts on may begin empty, and be copied again: it was compacted, or a kill in the
+        middle of a write took what says that it has no gaps.
         """
         if ledger.is_anew:
             return
