@@ -4,7 +4,9 @@
 old enough are copied byte for byte. Offsets never change. The older formats cannot hold control
 batches, headers, or the fields of producers and transactions, so these are dropped; format 0 cannot
 hold times. A LogAppendTime batch stays one in format 1. As in Kafka, records below the fetch offset
-are dropped from uncompressed batches only: readers of compressed batches skip them.
+are dropped from uncompressed batches only: readers of compressed batches skip them. A compressed batch
+that has no others, since compaction removed its end, is dropped: its wrapper would end before the
+offset that the reader asks for, and the reader would ask for that offset again, for ever.
 
 `down_convert_copy` does so for a replica, and keeps what would lose more than its times.
 
@@ -152,6 +154,8 @@ def _down_convert_batch(
     relative = target_magic == 1 and codec != Compression.NONE
     try:
         found = kernels.examine(region, INT64_MIN, INT64_MAX, False)
+        if found.last_offset < fetch_offset:
+            return b"", 0
         check()
         written = kernels.rewrite(
             region,

@@ -281,11 +281,12 @@ class Cleaner:
         if batch.is_control:
             idle = self._transactions.is_marker_idle(found.buffer, batch)
             horizon = batch.delete_horizon_ms
-            if idle and is_past_horizon(self._counted(horizon), self.job.now_ms):
-                return self._empty_if_needed(found)
+            due = idle and is_past_horizon(self._counted(horizon), self.job.now_ms)
             region, filtered = survivors.look_at_all(found.buffer, batch)
             if not filtered.kept:
                 return self._empty_if_needed(found)
+            if due and not self._is_needed(batch):
+                return None
             if idle and horizon is None:
                 data = survivors.written(batch, region, filtered, self._new_horizon_ms)
                 return Survivor.of(data, batch, filtered)
@@ -323,13 +324,20 @@ class Cleaner:
         return counted_horizon(horizon_ms, self.job.late_horizons, self.job.delete_retention_ms)
 
     def _empty_if_needed(self, found: Found) -> Survivor | None:
-        """Keeps a batch without records if it has its producer's state, or is the log's end."""
+        """Keeps a batch without records if it is needed.
+
+        No marker becomes such a batch: some clients wait for ever at a control batch without a record.
+        """
         batch = found.batch
-        if batch.magic < 2:
-            return None
-        if batch.last_offset + 1 != self.job.upper_offset and not self._is_last_of_producer(batch):
+        if not self._is_needed(batch):
             return None
         return Survivor.empty(survivors.emptied(batch), batch)
+
+    def _is_needed(self, batch: Batch) -> bool:
+        """Returns whether a batch stays anyway: it has its producer's state, or is the log's end."""
+        if batch.magic < 2:
+            return False
+        return batch.last_offset + 1 == self.job.upper_offset or self._is_last_of_producer(batch)
 
     def _is_last_of_producer(self, batch: Batch) -> bool:
         writer = self.job.writers.get(batch.producer_id) if batch.producer_id >= 0 else None
