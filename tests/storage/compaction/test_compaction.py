@@ -446,6 +446,21 @@ def test_a_producer_that_is_forgotten_leaves_nothing(make):
     assert empties(log) == []
 
 
+@pytest.mark.parametrize("commit", [False, True])
+def test_a_marker_that_stays_for_its_producer_keeps_its_record(make, commit):
+    """kafka-python 3.0 and aiokafka 0.14 wait for ever at a control batch without a record."""
+    log = make()
+    marker = struct.pack(">hh", 0, int(commit)), struct.pack(">hi", 0, 0)
+    fenced = {"producer_id": 9, "producer_epoch": 1, "is_transactional": True, "is_control": True}
+    stays = put(log, *marker, **fenced)  # nothing else of this epoch
+    fill(log, 40)
+    for now in (200, 300, 300 + KEEP_MS, 300 + 2 * KEEP_MS):
+        clean(log.partition, now)
+        assert stays in {offset for offset, _, _ in rows(log)}
+        assert empties(log) == []
+        fill(log, 20)
+
+
 def empties(log):
     """The producers of batches without records; the last of what was cleaned has none here."""
     found = []
