@@ -48,6 +48,12 @@ def decompress(codec: int, data: Buffer, magic: int, limit: int = STORED_LIMIT) 
     return unpacked
 
 
+def is_readable_by_java(codec: int, data: Buffer) -> bool:
+    """Returns whether Kafka's Java classes read data that `decompress` has read, by its first bytes."""
+    readable: bool = _codecs().is_readable_by_java(codec, data)
+    return readable
+
+
 def compress(codec: int, data: Buffer, magic: int) -> bytes:
     """Compresses the records of a batch of format `magic`, as Kafka's Java code does.
 

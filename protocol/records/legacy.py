@@ -35,11 +35,10 @@ if TYPE_CHECKING:
 _INT32 = Struct(">i")
 
 
-def wrapped(buffer: Buffer, batch: Batch, limit: int) -> Buffer:
-    """Decompresses the message set inside a compressed wrapper.
+def packed_value(buffer: Buffer, batch: Batch) -> memoryview:
+    """Returns the compressed message set inside a wrapper.
 
-    Raises InvalidRecord for a wrapper whose lengths do not fill it, for an empty one, and for zstd,
-    which formats 0 and 1 do not have. Raises CorruptMessage for what cannot be decompressed.
+    Raises InvalidRecord for a wrapper whose lengths do not fill it.
     """
     end = batch.position + batch.size
     position = batch.position + 18 + 8 * batch.magic
@@ -50,10 +49,19 @@ def wrapped(buffer: Buffer, batch: Batch, limit: int) -> Buffer:
     (size,) = _INT32.unpack_from(buffer, position)
     if size < 0 or position + 4 + size != end:
         raise InvalidRecord(f"a compressed message claims to hold {size} bytes")
+    return memoryview(buffer)[end - size : end]
+
+
+def wrapped(buffer: Buffer, batch: Batch, limit: int) -> Buffer:
+    """Decompresses the message set inside a compressed wrapper.
+
+    Raises InvalidRecord for a wrapper whose lengths do not fill it, for an empty one, and for zstd,
+    which formats 0 and 1 do not have. Raises CorruptMessage for what cannot be decompressed.
+    """
+    packed = packed_value(buffer, batch)
     codec = batch.attributes & CODEC_MASK
     if codec == Compression.ZSTD:
         raise InvalidRecord("zstd is no codec of message formats 0 and 1")
-    packed = memoryview(buffer)[end - size : end]
     inner = decompress(codec, packed, batch.magic, limit)
     if not len(inner):
         raise InvalidRecord("a compressed message holds no messages")
