@@ -4,15 +4,21 @@ Tried on Kafka 3.9.1: Java refuses lz4 frames with blocks that need those before
 id, and zstd frames with a window beyond 128 MiB. They are written again, and the records stay.
 """
 
+import subprocess
+from pathlib import Path
+
 import lz4.frame
 import pytest
 import zstandard
 
+from tests.oracle.apache_kafka import available, fetch, find_java
 from tests.protocol.records.samples import append
 from tidelog.protocol.records.batch import Record, build, pack_v2_header, records, scan
 from tidelog.protocol.records.layout import V2_HEADER_SIZE, Compression
 from tidelog.protocol.records.legacy import packed_value, put_message
 
+JUDGE = Path(__file__).with_name("RecordsJudge.java")
+KAFKA = "3.9.1"
 RECORDS = [Record(i, 5, b"k%d" % i, b"value %d " % i * 9_000) for i in range(3)]
 LARGEST_WINDOW_OF_JAVA = 128 << 20
 
@@ -112,3 +118,29 @@ def test_a_frame_that_java_reads_is_kept():
     packed, data = batch_with(Compression.LZ4, independent)
     _, written = append(data)
     assert written[V2_HEADER_SIZE:] == packed
+
+
+@pytest.mark.oracle
+@pytest.mark.timeout(300)
+def test_kafka_refuses_what_came_and_reads_what_is_stored():
+    able = available(KAFKA)
+    if not able:
+        pytest.skip(able.reason)
+    lines = []
+    for codec, pack in FRAMES:
+        data = batch_with(codec, pack)[1]
+        lines += [data.hex(), append(data)[1].hex()]
+    for pack in (linked, with_dictionary_id):
+        data = bytearray()
+        put_message(data, 1, 2, Compression.LZ4, 5, None, pack(build(RECORDS, magic=1)))
+        lines += [data.hex(), append(bytes(data), magic=1)[1].hex()]
+    done = subprocess.run(
+        [find_java(), "-cp", ":".join(map(str, fetch(KAFKA).rglob("*.jar"))), str(JUDGE)],
+        input="\n".join(lines),
+        capture_output=True,
+        text=True,
+        timeout=200,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split() == ["refused", "3"] * (len(lines) // 2)
