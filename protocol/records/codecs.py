@@ -54,11 +54,8 @@ _LZ4_RAW = 0x80000000
 _LZ4_SIZE = Struct("<I")
 _LZ4_CONTENT_SIZE = Struct("<Q")
 _LZ4_RATIO = 255
-# Version 1 and independent blocks; no dictionary, no reserved bit. Checksums and the size may be there.
-_LZ4_JAVA_MASK, _LZ4_JAVA_FLAGS = 0xE3, 0x60
 
 _ZSTD_WINDOW = 8 << 20  # what a context that is kept may take for itself; more makes a new one
-_ZSTD_JAVA_WINDOW = 1 << 27  # zstd's own limit where a stream is read
 _ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
 
 
@@ -104,20 +101,6 @@ def compress(codec: int, data: Buffer, magic: int) -> bytes:
     if codec == Compression.ZSTD and magic >= 2:
         return _zstd.compressor.compress(data)
     raise UnsupportedCompressionType(f"codec {codec} cannot be written in message format {magic}")
-
-
-def is_readable_by_java(codec: int, data: Buffer) -> bool:
-    """Returns whether Kafka's Java classes read data that `decompress` has read, by its first bytes.
-
-    They refuse lz4 frames whose blocks need those before them or that name a dictionary, and zstd frames
-    with a window beyond 128 MiB.
-    """
-    if codec == Compression.LZ4:
-        return data[4] & _LZ4_JAVA_MASK == _LZ4_JAVA_FLAGS
-    if codec == Compression.ZSTD:
-        window: int = zstandard.get_frame_parameters(data).window_size
-        return window <= _ZSTD_JAVA_WINDOW
-    return True
 
 
 def _too_large(limit: int) -> UnpackedTooLarge:
