@@ -14,13 +14,13 @@ a request that its sender has repeated, or whose sender has left: tidelog gives 
 from __future__ import annotations
 
 import random
+import re
 import select
 import struct
 import time
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tests.oracle import wire
-from tests.oracle.groups.conversation import BORN, subscription
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -29,7 +29,9 @@ PATIENCE_S = 120.0
 IN_ORDER = {"num.network.threads": 1, "num.io.threads": 1}
 ID_REQUIRED, UNKNOWN_MEMBER_ID, REBALANCE_IN_PROGRESS = 79, 25, 27
 LONG_MS = 300_000
-A, B = (subscription(name) for name in ("committed-a", "committed-b"))
+BORN = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+# What consumers say of themselves: version 0, one topic, and no bytes for their assignor.
+A, B = (b"\0\0\0\0\0\1\0\x0b" + name + b"\xff" * 4 for name in (b"committed-a", b"committed-b"))
 _NEVER_TOLD = (UNKNOWN_MEMBER_ID, REBALANCE_IN_PROGRESS)
 _CHOSEN = ("leader", "members", "protocol_name")
 OFFERED = (

@@ -1,6 +1,6 @@
 """Random conversations of members with Apache Kafka 3.9.1 and tidelog at once: they part nowhere.
 
-The conversations are in group_lockstep.py. TIDELOG_CONVERSATIONS says how many.
+The conversations are in lockstep.py. TIDELOG_CONVERSATIONS says how many.
 """
 
 from __future__ import annotations
@@ -10,13 +10,28 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from tests.oracle.brokers import Tidelog
+from tests.oracle import wire
+from tests.oracle.brokers import Tidelog, make_topics, wait_for_coordinators
 from tests.oracle.groups.lockstep import IN_ORDER, played
-from tests.oracle.groups.test_against_kafka_3 import KAFKA, SETTINGS, prepare
 
 pytestmark = [pytest.mark.oracle, pytest.mark.timeout(900)]
 
+KAFKA = "3.9.1"
+SETTINGS = {
+    "group.min.session.timeout.ms": "100",
+    "group.max.size": "4",
+    "group.initial.rebalance.delay.ms": "0",
+    "offsets.topic.num.partitions": "1",
+}
+TOPICS = {"committed-a": 3, "committed-b": 1}
 CONVERSATIONS = int(os.environ.get("TIDELOG_CONVERSATIONS", "60"))
+
+
+def prepare(bootstrap):
+    """Make the topics offsets are committed for, and wake the coordinator."""
+    with wire.Connection(bootstrap, timeout_s=60) as connection:
+        make_topics(connection, TOPICS)
+    wait_for_coordinators(bootstrap)
 
 
 @pytest.fixture(scope="module")
