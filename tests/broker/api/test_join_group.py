@@ -126,6 +126,14 @@ def test_no_protocol_or_type_in_common(member):
     assert two._join()["error_code"] == INCONSISTENT_GROUP_PROTOCOL
 
 
+def test_a_protocol_that_is_offered_twice_is_known_once(member):
+    """Kafka fails inside, and never answers."""
+    one = member(new_name("group"))
+    one.protocols = [("range", b"once"), ("range", b"twice")]
+    settled(one)
+    assert one.sync_now()["error_code"] == NONE
+
+
 def test_a_sync_says_the_protocol_it_means(member):
     one = member(new_name("group"))
     settled(one)

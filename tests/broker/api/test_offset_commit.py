@@ -138,6 +138,11 @@ def test_what_is_asked_twice_is_answered_once(connection, topic):
     assert [each["committed_offset"] for each in found["partitions"]] == [4]
 
 
+def test_who_asks_for_no_groups_offsets_is_told_none(connection):
+    """Kafka waits for none of none groups, and never answers."""
+    assert connection.ask("OffsetFetch", 8, groups=[], require_stable=False)["groups"] == []
+
+
 def _subscription(*topics):
     names = b"".join(len(name).to_bytes(2, "big") + name.encode() for name in topics)
     return b"\0\0" + len(topics).to_bytes(4, "big") + names + b"\xff\xff\xff\xff"
