@@ -197,6 +197,15 @@ class TopicConfig:
         broker_names=(BrokerName("log.retention.time.basis"),),
         implied_names=("retention.time.basis.implied", "log.retention.time.basis.implied"),
     )
+    retention_refuse_expired: bool = setting(
+        "retention.refuse.expired",
+        Type.BOOLEAN,
+        False,
+        "Whether an append is rejected for a record that retention.ms would delete at once. It needs "
+        "delete in cleanup.policy and record as retention.time.basis, and does nothing where "
+        "retention.min.append.ms keeps such records. Not a Kafka setting.",
+        broker_names=(BrokerName("log.retention.refuse.expired"),),
+    )
     retention_bytes: int = setting(
         "retention.bytes",
         Type.LONG,
@@ -382,11 +391,13 @@ class TopicConfig:
     def without_window(self) -> TopicConfig:
         """Returns these settings without limits for record times, as if none had been given."""
         names = {f"message.timestamp.{side}.max.ms" for side in ("before", "after", "difference")}
+        names.add("retention.refuse.expired")
         return replace(
             self,
             message_timestamp_before_max_ms=None,
             message_timestamp_after_max_ms=None,
             message_timestamp_difference_max_ms=LONG_MAX,
+            retention_refuse_expired=False,
             sources={name: origin for name, origin in self.sources.items() if name not in names},
         )
 

@@ -33,7 +33,7 @@ _ADVICE = {
     BY_TIME: (
         "the first round of retention that finds nothing younger in their segment deletes them. "
         "retention.time.basis=append keeps records for retention.ms from when they were written; "
-        "a larger retention.ms keeps older ones"
+        "a larger retention.ms keeps older ones; retention.refuse.expired=true refuses them instead"
     ),
     BY_EVENT_TIME: (
         "when their grace is over, the first round of retention that finds nothing younger in their "

@@ -46,6 +46,7 @@ class Plan(NamedTuple):
     max_message_bytes: int
     internal: bool = False
     unpack_limit: int | None = None
+    too_old: str = ""  # why a time before the window is refused, if not for the window alone
 
     @property
     def most_unpacked(self) -> int:

@@ -271,6 +271,7 @@ def _refusal(region: Region, plan: Plan, *, nested: bool) -> InvalidTimestamp | 
     """Names the refused records; a time outside the window has priority over other errors."""
     low, high = _window(plan)
     window = f"[{low if low > INT64_MIN else '...'}, {high if high < INT64_MAX else '...'}]"
+    why = plan.too_old and f": {plan.too_old}"
     named, outside, keyless = kernels.offenders(
         region, low, high, plan.compacted, MOST_RECORD_ERRORS
     )
@@ -278,17 +279,20 @@ def _refusal(region: Region, plan: Plan, *, nested: bool) -> InvalidTimestamp | 
         RecordError(
             index,
             f"record {index}: timestamp {timestamp} is outside the window {window}"
+            + (why if timestamp < low else "")
             if is_time
             else f"record {index}: a record of a compacted topic needs a key",
         )
         for index, timestamp, is_time in named
     ]
     if outside:
+        times = [timestamp for _, timestamp, is_time in named if is_time]
+        is_old = any(timestamp < low for timestamp in times)
         return InvalidTimestamp(
-            f"{outside} records have timestamps outside the window {window}",
+            f"{outside} records have timestamps outside the window {window}{why if is_old else ''}",
             record_errors=errors,
             outside=outside,
-            timestamp=next((timestamp for _, timestamp, is_time in named if is_time), NO_TIMESTAMP),
+            timestamp=times[0] if times else NO_TIMESTAMP,
         )
     if nested:
         return InvalidRecord("a compressed message holds a compressed message")

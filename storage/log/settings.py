@@ -8,7 +8,7 @@ from tidelog.config.setting import LONG_MAX
 from tidelog.protocol.records.compression import produce_limit
 from tidelog.protocol.records.plan import Plan
 from tidelog.storage.time.rolling import rolling_of
-from tidelog.storage.time.stamping import Rules, Stamps, rules_of
+from tidelog.storage.time.stamping import Rules, Stamps, rules_of, why_too_old
 
 if TYPE_CHECKING:
     from tidelog.config.topic import TopicConfig
@@ -35,6 +35,7 @@ class Settings(NamedTuple):
     index_interval_bytes: int
     segment_ms: int
     min_roll_interval_ms: int
+    too_old: str  # why a time before the window is refused; empty: for the window alone
 
     def plan(
         self,
@@ -58,17 +59,18 @@ class Settings(NamedTuple):
                 self.max_message_bytes,
                 internal,
                 unpack_limit,
+                self.too_old,
             ),
         )
 
 
 def settings_of(config: TopicConfig, magic: int) -> Settings:
     """Returns a topic's settings for batches that are stored in format `magic`."""
-    rolling = rolling_of(config)
+    rolling, rules = rolling_of(config), rules_of(config, magic)
     return Settings(
         magic,
         config.compression,
-        rules_of(config, magic),
+        rules,
         config.is_compacted,
         config.max_message_bytes,
         min(produce_limit(config.max_message_bytes), config.max_decompressed_message_bytes),
@@ -77,4 +79,5 @@ def settings_of(config: TopicConfig, magic: int) -> Settings:
         config.index_interval_bytes,
         rolling.segment_ms,
         rolling.min_interval_ms,
+        why_too_old(config, rules),
     )

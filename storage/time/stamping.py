@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from tidelog.protocol.records.layout import NO_TIMESTAMP
 from tidelog.storage.time.append_time import append_time
+from tidelog.storage.time.retention import BY_TIME, retention_of
 from tidelog.storage.time.timestamp import MAX_TIMESTAMP, MIN_TIMESTAMP
 
 if TYPE_CHECKING:
@@ -41,7 +42,26 @@ def rules_of(config: TopicConfig, magic: int) -> Rules:
     if log_append_time or magic == 0:
         return Rules(log_append_time, None, None)
     before_ms, after_ms = config.timestamp_window
+    kept_ms = _refused_beyond(config)
+    if kept_ms is not None and (before_ms is None or kept_ms < before_ms):
+        before_ms = kept_ms
     return Rules(log_append_time, before_ms, after_ms)
+
+
+def _refused_beyond(config: TopicConfig) -> int | None:
+    """Returns the age from which `retention.refuse.expired` refuses; None: it refuses nothing."""
+    if not config.retention_refuse_expired:
+        return None
+    retention = retention_of(config)
+    return None if retention.by_append or retention.floor_ms else retention.retention_ms
+
+
+def why_too_old(config: TopicConfig, rules: Rules) -> str:
+    """Returns why a time before the window is refused, if it is for retention; else nothing."""
+    kept_ms = _refused_beyond(config)
+    if kept_ms is None or kept_ms != rules.before_ms:
+        return ""
+    return f"{BY_TIME}={kept_ms} would delete it at once"
 
 
 def stamps_at(

@@ -53,6 +53,29 @@ def test_the_answer_names_index_value_and_window(connection, version, codec):
     assert SHOWN in answer["error_message"]
 
 
+@pytest.mark.parametrize("magic", ["0.10.0", "3.0"])
+@pytest.mark.parametrize("codec", [codecs.NONE, codecs.GZIP])
+def test_what_retention_would_delete_at_once_is_refused_where_a_topic_asks(
+    connection, codec, magic
+):
+    topic = create(
+        connection,
+        retention_ms=str(DAY_MS),
+        retention_refuse_expired="true",
+        message_format_version=magic,
+    )
+    edge = NEW_YEAR_MS - DAY_MS
+    answer = put(connection, topic, [NEW_YEAR_MS, edge - 1, -1, edge], 8, codec)
+    assert answer["error_code"] == INVALID_TIMESTAMP
+    (told,) = answer["record_errors"]
+    assert told["batch_index"] == 1
+    why = f"outside the window [{edge}, ...]: retention.ms={DAY_MS} would delete it at once"
+    assert told["batch_index_error_message"] == f"record 1: timestamp {edge - 1} is {why}"
+    assert answer["error_message"] == f"1 records have timestamps {why}"
+    assert found(connection, topic, LATEST) == (0, -1)
+    assert put(connection, topic, [NEW_YEAR_MS, -1, edge], 8, codec)["error_code"] == 0
+
+
 @pytest.mark.parametrize("version", [3, 7, 12])
 def test_the_whole_batch_is_refused_and_the_rest_of_it_can_be_sent(connection, version):
     topic = create(connection, **WINDOW)

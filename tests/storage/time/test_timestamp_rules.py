@@ -1,12 +1,14 @@
 """The rules of the home of time, one by one, at the edges of an int64."""
 
+from dataclasses import replace
+
 import pytest
 
 from tidelog.config.topic import TopicConfig
 from tidelog.storage.time.append_time import append_time
 from tidelog.storage.time.lookup import is_target, reaches
 from tidelog.storage.time.retention import expired
-from tidelog.storage.time.stamping import Rules, Stamps, reported, rules_of, stamps_at
+from tidelog.storage.time.stamping import Rules, Stamps, reported, rules_of, stamps_at, why_too_old
 from tidelog.storage.time.timestamp import MAX_TIMESTAMP, MIN_TIMESTAMP, exceeds, or_none
 
 
@@ -26,6 +28,27 @@ def test_rules_come_from_the_settings(magic):
     assert rules_of(config, magic) == Rules(False, 9, 9)
     config = TopicConfig(message_timestamp_difference_max_ms=9, message_timestamp_after_max_ms=1)
     assert rules_of(config, magic) == Rules(False, 9, 1)
+
+
+def test_refusing_what_is_expired_bounds_the_window_by_retention():
+    config = TopicConfig(retention_refuse_expired=True, retention_ms=50)
+    assert rules_of(config, 2) == Rules(False, 50, None)
+    assert "retention.ms=50" in why_too_old(config, rules_of(config, 2))
+    tighter = replace(config, message_timestamp_before_max_ms=5)
+    assert rules_of(tighter, 2) == Rules(False, 5, None)
+    assert not why_too_old(tighter, rules_of(tighter, 2))
+    for change in (
+        {"retention_refuse_expired": False},
+        {"retention_ms": -1},
+        {"retention_ms": MAX_TIMESTAMP},
+        {"retention_time_basis": "append"},
+        {"retention_min_append_ms": 1},
+        {"cleanup_policy": ("compact",)},
+    ):
+        kept = replace(config, **change)
+        assert rules_of(kept, 2) == Rules(False, None, None)
+        assert not why_too_old(kept, rules_of(kept, 2))
+    assert rules_of(config.without_window(), 2) == Rules(False, None, None)
 
 
 def test_a_log_append_time_topic_has_no_window():
