@@ -321,7 +321,7 @@ class CompactionRounds(DueRounds):
                 raise CleaningError("segments of it were deleted meanwhile")
             written.append(cleaned)
         end_offset: int = answer["end_offset"]
-        if end_offset <= job.first_dirty_offset:
+        if end_offset <= job.first_dirty_offset < job.upper_offset:
             raise CleaningError("log.cleaner.dedupe.buffer.size is too small for its keys")
         return end_offset
 

@@ -53,6 +53,7 @@ class Cleaned(NamedTuple):
     time_index_entries: int
     is_true: bool  # the headers' times agree with the records
     bytes_read: int
+    horizon_ms: int | None = None  # the first delete horizon in it that has not come
 
     def packed(self) -> dict[str, Any]:
         """Returns the values as JSON can hold them."""

@@ -31,7 +31,7 @@ from tidelog.storage.segment.offset_index import MAX_RELATIVE_OFFSET, OffsetInde
 from tidelog.storage.segment.segment import Segment
 from tidelog.storage.segment.time_index import TimeIndex
 from tidelog.storage.time.corrections import judged
-from tidelog.storage.time.timestamp import exceeds, later
+from tidelog.storage.time.timestamp import earlier, exceeds, later
 from tidelog.storage.time.tombstones import (
     counted_horizon,
     delete_horizon,
@@ -80,6 +80,7 @@ class Cleaner:
         self._due = DueTombstones(job.most_tombstones)
         self.latest_offset = self._read_keys()
         self._transactions = Transactions(self._aborted, job.sources[0].base_offset)
+        self._first_horizon_ms: int | None = None  # of the group that is cleaned now
 
     @property
     def end_offset(self) -> int:
@@ -256,6 +257,7 @@ class Cleaner:
         Raises OSError, CorruptMessage.
         """
         job = self.job
+        self._first_horizon_ms = None
         target = CleanedSegment(
             self.directory,
             group[0].base_offset,
@@ -272,7 +274,13 @@ class Cleaner:
                 survivor = self._survivor(found, keep_old_tombstones=keep_old)
                 if survivor is not None:
                     target.put(survivor)
-        return target.finish(self._transactions.take_named())
+        cleaned = target.finish(self._transactions.take_named())
+        return cleaned._replace(horizon_ms=self._first_horizon_ms)
+
+    def _note_horizon(self, horizon_ms: int | None) -> None:
+        """Notes the horizon of what stays; one that has come does not make another cleaning due."""
+        if not is_past_horizon(horizon_ms, self.job.now_ms):
+            self._first_horizon_ms = earlier(horizon_ms, self._first_horizon_ms)
 
     def _survivor(self, found: Found, *, keep_old_tombstones: bool) -> Survivor | None:
         """Returns what stays of a batch, None if nothing does."""
@@ -287,6 +295,10 @@ class Cleaner:
                 return self._empty_if_needed(found)
             if due and not self._is_needed(batch):
                 return None
+            if idle:
+                self._note_horizon(
+                    self._new_horizon_ms if horizon is None else self._counted(horizon)
+                )
             if idle and horizon is None:
                 data = survivors.written(batch, region, filtered, self._new_horizon_ms)
                 return Survivor.of(data, batch, filtered)
@@ -304,6 +316,10 @@ class Cleaner:
         needs_horizon = (
             batch.magic == 2 and filtered.has_tombstone and batch.delete_horizon_ms is None
         )
+        if batch.magic == 2 and filtered.has_tombstone:
+            self._note_horizon(
+                self._new_horizon_ms if needs_horizon else self._counted(batch.delete_horizon_ms)
+            )
         if filtered.kept == len(filtered.mask) and not needs_horizon:
             return Survivor.copied(found, filtered)
         horizon = self._new_horizon_ms if needs_horizon else None

@@ -3,7 +3,8 @@
 The log is clean up to where the last cleaning ended; the rest is the dirty section. Of that,
 compaction may clean the segments that are below the high watermark, not active, and older than
 min.compaction.lag.ms. Cleaning is due when more than min.cleanable.dirty.ratio of the bytes are
-dirty, or when a record has been dirty for longer than max.compaction.lag.ms.
+dirty, when a record has been dirty for longer than max.compaction.lag.ms, or when a delete horizon
+has come since the last cleaning.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from tidelog.config.setting import LONG_MAX
 from tidelog.storage.time.compaction_lag import is_past_min_lag, overdue, written_from
 from tidelog.storage.time.timestamp import earlier
+from tidelog.storage.time.tombstones import is_past_horizon
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -82,11 +84,17 @@ def first_dirty(cleaned_offset: int | None, log_start_offset: int, log_end_offse
 
 
 def judge(
-    parts: Sequence[Part], first_dirty_offset: int, limit_offset: int, rules: Rules, now_ms: int
+    parts: Sequence[Part],
+    first_dirty_offset: int,
+    limit_offset: int,
+    rules: Rules,
+    now_ms: int,
+    horizon_ms: int | None = None,
 ) -> DirtySection:
     """Returns the dirty section of some sealed segments, and whether cleaning it is due.
 
-    Segments that reach beyond `limit_offset` are not cleaned.
+    Segments that reach beyond `limit_offset` are not cleaned. `horizon_ms` is the first delete horizon
+    of the clean section that no cleaning has met.
     """
     upper_offset, held_by = first_dirty_offset, NOTHING
     dirty_since: int | None = None
@@ -114,6 +122,8 @@ def judge(
     why: str | None = held_by
     if can_go_on:
         why = None if delay_ms or ratio > rules.min_ratio else RATIO
+    if clean_bytes and is_past_horizon(horizon_ms, now_ms):
+        why = None
     return DirtySection(
         first_dirty_offset, upper_offset, clean_bytes, dirty_bytes, ratio, delay_ms, why
     )

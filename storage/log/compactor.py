@@ -13,6 +13,7 @@ import logging
 from typing import TYPE_CHECKING, NamedTuple
 
 from tidelog.protocol.errors import BrokerError
+from tidelog.protocol.records import survivors
 from tidelog.storage import files
 from tidelog.storage.compaction import plan, swap
 from tidelog.storage.compaction.explain import Compacting
@@ -25,6 +26,7 @@ from tidelog.storage.segment.segment import Segment
 from tidelog.storage.segment.segment_line import SegmentLine
 from tidelog.storage.time.retention import expired
 from tidelog.storage.time.timestamp import earlier, later
+from tidelog.storage.time.tombstones import counted_horizon
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -60,7 +62,10 @@ class Compactor:
     __slots__ = (
         "_cleaning",
         "_flusher",
+        "_found_horizon_ms",
+        "_horizon_ms",
         "_is_cleaning",
+        "_is_horizon_known",
         "_is_overtaken",
         "_state",
         "last_compaction",
@@ -72,6 +77,11 @@ class Compactor:
         self._is_cleaning = False
         self._is_overtaken = False  # by a truncation
         self._cleaning: tuple[Segment, ...] = ()  # the source segments of the current cleaning
+        # The first delete horizon of the clean section that no cleaning has met, and of what the current
+        # cleaning has written.
+        self._horizon_ms: int | None = None
+        self._found_horizon_ms: int | None = None
+        self._is_horizon_known = False
         self.last_compaction: Compaction | None = None
 
     @property
@@ -85,13 +95,34 @@ class Compactor:
     def dirty_section(self, now_ms: int, config: TopicConfig | None = None) -> DirtySection:
         """Returns what there is to clean, and whether it is due; `config` replaces the settings.
 
-        Call it in a thread: times of segments that are not known are read. Raises OSError.
+        Call it in a thread: times of segments that are not known are read, and once after a start the
+        clean section, for its delete horizons. Raises OSError and CorruptMessage.
         """
         state = self._state
         with state.hold() as version:
+            if not self._is_horizon_known:
+                self._horizon_ms = self._read_horizon(version.segments)
+                self._is_horizon_known = True
             return self._judge_dirty_section(
                 version.segments, now_ms, state.config if config is None else config
             )
+
+    def _read_horizon(self, segments: tuple[Segment, ...]) -> int | None:
+        """Returns the first delete horizon of the tombstones and markers in the clean section."""
+        state = self._state
+        first: int | None = None
+        keep_ms, late = state.config.delete_retention_ms, state.clock.late_horizons
+        for segment in segments[:-1]:
+            if segment.tail.end_offset > self.first_dirty_offset:
+                break
+            for found in Segment(state.directory, segment.base_offset, segment.tail).walk():
+                horizon_ms = found.batch.delete_horizon_ms
+                if horizon_ms is None:
+                    continue
+                filtered = survivors.look_at_all(found.buffer, found.batch)[1]
+                if filtered.has_tombstone or (found.batch.is_control and filtered.kept):
+                    first = earlier(counted_horizon(horizon_ms, late, keep_ms), first)
+        return first
 
     def _judge_dirty_section(
         self, segments: tuple[Segment, ...], now_ms: int, config: TopicConfig
@@ -106,7 +137,8 @@ class Compactor:
         ]
         rules = plan.rules_of(config)
         limit = self._limit()
-        return plan.judge(parts, self.first_dirty_offset, limit, rules, now_ms)
+        first = self.first_dirty_offset
+        return plan.judge(parts, first, limit, rules, now_ms, self._horizon_ms)
 
     def _limit(self) -> int:
         """Returns the offset below which may be compacted; a follower does not overtake its leader.
@@ -165,7 +197,9 @@ class Compactor:
             durable = state.recovery_point if durable_offset is None else durable_offset
             upper_offset = min(dirty_section.upper_offset, durable, state.recovery_point)
             wanted = tuple(s for s in version.segments[:-1] if s.tail.end_offset <= upper_offset)
-            if not wanted or wanted[-1].tail.end_offset <= dirty_section.first_dirty_offset:
+            has_dirt = dirty_section.dirty_bytes > 0
+            first = dirty_section.first_dirty_offset + has_dirt
+            if not wanted or wanted[-1].tail.end_offset < first:
                 return None
             deletion.learn(wanted)  # the largest event time is kept after its segment is gone
             _finish_append_times(wanted)
@@ -212,6 +246,7 @@ class Compactor:
             ):
                 return False
             self._is_cleaning, self._cleaning, self._is_overtaken = True, wanted, False
+            self._found_horizon_ms = None
         return True
 
     def _discard_leftovers(self) -> None:
@@ -247,6 +282,7 @@ class Compactor:
             self._is_cleaning, self._cleaning = False, ()
             if first_dirty_offset is not None and not self._is_overtaken:
                 self._state.cleaned_offset = first_dirty_offset
+                self._horizon_ms, self._is_horizon_known = self._found_horizon_ms, True
             if compaction is not None:
                 self.last_compaction = compaction
 
@@ -280,6 +316,7 @@ class Compactor:
                     self._discard(cleaned)
                 raise storage_error(state, "a compacted segment is not kept", error) from error
             self._swap(cleaned, sources, now_ms)
+            self._found_horizon_ms = earlier(self._found_horizon_ms, cleaned.horizon_ms)
             try:
                 self._flusher.sync(functools.partial(files.sync, state.directory))
                 state.remove_pending_deletes(now_ms)
