@@ -108,9 +108,11 @@ class Compactor:
             )
 
     def _read_horizon(self, segments: tuple[Segment, ...]) -> int | None:
-        """Returns the first delete horizon of the tombstones and markers in the clean section."""
+        """Returns the first delete horizon of the tombstones and markers in the clean section.
+
+        What lies before the others was cleaned no later than they, so the first that is found is it.
+        """
         state = self._state
-        first: int | None = None
         keep_ms, late = state.config.delete_retention_ms, state.clock.late_horizons
         for segment in segments[:-1]:
             if segment.tail.end_offset > self.first_dirty_offset:
@@ -121,8 +123,8 @@ class Compactor:
                     continue
                 filtered = survivors.look_at_all(found.buffer, found.batch)[1]
                 if filtered.has_tombstone or (found.batch.is_control and filtered.kept):
-                    first = earlier(counted_horizon(horizon_ms, late, keep_ms), first)
-        return first
+                    return counted_horizon(horizon_ms, late, keep_ms)
+        return None
 
     def _judge_dirty_section(
         self, segments: tuple[Segment, ...], now_ms: int, config: TopicConfig
