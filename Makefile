@@ -90,7 +90,7 @@ test-long: $(TEST) ## the long profiles: a million mutated frames, longer models
 test-clients: $(TEST) ## every real client against every other; Kafka's tools, Connect and Streams on three brokers
 	@$(BIN)/python tests/clients/environments.py
 	@for version in $(TOOLS); do $(FETCH) $$version >/dev/null || $(FETCH) $$version >/dev/null || true; done
-	$(BIN)/python -m pytest -q $(HEAVY) -m clients --timeout 1800 tests/clients tests/field tests/tools
+	$(BIN)/python -m pytest -q $(HEAVY) -m clients --timeout 1800 tests/clients tests/tools
 
 test-docker: $(TEST) ## the image and the compose stack, with docker or podman
 	$(BIN)/python -m pytest -q -s -m docker --timeout 900 tests/docker

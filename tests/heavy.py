@@ -27,7 +27,6 @@ SHARING: Mapping[str, str] = {
     "tests/tools/cluster/test_administration.py": "tools",
     "tests/tools/cluster/test_topics.py": "tools",
     "tests/oracle/transactions/": "transactions",
-    "tests/field/": "field",
     "tests/client/": "secured",
     "tests/pipeline/": "secured",
     "tests/tidelog/cli/test_secured.py": "secured",
