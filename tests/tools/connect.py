@@ -188,17 +188,17 @@ def worker(bootstrap: str, **more: object) -> dict[str, object]:
 
 
 def mirroring(
-    clusters: Mapping[str, str], topics: Mapping[str, str], replicas: int = 1, **own: object
+    clusters: Mapping[str, str], topics: Mapping[str, str], **own: object
 ) -> dict[str, object]:
     """MirrorMaker's settings: clusters by name, and which topics it copies, as in {"here->there": "t"}."""
-    settings = {"clusters": ", ".join(clusters), "replication.factor": replicas}
+    settings = {"clusters": ", ".join(clusters), "replication.factor": 1}
     settings |= {f"{name}.bootstrap.servers": where for name, where in clusters.items()}
     for way, which in topics.items():
         settings |= {f"{way}.enabled": "true", f"{way}.topics": which}
     for kind in ("checkpoints", "heartbeats", "offset-syncs"):
-        settings[f"{kind}.topic.replication.factor"] = replicas
+        settings[f"{kind}.topic.replication.factor"] = 1
     for kind in ("offset", "status", "config"):
-        settings[f"{kind}.storage.replication.factor"] = replicas
+        settings[f"{kind}.storage.replication.factor"] = 1
     return {**settings, **own}
 
 
