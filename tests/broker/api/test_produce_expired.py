@@ -10,7 +10,7 @@ from tests.oracle.recordset import Rec
 DAY_MS, NEW_YEAR_MS = 86_400_000, 1_767_225_600_000
 INVALID_TIMESTAMP, LATEST = 32, -1
 
-broker = of_module({"clock": "manual", "clock.time": "2026-01-01T00:00Z"})
+broker = of_module({"clock": "manual", "clock.start.ms": NEW_YEAR_MS})
 
 
 @pytest.fixture
