@@ -58,7 +58,8 @@ def held(tmp_path):
                 connection.ask("CreateTopics", 0, topics=[topic], timeout_ms=60_000)
         found = Held(broker, clock)
         with broker.connect() as connection:  # what is imported now is no work of the tests
-            commit(connection, "first", "many", 1, 0)
+            commit(connection, "first", "many", 1, 1)
+            time.sleep(0.01)
             found.expire()
             found.delete("none")
         yield found
