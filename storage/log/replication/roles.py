@@ -81,7 +81,8 @@ class Roles:
             state.check_usable()
             try:
                 self._begin(Role.FOLLOWER, epoch, high_watermark)
-                state.has_begun_to_follow = True
+                # Who leads on, in a new epoch, still has to correct it: its followers believe it.
+                state.has_begun_to_follow, state.appended_behind = True, None
                 state.epoch_start_offset = 0
                 # It may have led without an append: batches of an older epoch may come there now.
                 state.epochs.truncate_to(state.ends.log_end_offset)
@@ -130,7 +131,7 @@ class Roles:
         if role is Role.LEADER and state.corrections and not state.is_replicated:
             state.mark = state.mark.next_in(epoch)  # of what was corrected while it was alone
         state.take_role(role)
-        state.leader_cleaned_offset = state.appended_behind = None
+        state.leader_cleaned_offset = None
         if high_watermark is None:
             high_watermark = known_high_watermark
         if high_watermark is not None and high_watermark < state.ends.high_watermark:

@@ -11,7 +11,7 @@ from tidelog.storage.log.high_watermark import Role
 from tidelog.storage.log.replication.leader_state import LeaderState
 from tidelog.storage.log.replication.received import AppendedFrom, unpacked
 from tidelog.storage.time.adoption import Adopted
-from tidelog.storage.time.corrections import NO_HISTORY, Mark, step_back
+from tidelog.storage.time.corrections import NO_HISTORY, ForwardStep, Mark, step_back
 
 HOUR = 3_600_000
 LEADER = LeaderState(0, 0, None, None)
@@ -307,6 +307,22 @@ def test_a_leader_that_has_corrected_itself_is_believed(log):
     log.partition.roles.lead(3)
     log.partition.append_clock.note_leaders_behind(2 * HOUR)
     assert ages(log) == [HOUR]
+
+
+@pytest.mark.parametrize("is_elected_again", [False, True])
+def test_a_leader_corrects_what_it_appended_while_its_clock_was_behind(log, is_elected_again):
+    log.partition.roles.lead(1)
+    log.append([5], now=100 * HOUR)
+    log.partition.append_clock.catch_up(NO_HISTORY, 50 * HOUR)
+    log.partition.state.begins_segment = True
+    log.append([5], now=51 * HOUR)  # append times stand still
+    if is_elected_again:
+        log.partition.roles.resign()
+        log.partition.roles.lead(2)
+        log.partition.append_clock.catch_up(NO_HISTORY, 52 * HOUR)
+    step = ForwardStep(50 * HOUR, 60 * HOUR, 60 * HOUR, 120 * HOUR)
+    log.partition.append_clock.note_step_forward(step, "a clock", 1)
+    assert ages(log) == [100 * HOUR, 120 * HOUR]
 
 
 def test_a_segment_of_a_clock_that_was_ahead_ends_where_others_have_copies(make_log):
