@@ -173,6 +173,13 @@ def with_written(known: WrittenBehind | None, written: WrittenBehind) -> Written
     return WrittenBehind(start_offset, written.end_offset, max(known.behind_ms, written.behind_ms))
 
 
+def without_truncated(known: WrittenBehind | None, end_offset: int) -> WrittenBehind | None:
+    """Returns what is left of it in a log that ends at an offset: others append there now."""
+    if known is None or known.start_offset >= end_offset:
+        return None
+    return known._replace(end_offset=min(known.end_offset, end_offset))
+
+
 def written_behind(written: WrittenBehind, end_offset: int, now_ms: int) -> Correction:
     """Returns the correction that says: a clock that was behind was the leader's when it appended this.
 

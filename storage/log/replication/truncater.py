@@ -26,7 +26,11 @@ from tidelog.storage.log.times.partition_times import Cut
 from tidelog.storage.segment.log_file import Tail
 from tidelog.storage.segment.segment import Segment
 from tidelog.storage.time.adoption import adopted_below
-from tidelog.storage.time.corrections import corrections_within, last_step_back
+from tidelog.storage.time.corrections import (
+    corrections_within,
+    last_step_back,
+    without_truncated,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -74,6 +78,7 @@ class Truncater:
                 self._begin_anew(offset)
             else:
                 self._cut(offset)
+            self._forget_written_behind()
         return state.ends.log_end_offset
 
     def start_at(self, offset: int) -> None:
@@ -90,6 +95,12 @@ class Truncater:
             if offset < 0:
                 raise OffsetOutOfRange(f"{state.topic}-{state.index} cannot start at {offset}")
             self._begin_anew(offset)
+            self._forget_written_behind()
+
+    def _forget_written_behind(self) -> None:
+        state = self._state
+        end_offset = state.ends.log_end_offset
+        state.written_behind = without_truncated(state.written_behind, end_offset)
 
     def _forget_empty_epochs(self) -> None:
         """Removes an epoch that began at the log's end and got no batch.

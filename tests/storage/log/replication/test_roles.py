@@ -325,6 +325,19 @@ def test_a_leader_corrects_what_it_appended_while_its_clock_was_behind(log, is_e
     assert ages(log) == [100 * HOUR, 120 * HOUR]
 
 
+def test_what_is_truncated_is_not_corrected_where_a_right_leader_has_appended(log):
+    for offset in range(2):
+        log.partition.state.begins_segment = True
+        follow(log, offset, 5, append=HOUR, leader=LEADER._replace(behind_ms=30_000))
+    log.partition.truncater.truncate_to(1)
+    log.partition.roles.follow(2)
+    log.partition.state.begins_segment = True
+    follow(log, 1, 5, append=HOUR)
+    log.partition.roles.lead(3)
+    log.partition.append_clock.note_leaders_behind(2 * HOUR)
+    assert ages(log) == [HOUR + 30_000, HOUR]
+
+
 def test_a_segment_of_a_clock_that_was_ahead_ends_where_others_have_copies(make_log):
     log = make_log(segment_ms=10 * HOUR).create()
     log.partition.roles.lead(1)
