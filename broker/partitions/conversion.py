@@ -177,7 +177,8 @@ def _of_one_format(buffers: Sequence[memoryview], size: int, newest_magic: int) 
     newest format (`newest_magic`), and a slice begins with it, the slice is not looked through: an older
     format in its middle is not found.
     """
-    magic = buffers[0][_MAGIC_AT] if size > _MAGIC_AT else NEWEST_MAGIC
+    has_magic = bool(buffers) and len(buffers[0]) > _MAGIC_AT
+    magic = buffers[0][_MAGIC_AT] if has_magic else NEWEST_MAGIC
     for number, data in enumerate(buffers):
         if magic == newest_magic == NEWEST_MAGIC and data[_MAGIC_AT : _MAGIC_AT + 1] in _NEWEST:
             continue

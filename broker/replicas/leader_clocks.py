@@ -25,7 +25,9 @@ class LeaderClocks:
 
     def compare(self, leader: int, clock_ms: int) -> None:
         """Compares a leader's clock, as it was when the leader answered, with the own one."""
-        if clock_ms != NO_CLOCK:  # an older broker does not send it
+        if clock_ms == NO_CLOCK:  # an older broker does not send it
+            self._behind_ms.pop(leader, None)
+        else:
             self._behind_ms[leader] = self._now_ms() - clock_ms
 
     def behind_ms(self, leader: int) -> int:
