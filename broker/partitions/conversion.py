@@ -44,7 +44,6 @@ _LOOP_BATCHES = 64
 _LOOP_BYTES = 16_384
 _UNRESERVED_BYTES = 1 << 20  # what a batch may unpack to where no memory is reserved
 _MAGIC_AT = 16  # in a batch, and in a message of the older formats
-_NEWEST = (bytes((NEWEST_MAGIC,)), b"")  # the format of a slice, b"" if it is too short to tell
 _HELD_BYTES = 64 << 10  # a first batch beyond the limit is streamed from this size on
 
 
@@ -180,7 +179,9 @@ def _of_one_format(buffers: Sequence[memoryview], size: int, newest_magic: int) 
     has_magic = bool(buffers) and len(buffers[0]) > _MAGIC_AT
     magic = buffers[0][_MAGIC_AT] if has_magic else NEWEST_MAGIC
     for number, data in enumerate(buffers):
-        if magic == newest_magic == NEWEST_MAGIC and data[_MAGIC_AT : _MAGIC_AT + 1] in _NEWEST:
+        if magic == newest_magic == NEWEST_MAGIC and (
+            len(data) <= _MAGIC_AT or data[_MAGIC_AT] == NEWEST_MAGIC
+        ):
             continue
         end, most = 0, len(data) - _MAGIC_AT
         while end < most and data[end + _MAGIC_AT] == magic:

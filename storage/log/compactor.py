@@ -139,8 +139,7 @@ class Compactor:
         ]
         rules = plan.rules_of(config)
         limit = self._limit()
-        first = self.first_dirty_offset
-        return plan.judge(parts, first, limit, rules, now_ms, self._horizon_ms)
+        return plan.judge(parts, self.first_dirty_offset, limit, rules, now_ms, self._horizon_ms)
 
     def _limit(self) -> int:
         """Returns the offset below which may be compacted; a follower does not overtake its leader.
@@ -199,9 +198,12 @@ class Compactor:
             durable = state.recovery_point if durable_offset is None else durable_offset
             upper_offset = min(dirty_section.upper_offset, durable, state.recovery_point)
             wanted = tuple(s for s in version.segments[:-1] if s.tail.end_offset <= upper_offset)
-            has_dirt = dirty_section.dirty_bytes > 0
-            first = dirty_section.first_dirty_offset + has_dirt
-            if not wanted or wanted[-1].tail.end_offset < first:
+            reached_offset = wanted[-1].tail.end_offset if wanted else 0
+            first_dirty_offset = dirty_section.first_dirty_offset
+            has_dirt = dirty_section.dirty_bytes > 0  # else the clean section is due alone
+            if not wanted or reached_offset < first_dirty_offset:
+                return None
+            if has_dirt and reached_offset == first_dirty_offset:
                 return None
             deletion.learn(wanted)  # the largest event time is kept after its segment is gone
             _finish_append_times(wanted)

@@ -180,7 +180,7 @@ def without_truncated(known: WrittenBehind | None, end_offset: int) -> WrittenBe
     return known._replace(end_offset=min(known.end_offset, end_offset))
 
 
-def written_behind(written: WrittenBehind, end_offset: int, now_ms: int) -> Correction:
+def leader_behind(written: WrittenBehind, end_offset: int, now_ms: int) -> Correction:
     """Returns the correction that says: a clock that was behind was the leader's when it appended this.
 
     Append times came from that clock, or stood still because it was behind them. In both cases they are

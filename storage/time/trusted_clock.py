@@ -276,9 +276,8 @@ class TrustedClock:
             began_ms = _shifted(course, ahead_ms) if returned is None else returned.began_ms
             state = _without_leap(state, expected_ms, reading)
             trusted, steps = _trusted(state, reading, began_ms), _overtaken(state, reading)
-            if (
-                returned is not None
-            ):  # not from the reading: steps within the tolerance would add up
+            if returned is not None:
+                # Not from the reading: steps within the tolerance would add up.
                 course = _followed(returned._replace(began_ms=began_ms), reading)
                 trusted = trusted._replace(course=course)
             return trusted, steps

@@ -13,8 +13,8 @@ from tidelog.storage.log.times import judging
 from tidelog.storage.time.corrections import (
     WrittenBehind,
     is_behind,
+    leader_behind,
     with_correction,
-    written_behind,
 )
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ def note_standstill(state: LogState, now_ms: int) -> None:
 
 def correct(state: LogState, written: WrittenBehind, now_ms: int) -> None:
     """Counts as later what was appended by a clock that was behind; needs the append lock."""
-    correction = written_behind(written, state.ends.log_end_offset, now_ms)
+    correction = leader_behind(written, state.ends.log_end_offset, now_ms)
     if correction.start_offset < correction.end_offset:
         count_later(state, correction, with_correction(state.corrections, correction))
 
