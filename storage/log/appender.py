@@ -276,9 +276,10 @@ class Appender:
         producers, first_offset = state.read_producers(), prepared.first_offset
         if sequenced.is_transactional:
             stability.note(state, producers, sequenced, first_offset)
-        deletion_ms = deletion_time_at(now_ms, state.deletion_ms)
+        # Until the next round, for the clock may be behind, and this append time too early, until then.
+        state.deletion_ms = deletion_time_at(now_ms, state.deletion_ms)
         offsets = (first_offset, prepared.last_offset)
-        producers.appended(sequenced, offsets, append_time_ms, deletion_ms)
+        producers.appended(sequenced, offsets, append_time_ms, state.deletion_ms)
 
     def _refuse(self, size: int, segment_bytes: int) -> NoReturn:
         """Raises the reason why the log does not accept the batches, or their size."""

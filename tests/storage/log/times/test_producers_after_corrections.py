@@ -24,6 +24,15 @@ def test_a_step_back_of_an_empty_log_is_not_forgotten(make_log):
     assert idempotent(log, 0, WRONG_MS)  # by a clock that has leapt
 
 
+def test_a_producer_is_known_whose_first_append_met_a_clock_in_the_past(make_log):
+    """The clock is right again at the next append, and its step forward is not noted yet."""
+    log = make_log().create()
+    log.partition.retainer.apply_retention(WRONG_MS)
+    idempotent(log, 0, RIGHT_MS)
+    log.append([5], now=WRONG_MS, producer_id=8, producer_epoch=0, base_sequence=0)
+    assert idempotent(log, 0, WRONG_MS)
+
+
 @pytest.mark.parametrize("stop", ["close", "crash", None])
 def test_a_producer_is_known_after_a_clock_that_was_ahead(make_log, stop):
     """A clock that leaps forgets nobody, and one that goes back keeps nobody for ever."""
