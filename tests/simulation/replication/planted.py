@@ -10,12 +10,6 @@ import contextlib
 from typing import TYPE_CHECKING, Any, NamedTuple
 from unittest import mock
 
-from tests.storage.replicas.planted import (
-    by_own_clock,
-    by_the_clock_alone,
-    lower_always,
-    without,
-)
 from tidelog.broker.coordination.ownership import Ownership
 from tidelog.broker.membership import clean_start, registration
 from tidelog.broker.metadata.store import Compare
@@ -33,18 +27,25 @@ from tidelog.storage.log import appender
 from tidelog.storage.log.compactor import Compactor
 from tidelog.storage.log.epochs import LeaderEpochs
 from tidelog.storage.log.producers.producer_state import Producers
+from tidelog.storage.log.recovery import unknown_append_times
 from tidelog.storage.log.replication import leader_state
+from tidelog.storage.log.replication.roles import Roles
 from tidelog.storage.log.retention.retainer import Retainer
 from tidelog.storage.segment.append_times import AppendTimes
 from tidelog.storage.segment.appended import entries
+from tidelog.storage.time.retention import retention_of
+from tidelog.storage.time.stamping import stamps_at
 from tidelog.storage.time.timestamp import exceeds
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 
 ON_ANSWER = Follower.on_answer
 LED_BY = election.led_by
+LEADER_STATE = leader_state.leader_state
+TAKE_LAST = leader_state.take_last_append_time
+BEGIN = getattr(Roles, "_begin")  # noqa: B009 - the bug is planted in it
 
 
 class Patch(NamedTuple):
@@ -141,6 +142,31 @@ def followed_once(self: Leadership, now_ms: int, within_ms: int) -> bool:
     return any(remote.asked_ms is not None for remote in self._remotes.values())
 
 
+def by_the_clock_alone(rules: Any, _last: int | None, now_ms: int, *_: Any, **__: Any) -> Any:
+    """A leader stamps without the last append time."""
+    return stamps_at(rules, None, now_ms)
+
+
+def by_own_clock(_: Retainer, config: Any) -> Any:
+    """Followers have the rules of a leader."""
+    return retention_of(config)
+
+
+def without(**fields: Any) -> Callable[..., Any]:
+    """A leader does not say everything of itself."""
+    return lambda *args: LEADER_STATE(*args)._replace(**fields)
+
+
+def lower_always(state: Any, leader: Any, *, is_newer: bool) -> None:
+    """The last append time of a follower may go down without a newer mark."""
+    TAKE_LAST(state, leader, is_newer=True)
+
+
+def believed_to_the_end(self: Roles, role: Any, epoch: int, _: int | None) -> None:
+    """A log that was opened is readable to its end."""
+    BEGIN(self, role, epoch, self._state.ends.log_end_offset)
+
+
 _NO_ELR = always(())
 
 PLANTED: dict[str, Mistake] = {
@@ -171,6 +197,10 @@ PLANTED: dict[str, Mistake] = {
     "epochs are not cut with the log": Mistake(
         (Patch(LeaderEpochs, "truncate_to", nothing),),
         known=9,
+    ),
+    "epochs do not travel": Mistake(
+        (Patch(LeaderEpochs, "within", always(())),),
+        known=2,
     ),
     # (d)
     "a fetch of another epoch counts, and is not compared": Mistake(
@@ -287,6 +317,14 @@ PLANTED: dict[str, Mistake] = {
     "what is not committed is compacted": Mistake(
         (Patch(Compactor, "_limit", lambda self: self._state.ends.log_end_offset),),
         known=59,
+    ),
+    "batches without append times are kept": Mistake(
+        (Patch(unknown_append_times, "lost_from", nothing),),
+        known=64,
+    ),
+    "an opened log is readable to its end": Mistake(
+        (Patch(Roles, "_begin", believed_to_the_end),),
+        known=3,
     ),
     "corrections of a clock do not travel": Mistake(
         (Patch(leader_state, "leader_state", without(corrections=())),),

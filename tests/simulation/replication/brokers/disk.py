@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tests.simulation.replication.brokers.logs import StoredLog
-    from tests.storage.replicas.replica import Router
+    from tests.simulation.replication.brokers.storage import Router
     from tidelog.config import BrokerConfig
     from tidelog.protocol.wire import Buffer
 

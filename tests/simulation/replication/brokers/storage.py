@@ -14,15 +14,61 @@ from typing import TYPE_CHECKING, Any
 from unittest import mock
 
 from tests.simulation.replication.brokers.disk import ROOM_BYTES, Disk
-from tests.storage.replicas.replica import Router
 from tidelog.storage import files
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
+    from tests.simulation import power_loss
     from tests.simulation.replication.life import Life
+    from tidelog.protocol.wire import Buffer
 
 _MEMORY = Path("/dev/shm")
+
+
+class Router(files.System):
+    """The disks of several machines, as one: what concerns a file goes to the disk that has it."""
+
+    def __init__(self) -> None:
+        self.disks: dict[Path, power_loss.Disk] = {}  # by the machine's directory
+        self._opened: dict[int, files.System] = {}
+        self._others = files.System()
+
+    def _of(self, path: Path) -> files.System:
+        for disk in self.disks.values():
+            if disk.has(path):
+                return disk
+        return self._others
+
+    def open(self, path: Path, flags: int) -> int:
+        disk = self._of(path)
+        number = disk.open(path, flags)
+        self._opened[number] = disk
+        return number
+
+    def write(self, number: int, buffers: Sequence[Buffer], position: int) -> int:
+        return self._opened[number].write(number, buffers, position)
+
+    def sync(self, number: int) -> None:
+        self._opened[number].sync(number)
+
+    def sync_data(self, number: int) -> None:
+        self._opened[number].sync_data(number)
+
+    def truncate(self, path: Path, size: int) -> None:
+        self._of(path).truncate(path, size)
+
+    def rename(self, path: Path, target: Path) -> None:
+        self._of(path).rename(path, target)
+
+    def unlink(self, path: Path) -> None:
+        self._of(path).unlink(path)
+
+    def make_directory(self, path: Path) -> None:
+        self._of(path).make_directory(path)
+
+    def remove_directory(self, path: Path) -> None:
+        self._of(path).remove_directory(path)
 
 
 class Storage:
