@@ -252,7 +252,7 @@ def _unlz4(data: Buffer, magic: int, limit: int) -> Buffer:
 
 def _with_true_checksum(frame: Buffer) -> Buffer:
     """Returns the frame with the right header checksum, whatever it was (format 0, KIP-57)."""
-    end = 14 if frame[4] & 0x08 else 6
+    end = 6 + (8 if frame[4] & 0x08 else 0) + (4 if frame[4] & 0x01 else 0)
     checksum = (_xxh32(bytes(frame[4:end])) >> 8) & 0xFF
     if len(frame) <= end or frame[end] == checksum:
         return frame

@@ -9,8 +9,6 @@ from __future__ import annotations
 import functools
 from typing import TYPE_CHECKING
 
-from tidelog.protocol.records.layout import Compression
-
 if TYPE_CHECKING:
     from types import ModuleType
 
@@ -19,12 +17,6 @@ if TYPE_CHECKING:
 # The limit for a stored batch. The broker wrote nothing that exceeds `produce_limit`.
 STORED_LIMIT = 1 << 30
 _LEAST_LIMIT = 64 << 20
-
-# Version 1 and independent blocks; no dictionary, no reserved bit. Checksums and the size may be there.
-_LZ4_MASK, _LZ4_FLAGS = 0xE3, 0x60
-_ZSTD_WINDOW = 1 << 27  # zstd's own limit where a stream is read
-_ZSTD_WINDOW_BYTE = (27 - 10) << 3
-_ZSTD_IS_ONE_SEGMENT = 0x20
 
 
 @functools.cache
@@ -54,21 +46,6 @@ def decompress(codec: int, data: Buffer, magic: int, limit: int = STORED_LIMIT) 
         return data
     unpacked: Buffer = _codecs().decompress(codec, data, magic, limit)
     return unpacked
-
-
-def is_readable_by_java(codec: int, data: Buffer, start: int, unpacked_bytes: int) -> bool:
-    """Returns whether Kafka's Java classes read the frame at `start`, which `decompress` has read.
-
-    They refuse lz4 frames whose blocks need those before them or that name a dictionary, and zstd frames
-    with a window beyond 128 MiB. Only bytes of the (first) frame's header are read.
-    """
-    if codec == Compression.LZ4:
-        return data[start + 4] & _LZ4_MASK == _LZ4_FLAGS
-    if codec == Compression.ZSTD:
-        if data[start + 4] & _ZSTD_IS_ONE_SEGMENT:  # the window is the content
-            return unpacked_bytes <= _ZSTD_WINDOW
-        return data[start + 5] <= _ZSTD_WINDOW_BYTE
-    return True
 
 
 def compress(codec: int, data: Buffer, magic: int) -> bytes:

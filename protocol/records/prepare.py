@@ -15,7 +15,7 @@ Differences from Kafka:
 - An uncompressed format-2 batch whose offset deltas are not 0, 1, 2 ... is rebuilt instead of
   stored unchanged.
 - zstd becomes gzip in formats 0 and 1.
-- Frames that Java does not read (`compression.is_readable_by_java`) are written again. Kafka refuses them.
+- Frames that Java does not read (`framing`) are written again. Kafka refuses them.
 - Format 0 has no window.
 - Record errors count from the start of the set.
 - A rebuilt wrapper keeps the times inside it (3.9 replaces them by the append time, 0.10 did not).
@@ -38,7 +38,8 @@ from tidelog.protocol.errors import (
     UnsupportedForMessageFormat,
 )
 from tidelog.protocol.records import kernels
-from tidelog.protocol.records.compression import decompress, is_readable_by_java
+from tidelog.protocol.records.compression import decompress
+from tidelog.protocol.records.framing import is_readable_by_java
 from tidelog.protocol.records.layout import (
     CODEC_MASK,
     CONTROL_BIT,
@@ -56,7 +57,7 @@ from tidelog.protocol.records.layout import (
     Compression,
     Region,
 )
-from tidelog.protocol.records.legacy import packed_value, wrapped
+from tidelog.protocol.records.legacy import wrapped
 from tidelog.protocol.records.place import in_place_v2, in_place_wrapper, rebuilt, stamped_messages
 from tidelog.protocol.records.plan import Plan, Prepared, PreparedBatch, Produced
 
@@ -146,9 +147,7 @@ def prepare(records: Buffer, produced: Produced, plan: Plan) -> Prepared:
     if magic == 2:
         _check_v2(first, plan)
     region = _open(records, produced, plan)
-    may_keep = source < Compression.LZ4 or _is_readable_by_java(
-        records, first, source, len(region.data)
-    )
+    may_keep = not source or is_readable_by_java(records, first, len(region.data))
     if shortcut is not None and source and may_keep:
         kept = shortcut(records, first, region.data, plan)
         if kept is not None:
@@ -199,14 +198,6 @@ def _open(records: Buffer, produced: Produced, plan: Plan) -> Region:
         inner = wrapped(records, first, plan.most_unpacked)
         return Region(inner, 0, len(inner), first.magic, -1, 0, NO_TIMESTAMP, None)
     return Region(records, start, produced.size, first.magic, -1, 0, NO_TIMESTAMP, None)
-
-
-def _is_readable_by_java(records: Buffer, batch: Batch, codec: int, unpacked_bytes: int) -> bool:
-    """Returns whether the compressed bytes of a batch may be stored as they are."""
-    start = batch.position + V2_HEADER_SIZE
-    if batch.magic < 2:
-        start = batch.position + batch.size - len(packed_value(records, batch))
-    return is_readable_by_java(codec, records, start, unpacked_bytes)
 
 
 def _check_set(batches: Sequence[Batch]) -> None:

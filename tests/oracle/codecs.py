@@ -74,8 +74,8 @@ def _snappy_decompress(data: bytes) -> bytes:
 
 
 def lz4_descriptor_size(frame: bytes) -> int:
-    """Bytes between the magic number and the header checksum (the content size is optional)."""
-    return 10 if frame[4] & 0x08 else 2
+    """Bytes between the magic number and the header checksum (content size and dictionary are optional)."""
+    return 2 + (8 if frame[4] & 0x08 else 0) + (4 if frame[4] & 0x01 else 0)
 
 
 def lz4_header_checksum(frame: bytes, *, broken: bool) -> int:

@@ -2,11 +2,15 @@ import java.io.BufferedReader;
 import java.io.InputStreamReader;
 import java.nio.ByteBuffer;
 import java.util.HexFormat;
+import java.util.zip.CRC32;
 import org.apache.kafka.common.record.MemoryRecords;
 import org.apache.kafka.common.record.Record;
 import org.apache.kafka.common.record.RecordBatch;
 
-/** Reads a record set in hex from each line; writes how many records Kafka's classes find, or "refused". */
+/**
+ * Reads a record set in hex from each line; writes how many records Kafka's classes find and the checksum of all
+ * keys and values, or "refused" and why.
+ */
 public class RecordsJudge {
     public static void main(String[] arguments) throws Exception {
         BufferedReader lines = new BufferedReader(new InputStreamReader(System.in));
@@ -17,16 +21,19 @@ public class RecordsJudge {
 
     private static String judge(byte[] set) {
         int count = 0;
+        CRC32 seen = new CRC32();
         try {
             for (RecordBatch batch : MemoryRecords.readableRecords(ByteBuffer.wrap(set)).batches()) {
                 batch.ensureValid();
-                for (Record ignored : batch) {
+                for (Record record : batch) {
                     count++;
+                    seen.update(record.key());
+                    seen.update(record.value());
                 }
             }
-        } catch (RuntimeException refused) {
-            return "refused";
+        } catch (RuntimeException | StackOverflowError refused) {
+            return "refused: " + refused.toString().replace('\n', ' ');
         }
-        return Integer.toString(count);
+        return count + " " + seen.getValue();
     }
 }
