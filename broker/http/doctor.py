@@ -35,7 +35,9 @@ _BREATH_S = 0.0002
 LEAPT = "clock has leapt"
 BEHIND = "clock is behind"
 BAD_BATCHES = "bad batches"
+UNREADABLE = "Java clients stop"
 _ACCEPT, _STATUS, _SCRUB, _CLUSTER = "accept", "status", "scrub", "cluster"
+_SCRUB_ALL = "scrub all"  # also the active segment
 
 # The command that helps, by what helps.
 COMMANDS = {
@@ -43,6 +45,7 @@ COMMANDS = {
     _STATUS: "tidelog clock status",
     _CLUSTER: "tidelog cluster doctor",
     _SCRUB: "tidelog scrub --log-dirs {directory} --topic {topic}",
+    _SCRUB_ALL: "tidelog scrub --log-dirs {directory} --topic {topic} --with-active",
     diagnosis.RESET: "tidelog clock reset {topic}",
     diagnosis.END_BY_AGE: "tidelog configs set {topic} segment.ms=7d",
     diagnosis.APPEND: "tidelog produce {topic} --partition {partition} --key-separator :",
@@ -82,7 +85,8 @@ def doctor(asked: Asked) -> dict[str, Any]:
                 partitions += 1
                 left_bytes -= log.read_bytes
                 unread_segments += log.unread_segments
-                findings += (_shown(node, name, index, finding) for finding in log.findings)
+                directory = node.store.directory_of(name, index)
+                findings += (_shown(node, name, index, each, directory) for each in log.findings)
             finally:
                 time.sleep(_BREATH_S)  # releases the interpreter's lock for the loop
         findings += _of_scrubbing(node, name, index)
@@ -142,7 +146,8 @@ def _examined(asked: Asked, topic: str, index: int, left_bytes: int) -> _Log:
     readings = Readings(
         asked.now_ms, node.clock_watch.deletion_ms(), node.config.log_retention_check_interval_ms
     )
-    return _Log(diagnose(facts, config, readings), facts.unread_segments, read_bytes)
+    findings = [*diagnose(facts, config, readings), *_of_framing(facts)]
+    return _Log(findings, facts.unread_segments, read_bytes)
 
 
 def of_readiness(node: Node) -> Iterator[dict[str, Any]]:
@@ -176,6 +181,23 @@ def _of_clock(status: ClockStatus) -> Iterator[Finding]:
         )
 
 
+def _of_framing(facts: Facts) -> Iterator[Finding]:
+    """Yields which adopted segments have a compressed set that Java clients cannot read."""
+    found = [
+        offset
+        for segment in facts.segments
+        if (offset := segment.times.unreadable_offset) is not None
+        and segment.candidate.end_offset > facts.log_start_offset
+    ]
+    if found:
+        sentence = (
+            f"The compressed batch at offset {found[0]}, which another broker stored, is framed as Java "
+            "clients refuse it, and they stop there. They can go on behind it; others may read it, and write "
+            "it to another topic, where all can. The command names all such batches, and where they end."
+        )
+        yield Finding(UNREADABLE, len(found), diagnosis.SEGMENTS, sentence, _SCRUB_ALL)
+
+
 def _of_scrubbing(node: Node, topic: str, index: int) -> Iterator[dict[str, Any]]:
     """Yields what scrubbing has found in a log, as JSON."""
     directory = node.store.directory_of(topic, index)
@@ -183,8 +205,8 @@ def _of_scrubbing(node: Node, topic: str, index: int) -> Iterator[dict[str, Any]
         if damage.partition == index:
             sentence = (
                 f"The segment that begins at offset {damage.base_offset} has bad batches; the first, at byte "
-                f"{damage.position}, {damage.reason}. A consumer gets CORRUPT_MESSAGE there. If other "
-                "brokers have replicas, move the partition off this broker and back: it is copied anew."
+                f"{damage.position}, {damage.reason}. Consumers stop there. If the replica of another broker "
+                "is good, move the partition off this broker and back: it is copied anew."
             )
             finding = Finding(BAD_BATCHES, damage.bad_batches, "places", sentence, _SCRUB)
             yield _shown(node, topic, index, finding, directory)

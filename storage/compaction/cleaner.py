@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from tidelog.protocol.errors import CorruptMessage
 from tidelog.protocol.records import kernels, survivors
 from tidelog.protocol.records.batch import verify
+from tidelog.protocol.records.framing import is_readable_by_java
 from tidelog.storage import filenames
 from tidelog.storage.compaction.cleaned_segment import CleanedSegment, Survivor
 from tidelog.storage.compaction.compared_times import Compared, ComparedTimes
@@ -320,7 +321,8 @@ class Cleaner:
             self._note_horizon(
                 self._new_horizon_ms if needs_horizon else self._counted(batch.delete_horizon_ms)
             )
-        if filtered.kept == len(filtered.mask) and not needs_horizon:
+        is_changed = needs_horizon or filtered.kept < len(filtered.mask)
+        if not is_changed and is_readable_by_java(found.buffer, batch, len(region.data)):
             return Survivor.copied(found, filtered)
         horizon = self._new_horizon_ms if needs_horizon else None
         return Survivor.of(survivors.written(batch, region, filtered, horizon), batch, filtered)

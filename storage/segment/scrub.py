@@ -1,10 +1,11 @@
-"""Scrubbing: reads a segment's batches again, in slices, and finds those that have gone bad on the disk.
+"""Scrubbing: reads a segment's batches again, in slices, and finds those that consumers stop at.
 
 A batch is good if its checksum is right, its header is possible, and its offsets come after those
 before it. A checksum covers the records of a batch, and those inside a compressed wrapper of format 0
 or 1. The first offset of format 2 lies outside the checksum, and is judged by its neighbours alone.
 After a batch with a wrong checksum the next one is read; nothing can be read behind an impossible
-length.
+length. A batch is also bad if its compressed set is framed as Java clients refuse it; no set is unpacked
+but gzip's.
 
 This module changes nothing, and knows no clock.
 """
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from tidelog.protocol.errors import CorruptMessage
 from tidelog.protocol.records.batch import verify
+from tidelog.protocol.records.framing import is_readable_by_java
 
 if TYPE_CHECKING:
     from tidelog.storage.segment.log_file import Found, LogFile
@@ -28,7 +30,7 @@ class Place(NamedTuple):
 
 
 class BadBatch(NamedTuple):
-    """A batch that has gone bad, or the place from which a segment cannot be read."""
+    """A bad batch, or the place from which a segment cannot be read."""
 
     position: int  # in the file, in bytes
     offset: int  # the first that may be in it
@@ -52,11 +54,12 @@ def scrub(segment: LogFile, start: Place, most_bytes: int, end_offset: int) -> S
     position, next_offset = start
     try:
         for found in segment.walk(start.position):
-            reason = _wrong(found, next_offset, end_offset)
-            if reason is not None:
-                bad.append(BadBatch(found.position, next_offset, reason))
-            else:
+            first_offset, reason = next_offset, _wrong(found, next_offset, end_offset)
+            if reason is None:
                 next_offset = found.batch.last_offset + 1
+                reason = _unreadable(found)
+            if reason is not None:
+                bad.append(BadBatch(found.position, first_offset, reason))
             position = found.position + found.batch.size
             if position - start.position >= most_bytes:
                 break
@@ -82,3 +85,9 @@ def _wrong(found: Found, next_offset: int, end_offset: int) -> str | None:
         told = f"has offsets {first} to {batch.last_offset}"
         return f"{told}, where {next_offset} to {end_offset - 1} belong"
     return None
+
+
+def _unreadable(found: Found) -> str | None:
+    if is_readable_by_java(found.buffer, found.batch):
+        return None
+    return f"has a compressed set that Java clients refuse, up to offset {found.batch.last_offset}"

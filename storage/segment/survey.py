@@ -9,12 +9,14 @@ indexes are built from the records, and headers are used from then on if they ar
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import threading
 from typing import TYPE_CHECKING
 
 from tidelog.protocol.errors import CorruptMessage
 from tidelog.protocol.records.batch import summarize
+from tidelog.protocol.records.framing import is_readable_by_java
 from tidelog.storage.segment.appended.cursor import Cursor
 from tidelog.storage.time.event_time import capped, counted_limit
 from tidelog.storage.time.segment_times import SegmentTimes
@@ -46,6 +48,7 @@ def catch_up(segment: IndexedLog) -> None:
         times = times.copy()
         for found, append_time_ms in _timed(segment, size, tail.size):
             _note(segment, found, append_time_ms, times)
+            _note_framing(segment, found, append_time_ms, times)
         segment.known_times = (times, tail.size)
 
 
@@ -107,6 +110,7 @@ def verify(segment: IndexedLog) -> None:
         last_indexed = 0
         for found, append_time_ms in _timed(segment):
             honest = _note(segment, found, append_time_ms, times) and honest
+            _note_framing(segment, found, append_time_ms, times)
             if found.position - last_indexed > segment.index_interval_bytes:
                 index.append(found.batch.last_offset, found.position)
                 time_index.append(times.largest, times.largest_offset)
@@ -163,3 +167,24 @@ def _note(
         limit = counted_limit(limit, append_time_ms, counted.event)
     times.note(first, largest, offset, missing, append_time_ms, limit)
     return honest
+
+
+def _note_framing(
+    segment: IndexedLog, found: Found, append_time_ms: int | None, times: SegmentTimes
+) -> None:
+    """Notes the first batch that another broker wrote, and that Java clients cannot read."""
+    is_adopted = append_time_ms is None
+    if (
+        not is_adopted
+        or times.unreadable_offset is not None
+        or is_readable_by_java(found.buffer, found.batch)
+    ):
+        return
+    first_offset = found.batch.base_offset
+    if first_offset < 0:  # a wrapper says in its header where it ends
+        first_offset = found.batch.last_offset
+        with contextlib.suppress(CorruptMessage):
+            first_offset = summarize(found.buffer, found.batch).base_offset
+    times.unreadable_offset = first_offset
+    named = {"segment": segment.path, "offset": first_offset}
+    _log.warning("Java clients cannot read a compressed batch", extra=named)

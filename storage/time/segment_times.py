@@ -22,6 +22,7 @@ class SegmentTimes:
         "largest",
         "largest_offset",
         "last_append",
+        "unreadable_offset",
     )
 
     def __init__(self) -> None:
@@ -41,6 +42,8 @@ class SegmentTimes:
         self.aging: int | None = None
         # The largest event time, each counted at most as a limit beyond its append time.
         self.event: int | None = None
+        # The first offset of the first adopted batch whose compressed set Java clients cannot read.
+        self.unreadable_offset: int | None = None
 
     def note(
         self,

@@ -1,6 +1,6 @@
 """`partition.times`: the times of a partition, stored so that a clean start reads no log.
 
-    header    4 bytes "tidp", int32 version (3 or 4), uint32 CRC-32C of what follows; big-endian
+    header    4 bytes "tidp", int32 version (3 to 5), uint32 CRC-32C of what follows; big-endian
     state     int64 largest event time ever, each counted at most as its limit (-1: none)
               int64 last append time (Long.MIN: unknown)
               int64 log start offset
@@ -17,6 +17,8 @@
               int8 bit 0: a record has no time; bit 1: batch headers and indexes are true;
               bit 2: the append time of some batch is unknown
               int64 what the clock showed at the first append (Long.MIN: unknown)
+              int64 offset of the first adopted batch that Java clients cannot read (-1: none is
+              known); only in version 5
     adopted   int32 how many, then for each
               int64 end offset, int64 the moment at which batches with unknown append times before
               it, and not before the end offset before, were adopted
@@ -26,7 +28,7 @@
               int64 number of the last step forward in it that the corrections have
               int64 from, to: delete horizons from the one time on count at least from the other
               on (Long.MIN: there are none)
-    copies    only in version 4
+    copies    only in versions 4 and 5
               int8 1: other brokers have copies of the log
               int32 leader epoch, int32 number of the last correction of a leader (0: none)
     mark      int64 offset of the last reset of the append clock; 0 if there was none
@@ -37,7 +39,8 @@
               int8 1: it restarts the log, empty, at that offset
     gaps      int64 the log may have gaps up to this offset, see `storage/log/recovery/gaps.py`
 
-A log that was always on one broker is written in version 3: its corrections have no number. A file
+A log that was always on one broker is written in version 3: its corrections have no number. Only one
+with a batch that Java clients cannot read is written in version 5. A file
 of version 2 has no corrections and no steps of the clock. One of version 1 also has no clock
 readings and no moments of adoption; its lines with unknown append times are not used: there the
 dates of files stood in. Any file may have no gaps, and no mark where it would be 0 and no cut
@@ -70,7 +73,8 @@ if TYPE_CHECKING:
 
 FILE_NAME = "partition.times"
 MAGIC = b"tidp"
-VERSION = 4
+VERSION = 5
+_WITH_COPIES = 4
 _WITH_CORRECTIONS = 3
 _WITH_ADOPTIONS = 2  # the first version that has them, and clock readings
 UNKNOWN = -(2**63)
@@ -88,6 +92,7 @@ _GAPS = struct.Struct(">q")
 _NONE = -1
 _SEGMENT = struct.Struct(">10qiibq")
 _SEGMENT_1 = struct.Struct(">10qiib")  # of version 1
+_SEGMENT_5 = struct.Struct(">10qiibqq")  # of version 5
 _HAS_MISSING = 1
 _IS_TRUE = 2
 _HAS_UNKNOWN = 4
@@ -173,7 +178,9 @@ def parse(data: bytes) -> PartitionTimes | None:
     boot_id = str(body[_STATE.size : position], "utf-8")
     (count,) = _COUNT.unpack_from(body, position)
     position += _COUNT.size
-    segment = _SEGMENT if version >= _WITH_ADOPTIONS else _SEGMENT_1
+    segment = _SEGMENT_1 if version < _WITH_ADOPTIONS else _SEGMENT
+    if version == VERSION:
+        segment = _SEGMENT_5
     end = position + count * segment.size
     lines = tuple(_line(*fields) for fields in segment.iter_unpack(body[position:end]))
     adopted: tuple[Adopted, ...] = ()
@@ -188,7 +195,7 @@ def parse(data: bytes) -> PartitionTimes | None:
     if version >= _WITH_CORRECTIONS:
         corrections, clock, end = _corrected(body, end)
     is_replicated, mark = 0, NO_MARK
-    if version == VERSION:
+    if version >= _WITH_COPIES:
         is_replicated, *numbers = _COPIES.unpack_from(body, end)
         mark, end = Mark(*numbers), end + _COPIES.size
     return PartitionTimes(
@@ -212,7 +219,8 @@ def parse(data: bytes) -> PartitionTimes | None:
 def pack(times: PartitionTimes) -> bytes:
     """Returns the bytes of the file."""
     boot_id = times.boot_id.encode()
-    has_copies = times.is_replicated or times.mark != NO_MARK
+    has_unreadable = any(line.times.unreadable_offset is not None for line in times.segments)
+    has_copies = has_unreadable or times.is_replicated or times.mark != NO_MARK
     has_more = times.cut is not None or times.gaps_end_offset is not None
     body = b"".join(
         (
@@ -225,7 +233,7 @@ def pack(times: PartitionTimes) -> bytes:
             ),
             boot_id,
             _COUNT.pack(len(times.segments)),
-            *map(_pack_line, times.segments),
+            *(_pack_line(line, has_unreadable) for line in times.segments),
             _COUNT.pack(len(times.adopted)),
             *(_ADOPTED.pack(*adopted) for adopted in times.adopted),
             _COUNT.pack(len(times.corrections)),
@@ -237,7 +245,9 @@ def pack(times: PartitionTimes) -> bytes:
             b"" if times.gaps_end_offset is None else _GAPS.pack(times.gaps_end_offset),
         )
     )
-    version = VERSION if has_copies else _WITH_CORRECTIONS
+    version = _WITH_COPIES if has_copies else _WITH_CORRECTIONS
+    if has_unreadable:
+        version = VERSION
     return _HEAD.pack(MAGIC, version, crc32c(body)) + body
 
 
@@ -295,9 +305,9 @@ def _gaps(data: memoryview) -> int | None:
     return gaps_end_offset
 
 
-def _pack_line(line: SegmentLine) -> bytes:
+def _pack_line(line: SegmentLine, has_unreadable: bool) -> bytes:
     times = line.times
-    return _SEGMENT.pack(
+    packed = _SEGMENT.pack(
         line.base_offset,
         line.end_offset,
         line.size,
@@ -315,6 +325,7 @@ def _pack_line(line: SegmentLine) -> bytes:
         | _HAS_UNKNOWN * times.has_unknown,
         _or(times.created_clock, UNKNOWN),
     )
+    return packed + _MARK.pack(_or(times.unreadable_offset, _NONE)) if has_unreadable else packed
 
 
 def _line(
@@ -332,6 +343,7 @@ def _line(
     time_index_entries: int,
     flags: int,
     created_clock: int = UNKNOWN,
+    unreadable_offset: int = _NONE,
 ) -> SegmentLine:
     times = SegmentTimes()
     times.first = _or_none(first, NO_TIMESTAMP)
@@ -344,6 +356,7 @@ def _line(
     times.last_append = _or_none(last_append, UNKNOWN)
     times.has_missing = bool(flags & _HAS_MISSING)
     times.has_unknown = bool(flags & _HAS_UNKNOWN)
+    times.unreadable_offset = _or_none(unreadable_offset, _NONE)
     return SegmentLine(
         base_offset,
         end_offset,

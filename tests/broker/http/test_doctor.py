@@ -11,6 +11,9 @@ import pytest
 from tests.broker import asking
 from tests.broker.illnesses import ILLNESSES, NOW_MS, examined, findings_of, plant
 from tests.broker.subject import eventually, json_at
+from tests.oracle import codecs, recordset
+from tests.oracle.recordset import Rec
+from tests.protocol.records import framings
 from tidelog.broker.http.doctor import COMMANDS
 from tidelog.cli.parser import main
 from tidelog.storage.log.retention import diagnosis
@@ -161,8 +164,52 @@ def test_every_remedy_has_a_command_that_there_is():
         getattr(diagnosis, name)
         for name in ("RESET", "END_BY_AGE", "APPEND", "REFUSE_OLD", "REFUSE_FUTURE", "EXPLAIN")
     }
-    assert set(COMMANDS) == {*remedies, "accept", "status", "scrub", "cluster"}
+    assert set(COMMANDS) == {*remedies, "accept", "status", "scrub", "scrub all", "cluster"}
     for command in COMMANDS.values():
         with pytest.raises(SystemExit) as ended:
             main([command.split()[1], "--help"])
         assert ended.value.code == 0
+
+
+@pytest.mark.parametrize("magic", [0, 1, 2])
+def test_a_set_of_another_broker_that_java_refuses_is_named_also_after_a_restart(tmp_path, magic):
+    log_dir = tmp_path / "data"
+    plant(log_dir, ["adopted"])
+    recs = [Rec(NOW_MS - 1000, b"value" * 20, b"k%d" % i) for i in range(3)]
+    with (log_dir / "adopted-0" / f"{0:020}.log").open("ab") as file:
+        file.write(linked_set(magic, 1, recs))
+    named = ("adopted", "Java clients stop")
+    for _ in range(2):
+        with examined(log_dir) as broker:
+            answer = ask(broker, "?topic=adopted")[1]
+            assert named in found(answer)
+            (finding,) = [each for each in answer["findings"] if each["finding"] == named[1]]
+            assert (finding["partition"], finding["figure"]) == (0, 1)
+            assert (
+                "The compressed batch at offset 1, which another broker stored"
+                in finding["sentence"]
+            )
+            assert broker.stop() == 0
+    # The command that helps says where the batch ends.
+    command = finding["command"].split()
+    assert command[0] == "tidelog"
+    assert main([*command[1:], "--json"]) == 1
+
+
+def linked_set(magic, first_offset, recs):
+    """A compressed set in an lz4 frame of linked blocks, as a broker stores it."""
+    if magic == 2:
+        payload = b"".join(
+            recordset.record(rec, recs[0].timestamp, i) for i, rec in enumerate(recs)
+        )
+        packed = framings.frame(framings.block(payload), flags=0x40)
+        return recordset.batch(recs, codecs.LZ4, base_offset=first_offset, payload=packed)
+    inner = b"".join(
+        recordset.message(magic, rec, offset=i if magic else first_offset + i)
+        for i, rec in enumerate(recs)
+    )
+    packed = framings.frame(framings.block(inner), flags=0x40)
+    if not magic:
+        packed = codecs.break_lz4_header(packed)
+    wrapper, last_offset = Rec(recs[-1].timestamp, packed), first_offset + len(recs) - 1
+    return recordset.message(magic, wrapper, offset=last_offset, attributes=codecs.LZ4)

@@ -7,6 +7,11 @@ from pathlib import Path
 import pytest
 from crc32c import crc32c
 
+from tests.oracle.codecs import LZ4
+from tests.oracle.recordset import Rec, batch, message, plain_set, record
+from tests.protocol.records.framings import block, frame
+from tests.storage.cleaning import clean
+from tests.storage.conftest import records_of
 from tidelog.protocol.errors import NotLeaderOrFollower
 from tidelog.protocol.records.batch import Record, build
 from tidelog.storage import filenames
@@ -194,3 +199,67 @@ def test_a_followers_segment_with_such_headers_grows_and_is_found_by_its_records
     log.append([1990], now=6)
     assert len(log.partition.segments) == 1
     expect(log, reads, count=100)
+
+
+FOUND = "Java clients cannot read a compressed batch"
+
+
+@pytest.fixture(params=[1, 2], ids=["format 1", "format 2"])
+def refused(make_log, request):
+    """A log of another broker: three records of ours, and two sets at 3 and 5 that Java refuses."""
+    log = make_log(segment_bytes=1 << 20, cleanup_policy=("compact",)).create()
+    for i in range(3):
+        log.append([1000 + i], now=1)
+    log.close()
+    with log_file(log).open("ab") as file:
+        file.write(linked_set(request.param, 3, b"ab") + linked_set(request.param, 5, b"cd"))
+    forget_what_is_ours(log)
+    return log.open(now=2)
+
+
+def linked_set(magic, first_offset, keys):
+    """A record for each key, in an lz4 frame of linked blocks."""
+    recs = [Rec(1500, b"value" * 20, bytes([key])) for key in keys]
+    if magic == 2:
+        payload = b"".join(record(rec, 1500, i) for i, rec in enumerate(recs))
+        packed = frame(block(payload), flags=0x40)
+        return batch(recs, LZ4, base_offset=first_offset, payload=packed)
+    packed = frame(block(plain_set(1, recs)), flags=0x40)
+    return message(1, Rec(1500, packed), offset=first_offset + len(recs) - 1, attributes=LZ4)
+
+
+def unreadable(log, most_bytes=1 << 20):
+    """What is known of each segment once so many bytes may be read for it."""
+    segments = log.partition.retainer.facts(most_bytes).segments
+    return [each.times.unreadable_offset for each in segments]
+
+
+def test_the_first_batch_that_java_refuses_is_found_once_and_stays_known(refused, reads, caplog):
+    log = refused
+    assert unreadable(log, most_bytes=0) == [None]  # nobody has read it
+    assert unreadable(log) == [3]
+    assert [each.message for each in caplog.records].count(FOUND) == 1
+    log.close()
+    log.open(now=3)
+    reads.bytes = 0
+    assert unreadable(log) == [3]
+    assert not reads.bytes
+
+
+def test_scrubbing_names_every_batch_that_java_refuses(refused):
+    refused.append([9], now=4)  # begins a segment
+    scrubber = refused.partition.scrubber
+    bad = scrubber.slice(scrubber.first(0), 1 << 20).bad
+    assert [each.offset for each in bad] == [3, 5]
+    assert bad[0].reason == "has a compressed set that Java clients refuse, up to offset 4"
+
+
+def test_compaction_writes_again_what_java_refuses(refused):
+    assert unreadable(refused) == [3]
+    refused.append([9], now=4)
+    before = records_of(refused.partition)
+    assert clean(refused.partition, 5)
+    assert unreadable(refused) == [None, None]
+    scrubber = refused.partition.scrubber
+    assert scrubber.slice(scrubber.first(0), 1 << 20).bad == ()
+    assert records_of(refused.partition) == before[2:]  # the first three have one key

@@ -3,8 +3,10 @@
 import pytest
 
 from tidelog.storage.log.times.partition_times import ClockMark, Cut, PartitionTimes, pack, parse
+from tidelog.storage.segment.segment_line import SegmentLine
 from tidelog.storage.time.adoption import Adopted
 from tidelog.storage.time.corrections import NO_MARK, Correction, Mark, step_back
+from tidelog.storage.time.segment_times import SegmentTimes
 from tidelog.storage.time.tombstones import with_late_horizons
 
 TIMES = PartitionTimes(5, 6, 7, 8, "boot", ())
@@ -45,6 +47,20 @@ def test_what_replicas_compare_comes_back(mark, is_replicated):
 def test_the_file_of_a_broker_alone_is_as_it_was():
     assert pack(TIMES)[4:8] == pack(TIMES._replace(back_offset=1))[4:8] == b"\0\0\0\3"
     assert pack(TIMES._replace(is_replicated=True))[4:8] == b"\0\0\0\4"
+
+
+@pytest.mark.parametrize("is_replicated", [False, True])
+def test_batches_that_java_cannot_read_come_back(is_replicated):
+    segments = []
+    for offset in (None, 0, 7):
+        times = SegmentTimes()
+        times.unreadable_offset, times.aging = offset, 5
+        segments.append(SegmentLine(0, 10, 100, times, 1, 1, False))
+    times = TIMES._replace(segments=tuple(segments), is_replicated=is_replicated, back_offset=9)
+    assert parse(pack(times)) == times
+    assert pack(times)[4:8] == b"\0\0\0\5"
+    # Without any the file is one that an older tidelog reads.
+    assert pack(times._replace(segments=(segments[0],)))[4:8] < b"\0\0\0\5"
 
 
 def test_horizons_of_a_clock_that_was_behind_from_its_first_reading_come_back():
