@@ -26,6 +26,7 @@ _UNITS_MS = {
 _DAY_MS = 86_400_000
 _MINUTE_MS = 60_000
 _YEAR_MS = 31_557_600_000
+_MOST_TIMES = 16
 _YEARS_FROM_MS = 2 * _YEAR_MS
 _INTEGER = re.compile(r"[+-]?[0-9]{1,30}", re.ASCII)
 _SPAN = re.compile(r"([+-]?)((?:[0-9]{1,19}(?:\.[0-9]{1,9})?(?:ms|[smhdw]))+)", re.ASCII)
@@ -67,6 +68,22 @@ def parse_instant(value: int | str, now_ms: int) -> int:
     if not FIRST_MS <= found <= LAST_MS:
         raise ValueError(f"{text!r} is outside the range of times: 64 bits of milliseconds")
     return found
+
+
+def parse_times(text: str) -> tuple[int, ...]:
+    """Returns the times in a list of up to 16 numbers of ms; -1, which means no time, is left out.
+
+    Raises ValueError.
+    """
+    given = [part.strip() for part in text.split(",")] if text else []
+    if len(given) > _MOST_TIMES:
+        raise ValueError(f"expected at most {_MOST_TIMES} times")
+    if not all(map(_INTEGER.fullmatch, given)):
+        raise ValueError("expected a list of numbers of milliseconds since 1970")
+    found = {int(part) for part in given}
+    if any(not FIRST_MS <= time_ms <= LAST_MS for time_ms in found):
+        raise ValueError("expected integers of 64 bits")
+    return tuple(sorted(found - {-1}))
 
 
 def is_local(text: str) -> bool:

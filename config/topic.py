@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from tidelog.config.compression import CODECS, COMPRESSION_TYPE, GZIP_LEVEL, LZ4_LEVEL, ZSTD_LEVEL
+from tidelog.config.instants import parse_times
 from tidelog.config.replication_quota import FOLLOWER_REPLICAS, LEADER_REPLICAS
 from tidelog.config.setting import LONG_MAX, BrokerName, Setting, Type, declared_in, setting
 from tidelog.config.versions import check_release, magic_of
@@ -69,6 +70,15 @@ class TopicConfig:
         low=0,
         broker_names=(BrokerName("log.message.timestamp.difference.max.ms"),),
         broker_aliases=("max.message.time.difference.ms",),
+    )
+    message_timestamp_missing_values: tuple[int, ...] = setting(
+        "message.timestamp.missing.values",
+        Type.LIST,
+        (),
+        "Times, in ms, by which producers mean that a CreateTime record has none, such as the zero time "
+        "of Go or .NET: the record is stored with -1 instead. At most 16. Not a Kafka setting.",
+        convert=parse_times,
+        broker_names=(BrokerName("log.message.timestamp.missing.values"),),
     )
     message_format_version: str = setting(
         "message.format.version",
@@ -389,14 +399,15 @@ class TopicConfig:
         return self.retention_max_eventtime_ms >= 0 and "retention.time.basis" not in self.sources
 
     def without_window(self) -> TopicConfig:
-        """Returns these settings without limits for record times, as if none had been given."""
+        """Returns these settings with every record time as it is, as if no other rule had been given."""
         names = {f"message.timestamp.{side}.max.ms" for side in ("before", "after", "difference")}
-        names.add("retention.refuse.expired")
+        names |= {"message.timestamp.missing.values", "retention.refuse.expired"}
         return replace(
             self,
             message_timestamp_before_max_ms=None,
             message_timestamp_after_max_ms=None,
             message_timestamp_difference_max_ms=LONG_MAX,
+            message_timestamp_missing_values=(),
             retention_refuse_expired=False,
             sources={name: origin for name, origin in self.sources.items() if name not in names},
         )

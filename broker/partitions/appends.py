@@ -55,7 +55,8 @@ def is_heavy(records: Buffer, config: TopicConfig) -> bool:
     if size <= _LEAST_HEAVY_BYTES:
         return False
     magic = records[_MAGIC]
-    if magic != config.target_magic and size >= _CONVERT_BYTES:
+    may_convert = magic != config.target_magic or config.message_timestamp_missing_values
+    if may_convert and size >= _CONVERT_BYTES:
         return True
     codec = records[_ATTRIBUTES_V2 if magic == 2 else _ATTRIBUTES_LEGACY] & _CODEC
     return size >= min(_THREAD_BYTES[codec], _THREAD_BYTES[config.compression or 0])

@@ -47,6 +47,7 @@ class Plan(NamedTuple):
     internal: bool = False
     unpack_limit: int | None = None
     too_old: str = ""  # why a time before the window is refused, if not for the window alone
+    missing: tuple[int, ...] = ()  # times that mean none, in order; they are stored as -1
 
     @property
     def most_unpacked(self) -> int:

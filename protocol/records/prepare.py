@@ -15,6 +15,7 @@ Differences from Kafka:
 - An uncompressed format-2 batch whose offset deltas are not 0, 1, 2 ... is rebuilt instead of
   stored unchanged.
 - zstd becomes gzip in formats 0 and 1.
+- Times that the plan lists as missing become -1.
 - Frames that Java does not read (`framing`) are written again. Kafka refuses them.
 - Format 0 has no window.
 - Record errors count from the start of the set.
@@ -58,12 +59,14 @@ from tidelog.protocol.records.layout import (
     Region,
 )
 from tidelog.protocol.records.legacy import wrapped
+from tidelog.protocol.records.missing import narrowed, with_missing_times
 from tidelog.protocol.records.place import in_place_v2, in_place_wrapper, rebuilt, stamped_messages
 from tidelog.protocol.records.plan import Plan, Prepared, PreparedBatch, Produced
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from tidelog.protocol.records.layout import Findings
     from tidelog.protocol.wire import Buffer
 
 __all__ = ["Plan", "Prepared", "PreparedBatch", "Produced", "inspect", "prepare"]
@@ -138,8 +141,9 @@ def prepare(records: Buffer, produced: Produced, plan: Plan) -> Prepared:
     magic = first.magic
     source = first.attributes & CODEC_MASK
     shortcut = kernels.keep_v2 if magic == 2 and len(batches) == 1 else None
+    usual = narrowed(plan) if plan.missing else plan
     if shortcut is not None and not source:
-        kept = shortcut(records, first, records, plan)
+        kept = shortcut(records, first, records, usual)
         if kept is not None:
             return kept
     if len(batches) > 1:
@@ -149,22 +153,18 @@ def prepare(records: Buffer, produced: Produced, plan: Plan) -> Prepared:
     region = _open(records, produced, plan)
     may_keep = not source or is_readable_by_java(records, first, len(region.data))
     if shortcut is not None and source and may_keep:
-        kept = shortcut(records, first, region.data, plan)
+        kept = shortcut(records, first, region.data, usual)
         if kept is not None:
             return kept
     low, high = _window(plan)
     found = kernels.examine(region, low, high, bool(source))
-    flags = found.flags
-    gaps = bool(flags & GAPS)
-    if plan.magic and magic:
-        _check_bit(batches, found.count)
-    if flags & (OUTSIDE | NESTED) or (flags & NULL_KEY and plan.compacted):
-        raise _refusal(region, plan, nested=bool(flags & NESTED))
-    if flags & HAS_HEADERS and plan.magic < 2:
-        raise UnsupportedForMessageFormat(
-            "the topic's message format has no place for record headers: send none,"
-            " and set enable.idempotence=false in the producer"
-        )
+    if plan.missing:
+        replaced = with_missing_times(region, found, plan)
+        if replaced is not None:
+            region, may_keep = replaced, False
+            found = kernels.examine(region, low, high, False)
+    _check_found(region, batches, plan, found)
+    gaps = bool(found.flags & GAPS)
     target = _target_codec(first, plan)
     if target == source and magic == plan.magic and may_keep:
         if magic < 2 and not source:
@@ -243,6 +243,20 @@ def _target_codec(batch: Batch, plan: Plan) -> int:
 
 
 # --- what is refused -----------------------------------------------------------------------------
+
+
+def _check_found(region: Region, batches: Sequence[Batch], plan: Plan, found: Findings) -> None:
+    """Refuses records that break a rule of the topic."""
+    flags = found.flags
+    if plan.magic and batches[0].magic:
+        _check_bit(batches, found.count)
+    if flags & (OUTSIDE | NESTED) or (flags & NULL_KEY and plan.compacted):
+        raise _refusal(region, plan, nested=bool(flags & NESTED))
+    if flags & HAS_HEADERS and plan.magic < 2:
+        raise UnsupportedForMessageFormat(
+            "the topic's message format has no place for record headers: send none,"
+            " and set enable.idempotence=false in the producer"
+        )
 
 
 def _check_bit(batches: Sequence[Batch], count: int) -> None:

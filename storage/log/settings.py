@@ -8,7 +8,7 @@ from tidelog.config.setting import LONG_MAX
 from tidelog.protocol.records.compression import produce_limit
 from tidelog.protocol.records.plan import Plan
 from tidelog.storage.time.rolling import rolling_of
-from tidelog.storage.time.stamping import Rules, Stamps, rules_of, why_too_old
+from tidelog.storage.time.stamping import Rules, Stamps, missing_times, rules_of, why_too_old
 
 if TYPE_CHECKING:
     from tidelog.config.topic import TopicConfig
@@ -36,6 +36,7 @@ class Settings(NamedTuple):
     segment_ms: int
     min_roll_interval_ms: int
     too_old: str  # why a time before the window is refused; empty: for the window alone
+    missing: tuple[int, ...]  # times of records that mean none
 
     def plan(
         self,
@@ -60,6 +61,7 @@ class Settings(NamedTuple):
                 internal,
                 unpack_limit,
                 self.too_old,
+                self.missing,
             ),
         )
 
@@ -80,4 +82,5 @@ def settings_of(config: TopicConfig, magic: int) -> Settings:
         rolling.segment_ms,
         rolling.min_interval_ms,
         why_too_old(config, rules),
+        missing_times(config, magic),
     )

@@ -48,6 +48,23 @@ def rules_of(config: TopicConfig, magic: int) -> Rules:
     return Rules(log_append_time, before_ms, after_ms)
 
 
+def missing_times(config: TopicConfig, magic: int) -> tuple[int, ...]:
+    """Returns the record times that mean none, in order, for batches to be stored in format `magic`.
+
+    There are none where `rules_of` has no window, and for the same reasons.
+    """
+    if config.message_timestamp_type == LOG_APPEND_TIME or magic == 0:
+        return ()
+    return config.message_timestamp_missing_values
+
+
+def keeps_time(timestamp: int, config: TopicConfig) -> bool:
+    """Returns whether a record with this time is stored with it, if the window does not refuse it."""
+    if config.message_timestamp_type == LOG_APPEND_TIME or config.target_magic == 0:
+        return False
+    return timestamp not in missing_times(config, config.target_magic)
+
+
 def _refused_beyond(config: TopicConfig) -> int | None:
     """Returns the age from which `retention.refuse.expired` refuses; None: it refuses nothing."""
     if not config.retention_refuse_expired:

@@ -36,6 +36,13 @@ class Written(NamedTuple):
     size = 1
 
 
+def topic_with(magic=2, compression=None, missing=()):
+    """What of a topic's settings says how heavy an append is."""
+    return SimpleNamespace(
+        target_magic=magic, compression=compression, message_timestamp_missing_values=missing
+    )
+
+
 class Log:
     """Stands for a partition: notes the order of appends, and holds the first until told."""
 
@@ -44,7 +51,7 @@ class Log:
     high_watermark = 1 << 62
 
     def __init__(self, held=0):
-        self.config = SimpleNamespace(target_magic=2, compression=None)
+        self.config = topic_with()
         self.order = []
         self.threads = []
         self.release = threading.Event()
@@ -90,12 +97,17 @@ def pool():
     ],
 )
 def test_what_is_heavy(records, target, heavy):
-    assert is_heavy(records, SimpleNamespace(target_magic=target, compression=None)) is heavy
+    assert is_heavy(records, topic_with(target)) is heavy
+
+
+def test_times_to_be_replaced_make_large_appends_heavy():
+    assert is_heavy(record_set(70_000), topic_with(missing=(0,)))
+    assert not is_heavy(record_set(60_000), topic_with(missing=(0,)))
 
 
 def test_a_topic_that_compresses_makes_large_appends_heavy():
-    assert is_heavy(record_set(20_000), SimpleNamespace(target_magic=2, compression=GZIP))
-    assert not is_heavy(record_set(20_000), SimpleNamespace(target_magic=2, compression=LZ4))
+    assert is_heavy(record_set(20_000), topic_with(compression=GZIP))
+    assert not is_heavy(record_set(20_000), topic_with(compression=LZ4))
 
 
 async def test_what_would_block_goes_to_a_thread(pool):

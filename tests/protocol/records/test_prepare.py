@@ -461,3 +461,45 @@ def test_the_shortcut_answers_as_the_long_way(monkeypatch):
                     answers.append((type(error), error.message, error.record_errors))
             assert answers[0] == answers[1]
     assert taken > 50
+
+
+# --- times that mean none ------------------------------------------------------------------------
+
+ZERO_MS, EPOCH_MS = -62_135_596_800_000, 0
+
+
+@pytest.mark.parametrize("magic", [1, 2])
+@pytest.mark.parametrize("target", [0, 1, 2])
+@pytest.mark.parametrize("codec", [Compression.NONE, Compression.GZIP, Compression.LZ4])
+def test_listed_times_become_none_and_nothing_else_changes(magic, target, codec):
+    rng = random.Random(17)
+    for count in (1, 2, 3, 100):
+        for chance in (0, 0.5, 1):
+            sent = random_records(rng, count, times="mixed")
+            sent = [
+                each._replace(timestamp=ZERO_MS) if rng.random() < chance else each for each in sent
+            ]
+            listed = rng.choice([(ZERO_MS,), (ZERO_MS, EPOCH_MS), (ZERO_MS, NOW, INT64_MAX)])
+            data = build(sent, magic=magic, compression=codec)
+            prepared, written = append(data, magic=target, missing=listed if target else ())
+            wanted = [
+                -1 if not target or each.timestamp in listed else each.timestamp for each in sent
+            ]
+            found = list(records(written))
+            assert [each.timestamp for each in found] == wanted
+            assert [each._replace(timestamp=0) for each in found] == [
+                each._replace(timestamp=0) for each in sent
+            ]
+            times = [time for time in wanted if time != -1]
+            largest = [each.largest for each in prepared.batches if each.largest is not None]
+            assert max(largest, default=None) == max(times, default=None)
+            if not {each.timestamp for each in sent} & {*listed}:
+                assert written == append(data, magic=target)[1]
+
+
+def test_replacing_times_takes_no_more_memory_than_is_allowed():
+    tiny = [Record(i, ZERO_MS if i % 2 else NOW, None, None) for i in range(10_000)]
+    data = build(tiny, compression=Compression.GZIP)
+    append(data, unpack_limit=1 << 20, missing=(ZERO_MS,))
+    with pytest.raises(UnpackedTooLarge, match="to replace their times"):
+        append(data, unpack_limit=1 << 17, missing=(ZERO_MS,))
