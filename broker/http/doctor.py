@@ -17,8 +17,20 @@ from tidelog.broker.http.answers import Refused, twice
 from tidelog.broker.http.readiness import reasons
 from tidelog.config.instants import to_iso
 from tidelog.protocol.errors import BrokerError
-from tidelog.storage.log.retention import diagnosis
-from tidelog.storage.log.retention.diagnosis import MILLISECONDS, Finding, Readings, diagnose
+from tidelog.storage.log.retention.diagnosis import diagnose
+from tidelog.storage.log.retention.findings import (
+    APPEND,
+    END_BY_AGE,
+    EXPLAIN,
+    MILLISECONDS,
+    NAME_MISSING,
+    REFUSE_FUTURE,
+    REFUSE_OLD,
+    RESET,
+    SEGMENTS,
+    Finding,
+    Readings,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -27,7 +39,7 @@ if TYPE_CHECKING:
     from tidelog.broker.http.question import Asked
     from tidelog.broker.maintenance.clock_watch import ClockStatus
     from tidelog.broker.node import Node
-    from tidelog.storage.log.retention.diagnosis import Facts
+    from tidelog.storage.log.retention.findings import Facts
 
 _MOST_READ_BYTES = 1 << 30  # of segments whose times are unknown, for one request
 _BREATH_S = 0.0002
@@ -46,12 +58,13 @@ COMMANDS = {
     _CLUSTER: "tidelog cluster doctor",
     _SCRUB: "tidelog scrub --log-dirs {directory} --topic {topic}",
     _SCRUB_ALL: "tidelog scrub --log-dirs {directory} --topic {topic} --with-active",
-    diagnosis.RESET: "tidelog clock reset {topic}",
-    diagnosis.END_BY_AGE: "tidelog configs set {topic} segment.ms=7d",
-    diagnosis.APPEND: "tidelog produce {topic} --partition {partition} --key-separator :",
-    diagnosis.REFUSE_OLD: "tidelog configs set {topic} message.timestamp.before.max.ms=3650d",
-    diagnosis.REFUSE_FUTURE: "tidelog configs set {topic} message.timestamp.after.max.ms=1d",
-    diagnosis.EXPLAIN: "tidelog explain {topic} --partition {partition} --why",
+    RESET: "tidelog clock reset {topic}",
+    END_BY_AGE: "tidelog configs set {topic} segment.ms=7d",
+    APPEND: "tidelog produce {topic} --partition {partition} --key-separator :",
+    REFUSE_OLD: "tidelog configs set {topic} message.timestamp.before.max.ms=3650d",
+    REFUSE_FUTURE: "tidelog configs set {topic} message.timestamp.after.max.ms=1d",
+    NAME_MISSING: "tidelog configs set {topic} message.timestamp.missing.values={value}",
+    EXPLAIN: "tidelog explain {topic} --partition {partition} --why",
 }
 
 
@@ -195,7 +208,7 @@ def _of_framing(facts: Facts) -> Iterator[Finding]:
             "clients refuse it, and they stop there. They can go on behind it; others may read it, and write "
             "it to another topic, where all can. The command names all such batches, and where they end."
         )
-        yield Finding(UNREADABLE, len(found), diagnosis.SEGMENTS, sentence, _SCRUB_ALL)
+        yield Finding(UNREADABLE, len(found), SEGMENTS, sentence, _SCRUB_ALL)
 
 
 def _of_scrubbing(node: Node, topic: str, index: int) -> Iterator[dict[str, Any]]:
@@ -229,6 +242,6 @@ def _shown(
         "unit": finding.unit,
         "sentence": finding.sentence,
         "command": COMMANDS[finding.remedy].format(
-            topic=topic, partition=index, directory=directory
+            topic=topic, partition=index, directory=directory, value=finding.value
         ),
     }

@@ -2,8 +2,9 @@
 
 The rules are in `storage.time.arrivals`, and an append returns what they found. Records that are
 expired on arrival, and times that look like another unit, are logged at once, and then at most once
-a minute of the broker's clock and topic, with the count since the last line. For the metric of
-findings it also remembers what `storage.log.retention.diagnosis` found in each log.
+a minute of the broker's clock and topic, with the count since the last line. The zero times of
+clients are logged once for each topic. For the metric of findings it also remembers what
+`storage.log.retention.diagnosis` found in each log.
 """
 
 from __future__ import annotations
@@ -13,7 +14,12 @@ from collections import defaultdict
 from typing import TYPE_CHECKING, NamedTuple
 
 from tidelog.config.instants import to_iso
-from tidelog.storage.time.arrivals import find_unit_mismatch
+from tidelog.storage.time.arrivals import (
+    ZERO_TIMES,
+    find_unit_mismatch,
+    missing_values_with_zero_times,
+    zero_time,
+)
 from tidelog.storage.time.retention import BY_EVENT_TIME, BY_TIME
 from tidelog.storage.time.timestamp import is_due
 
@@ -21,7 +27,7 @@ if TYPE_CHECKING:
     from tidelog.broker.clock import Clock
     from tidelog.protocol.errors import InvalidTimestamp
     from tidelog.storage.log.partition import Appended, Partition
-    from tidelog.storage.log.retention.diagnosis import Readings
+    from tidelog.storage.log.retention.findings import Readings
     from tidelog.storage.time.arrivals import TimeAnomaly, UnitMismatch
 
 log = logging.getLogger("tidelog.times")
@@ -46,11 +52,18 @@ _ADVICE = {
 class TopicAnomalies:
     """The counters of one topic."""
 
-    __slots__ = ("expired_on_arrival", "refused_batches", "refused_records", "unit_mismatches")
+    __slots__ = (
+        "expired_on_arrival",
+        "refused_batches",
+        "refused_records",
+        "unit_mismatches",
+        "zero_times",
+    )
 
     def __init__(self) -> None:
         self.expired_on_arrival: defaultdict[str, int] = defaultdict(int)  # records, by policy
         self.unit_mismatches: defaultdict[str, int] = defaultdict(int)  # batches, by unit
+        self.zero_times: defaultdict[int, int] = defaultdict(int)  # batches, by the time
         self.refused_batches = 0  # appends refused for a record outside the window
         self.refused_records = 0  # the records of those appends that are outside the window
 
@@ -118,6 +131,8 @@ class TimeWatch:
         counts = self.topics[partition.topic]
         if anomaly.unit_mismatch is not None:
             self._count_unit_mismatch(partition, counts, anomaly.unit_mismatch)
+        if anomaly.zero_time is not None:
+            _count_zero_time(partition, counts, anomaly.zero_time)
         if anomaly.expired_by is None:
             return
         counts.expired_on_arrival[anomaly.expired_by] += appended.count
@@ -148,6 +163,8 @@ class TimeWatch:
         unit_mismatch = find_unit_mismatch(error.timestamp, self._clock.now_ms())
         if unit_mismatch is not None:
             self._count_unit_mismatch(partition, counts, unit_mismatch)
+        if zero_time(error.timestamp) is not None:
+            _count_zero_time(partition, counts, error.timestamp)
 
     def _count_unit_mismatch(
         self, partition: Partition, counts: TopicAnomalies, unit_mismatch: UnitMismatch
@@ -180,3 +197,20 @@ class TimeWatch:
                 return 0
         self._due[topic, kind] = _Due(now_ms + _INTERVAL_MS, 0)
         return count
+
+
+def _count_zero_time(partition: Partition, counts: TopicAnomalies, timestamp: int) -> None:
+    """Counts a batch with a zero time, and logs the first of its topic."""
+    is_first = not counts.zero_times
+    counts.zero_times[timestamp] += 1
+    if is_first:
+        log.warning(
+            "%d is %s: the producer has probably set no time; `tidelog configs set %s "
+            "message.timestamp.missing.values=%s` stores such records without a time, and they age from "
+            "their append",
+            timestamp,
+            ZERO_TIMES[timestamp],
+            partition.topic,
+            missing_values_with_zero_times(partition.config),
+            extra={"topic": partition.topic, "partition": partition.index},
+        )

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from tidelog.config.topic import TopicConfig
     from tidelog.protocol.topic_partition import TopicPartition
     from tidelog.storage.log.partition import Partition
-    from tidelog.storage.log.retention.diagnosis import Facts
+    from tidelog.storage.log.retention.findings import Facts
 
     Offsets = dict[TopicPartition, int]
 

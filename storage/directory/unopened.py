@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from tidelog.config.topic import TopicConfig
     from tidelog.storage.directory.opening_clock import ClockNow
-    from tidelog.storage.log.retention.diagnosis import Facts
+    from tidelog.storage.log.retention.findings import Facts
     from tidelog.storage.log.times.partition_times import PartitionTimes
     from tidelog.storage.segment.segment_line import SegmentLine
     from tidelog.storage.time.corrections import Correction
@@ -80,7 +80,7 @@ def facts(directory: Path, log_start_offset: int, slack_ms: int, clock: ClockNow
     concerns it: then the partition must be opened to know. Append times may be ahead of the clock.
     `slack_ms` is how far beyond its append time an event time counts. Raises OSError.
     """
-    from tidelog.storage.log.retention.diagnosis import Facts, SegmentFacts
+    from tidelog.storage.log.retention.findings import Facts, SegmentFacts
 
     try:
         known = _read(directory)

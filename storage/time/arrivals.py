@@ -1,7 +1,7 @@
 """Statistics and warnings about the times of records as they arrive.
 
-Counts how late they are, and reports records that are expired on arrival or whose times look like
-another unit (seconds, microseconds, nanoseconds).
+Counts how late they are, and reports records that are expired on arrival, whose times look like
+another unit (seconds, microseconds, nanoseconds), or whose times are the zero times of languages.
 """
 
 from __future__ import annotations
@@ -27,6 +27,12 @@ DELAYS_MS = (
 LATENESS_MS = (10, 100, 1_000, 10_000, 60_000, 600_000, 3_600_000, 86_400_000, 604_800_000)
 
 _PLAUSIBLE_MS = 315_576_000_000  # ten years: a time this near to now is plausible in milliseconds
+
+# What clients send that have no time: an unset time in the clients' languages.
+ZERO_TIMES = {
+    -62_135_596_800_000: "year 1, the zero time of Go and .NET",
+    -6_795_364_578_871: "the zero time of Go in nanoseconds, which overflows to 1754",
+}
 
 _UNITS = (("seconds", 1_000, 1), ("microseconds", 1, 1_000), ("nanoseconds", 1, 1_000_000))
 
@@ -105,6 +111,16 @@ def unit_mismatch_ranges(now_ms: int) -> list[tuple[str, int, int]]:
     ]
 
 
+def zero_time(*times: int | None) -> int | None:
+    """Returns the first of these times that is a zero time, None if none is."""
+    return next((time for time in times if time in ZERO_TIMES), None)
+
+
+def missing_values_with_zero_times(config: TopicConfig) -> str:
+    """Returns message.timestamp.missing.values with the zero times added, as the setting is written."""
+    return ",".join(map(str, sorted({*config.message_timestamp_missing_values, *ZERO_TIMES})))
+
+
 class TimeAnomaly(NamedTuple):
     """What is unusual about the times of one append."""
 
@@ -113,6 +129,7 @@ class TimeAnomaly(NamedTuple):
     limit_ms: int  # the setting of that policy
     behind_ms: int  # by how much the append exceeds that setting
     unit_mismatch: UnitMismatch | None
+    zero_time: int | None = None  # one that the append has
 
 
 class Expected(NamedTuple):
@@ -147,6 +164,8 @@ class Arrivals:
         "most_late_ms",
         "reached",
         "timeless_batches",
+        "zero_batches",
+        "zero_time",
     )
 
     def __init__(self, config: TopicConfig) -> None:
@@ -160,6 +179,8 @@ class Arrivals:
         self.lateness = [0] * (len(LATENESS_MS) + 1)  # late batches, by LATENESS_MS
         self.most_late_ms = 0  # the same are excluded
         self.timeless_batches = 0  # no record has a time
+        self.zero_batches = 0  # whose first or largest time is a zero time
+        self.zero_time: int | None = None  # the last of those
         # The largest event time so far, each counted at most a bounded way beyond its append time:
         # one absurd stamp must not make all that follows late.
         self.reached = MIN_TIMESTAMP
@@ -222,14 +243,18 @@ class Arrivals:
         retention_ms, _, slack_ms = self._expected
         usual_ms = _PLAUSIBLE_MS if retention_ms is None else min(retention_ms, _PLAUSIBLE_MS)
         self._usual_ms = -1 if longest_ms is None else min(longest_ms, usual_ms)
-        anomaly = None
-        if unit_mismatch is not None:
-            anomaly = TimeAnomaly(largest, None, 0, 0, unit_mismatch)
+        anomaly, zero = None, zero_time(largest, first)
+        if zero is not None:
+            self.zero_batches, self.zero_time = self.zero_batches + 1, zero
+        if unit_mismatch is not None or zero is not None:
+            anomaly = TimeAnomaly(largest, None, 0, 0, unit_mismatch, zero)
         if retention_ms is not None and delay_ms > retention_ms:
             has_missing = any(batch.has_missing for batch in batches)
             behind_ms = now_ms - min(largest, append_time_ms) - retention_ms
             if behind_ms > 0 and not has_missing:
-                anomaly = TimeAnomaly(largest, BY_TIME, retention_ms, behind_ms, unit_mismatch)
+                anomaly = TimeAnomaly(
+                    largest, BY_TIME, retention_ms, behind_ms, unit_mismatch, zero
+                )
         if first < self.reached:
             anomaly = self._note_late(batches, first, largest, anomaly)
         self.reached = max(self.reached, min(largest, capped(append_time_ms, slack_ms)))
@@ -257,6 +282,7 @@ class Arrivals:
             or (anomaly is not None and anomaly.expired_by is not None)
         ):
             return anomaly
-        return TimeAnomaly(
-            largest, BY_EVENT_TIME, event_ms, behind_ms, anomaly and anomaly.unit_mismatch
-        )
+        expired = TimeAnomaly(largest, BY_EVENT_TIME, event_ms, behind_ms, None)
+        if anomaly is None:
+            return expired
+        return expired._replace(unit_mismatch=anomaly.unit_mismatch, zero_time=anomaly.zero_time)

@@ -62,6 +62,11 @@ ILLNESSES = {
         {"retention_ms": -1},
         [(BEFORE_MS, [BEFORE_MS // 1000]), (BEFORE_MS, [BEFORE_MS])],
     ),
+    "unset": (
+        ["zero times of clients"],
+        {"retention_ms": -1},
+        [(BEFORE_MS, [-62_135_596_800_000])],
+    ),
 }
 
 

@@ -13,7 +13,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
 from tidelog.broker.metrics.family import COUNTER, GAUGE, HISTOGRAM, Buckets, Family, Scrape
-from tidelog.storage.log.retention.diagnosis import Readings
+from tidelog.storage.log.retention.findings import Readings
 from tidelog.storage.time.append_time import ahead
 from tidelog.storage.time.arrivals import DELAYS_MS, LATENESS_MS, Arrivals
 from tidelog.storage.time.timestamp import earlier, later, left
@@ -170,7 +170,7 @@ def _by_kind(attribute: str) -> Read:
     def read(scrape: Scrape) -> Samples:
         for topic, anomalies in _anomalies(scrape):
             for kind, count in dict(getattr(anomalies, attribute)).items():
-                yield (topic, kind), count
+                yield (topic, str(kind)), count
 
     return read
 
@@ -285,6 +285,13 @@ FAMILIES = (
         "Batches with a first or largest time that looks like another unit, refused ones included",
         ("topic", "unit"),
         _by_kind("unit_mismatches"),
+    ),
+    Family(
+        "tidelog_zero_time_batches",
+        COUNTER,
+        "Batches with a first or largest time that is the zero time of Go or .NET, refused ones included",
+        ("topic", "time"),
+        _by_kind("zero_times"),
     ),
     Family(
         "tidelog_window_refused_batches",

@@ -5,5 +5,5 @@ Begin with `retainer.py`: one log's round of retention, DeleteRecords, and `expl
 `deletion.py` renames the files of a segment and logs why. `pending_deletes.py` removes the renamed
 files when they are due; those who delete segments add file.delete.delay.ms. `explanation.py` puts
 into words what each policy does to each segment, and `diagnosis.py` what is wrong with a log's
-times. `known_times.py` gives the metrics what is known without reading.
+times; what it may find is in `findings.py`. `known_times.py` gives the metrics what is known without reading.
 """

@@ -7,12 +7,41 @@ times are not known, because they were not read, are left out.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from tidelog.config.instants import to_duration, to_iso, to_span
 from tidelog.config.setting import LONG_MAX
+from tidelog.storage.log.retention.findings import (
+    APPEND,
+    APPEND_TIME_AHEAD,
+    APPENDS,
+    CANNOT_ROLL,
+    CORRECTED,
+    CORRECTIONS,
+    END_BY_AGE,
+    EVENT_TIME_AHEAD,
+    EXPLAIN,
+    MILLISECONDS,
+    NAME_MISSING,
+    OUTLIVES,
+    REFUSE_FUTURE,
+    REFUSE_OLD,
+    RESET,
+    SEGMENTS,
+    UNKNOWN,
+    WRONG_UNIT,
+    ZERO_TIME,
+    Finding,
+)
 from tidelog.storage.time.append_time import ahead
-from tidelog.storage.time.arrivals import is_within, stored_unit_mismatch, usual_range
+from tidelog.storage.time.arrivals import (
+    ZERO_TIMES,
+    is_within,
+    missing_values_with_zero_times,
+    stored_unit_mismatch,
+    usual_range,
+    zero_time,
+)
 from tidelog.storage.time.corrections import is_behind
 from tidelog.storage.time.event_time import event_time_ahead
 from tidelog.storage.time.retention import (
@@ -22,96 +51,17 @@ from tidelog.storage.time.retention import (
     retention_schedule,
 )
 from tidelog.storage.time.rolling import longest_age, never_ends, rolling_of, waits_for_append
-from tidelog.storage.time.stamping import is_refused, rules_of
+from tidelog.storage.time.stamping import is_refused, keeps_time, rules_of
 from tidelog.storage.time.timestamp import exceeds, is_due
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator
 
     from tidelog.config.topic import TopicConfig
+    from tidelog.storage.log.retention.findings import Facts, Readings, SegmentFacts
     from tidelog.storage.time.arrivals import UnitMismatch
-    from tidelog.storage.time.corrections import Correction
-    from tidelog.storage.time.retention import Candidate, Retention, SegmentSchedule
-    from tidelog.storage.time.segment_times import SegmentTimes
+    from tidelog.storage.time.retention import Retention, SegmentSchedule
     from tidelog.storage.time.stamping import Rules
-
-# What was found: `Finding.kind`.
-CANNOT_ROLL = "segment cannot roll"
-EVENT_TIME_AHEAD = "maxEventTime ahead of the clock"
-APPEND_TIME_AHEAD = "append time ahead of the clock"
-OUTLIVES = "records outlive their retention"
-UNKNOWN = "unknown append times"
-WRONG_UNIT = "times in a wrong unit"
-CORRECTED = "corrections in force"
-
-# What helps: `Finding.remedy`.
-RESET = "reset"  # let append times and maxEventTime go back
-END_BY_AGE = "segment.ms"  # end segments by age
-APPEND = "append"
-REFUSE_OLD = "message.timestamp.before.max.ms"  # refuse records with such times
-REFUSE_FUTURE = "message.timestamp.after.max.ms"
-EXPLAIN = "explain"  # nothing has to be done, or the log lines say what
-
-# The units of figures: `Finding.unit`.
-MILLISECONDS = "ms"
-SEGMENTS = "segments"
-CORRECTIONS = "corrections"
-
-
-class Finding(NamedTuple):
-    """One thing that is wrong with the times of a log."""
-
-    kind: str
-    figure: int
-    unit: str
-    sentence: str
-    remedy: str
-
-
-class SegmentFacts(NamedTuple):
-    """What is known of one segment."""
-
-    base_offset: int
-    candidate: Candidate  # with its times as retention judges them
-    times: SegmentTimes  # as they were stored
-    adopted_ms: int | None  # the latest adoption of a batch with an unknown append time
-    unread_bytes: int = 0  # of its log: times of batches there are not known
-
-    @property
-    def is_known(self) -> bool:
-        """Whether the times of all its batches are known."""
-        return not self.unread_bytes
-
-
-class Facts(NamedTuple):
-    """What is known of one log. Times are ms, None if there is none."""
-
-    segments: Sequence[SegmentFacts]
-    log_start_offset: int
-    high_watermark: int
-    max_event_time: int | None
-    last_append_time: int | None
-    corrections: Sequence[Correction] = ()
-    is_closed: bool = False  # the next request, or round of retention, that needs the log opens it
-    is_replicated: bool = False  # other brokers have copies: append times go back by command alone
-
-    @property
-    def unread_segments(self) -> int:
-        """The number of segments whose times are not all known."""
-        return sum(not segment.is_known for segment in self.segments)
-
-    @property
-    def unread_bytes(self) -> int:
-        """The bytes of these segments that would have to be read."""
-        return sum(segment.unread_bytes for segment in self.segments)
-
-
-class Readings(NamedTuple):
-    """What clocks show when a log is judged."""
-
-    now_ms: int  # what the clock shows
-    deletion_ms: int  # the time by which retention deletes
-    check_interval_ms: int  # how often it does
 
 
 def diagnose(facts: Facts, config: TopicConfig, readings: Readings) -> list[Finding]:
@@ -287,6 +237,34 @@ def _against_wrong_unit(timestamp: int, rules: Rules, now_ms: int) -> tuple[str,
     return "A window of record times refuses such records.", remedy
 
 
+def _zero_times(facts: Facts, config: TopicConfig, _readings: Readings) -> Iterator[Finding]:
+    stored = [
+        (segment.base_offset, zero)
+        for segment in facts.segments
+        if (zero := zero_time(segment.times.largest, segment.times.first)) is not None
+    ]
+    if stored:
+        base_offset, zero = stored[0]
+        figure, unit, where = len(stored), SEGMENTS, f"in the segment at offset {base_offset}"
+    elif facts.zero_time is not None and keeps_time(facts.zero_time, config):
+        zero, figure, unit = facts.zero_time, facts.zero_batches, APPENDS
+        where = "in what has arrived since the log was opened"
+    else:
+        return
+    what, remedy = "New records do not get it. These stay as they are.", EXPLAIN
+    if keeps_time(zero, config):
+        what, remedy = f"{NAME_MISSING} stores new ones without a time.", NAME_MISSING
+    yield Finding(
+        ZERO_TIME,
+        figure,
+        unit,
+        f"The time {zero} {where} is {ZERO_TIMES[zero]}: the producer has probably set none. Retention "
+        f"by record time deletes such records at once, and retention.time.basis=append does not. {what}",
+        remedy,
+        missing_values_with_zero_times(config),
+    )
+
+
 # --- retention -----------------------------------------------------------------------------------
 
 
@@ -380,6 +358,7 @@ _RULES: tuple[Callable[[Facts, TopicConfig, Readings], Iterator[Finding]], ...] 
     _cannot_roll,
     _outlives,
     _wrong_unit,
+    _zero_times,
     _unknown,
     _corrected,
 )

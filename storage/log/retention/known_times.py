@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 from typing import TYPE_CHECKING, NamedTuple
 
-from tidelog.storage.log.retention.diagnosis import Facts, SegmentFacts
+from tidelog.storage.log.retention.findings import Facts, SegmentFacts
 from tidelog.storage.time.retention import Candidate, retention_schedule, with_inherited_times
 from tidelog.storage.time.timestamp import later
 
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from tidelog.storage.segment.segment import Segment
+    from tidelog.storage.time.arrivals import Arrivals
     from tidelog.storage.time.corrections import Correction
     from tidelog.storage.time.retention import Retention
     from tidelog.storage.time.segment_times import SegmentTimes
@@ -77,6 +78,7 @@ def facts(
     last_append_time: int | None,
     corrections: Sequence[Correction],
     is_replicated: bool,
+    arrivals: Arrivals,
 ) -> Facts:
     """Returns what is known of a log's times, to be judged by `diagnosis.diagnose`."""
     known = [segment.known_times for segment in segments]
@@ -104,4 +106,6 @@ def facts(
         last_append_time,
         corrections,
         is_replicated=is_replicated,
+        zero_batches=arrivals.zero_batches,
+        zero_time=arrivals.zero_time,
     )

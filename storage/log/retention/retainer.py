@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from tidelog.storage.log.compactor import Compactor
     from tidelog.storage.log.flusher import Flusher
     from tidelog.storage.log.retention.deletion import Deletion
-    from tidelog.storage.log.retention.diagnosis import Facts
     from tidelog.storage.log.retention.explanation import PartitionExplanation
+    from tidelog.storage.log.retention.findings import Facts
     from tidelog.storage.log.retention.known_times import KnownTimes
     from tidelog.storage.log.state import LogState
     from tidelog.storage.log.version import Version
@@ -317,6 +317,7 @@ class Retainer:
                 last_append_time=state.last_append_time_ms,
                 corrections=state.corrections,
                 is_replicated=state.is_replicated,
+                arrivals=state.arrivals,
             )
 
     def _moment(

@@ -16,7 +16,7 @@ from tests.oracle.recordset import Rec
 from tests.protocol.records import framings
 from tidelog.broker.http.doctor import COMMANDS
 from tidelog.cli.parser import main
-from tidelog.storage.log.retention import diagnosis
+from tidelog.storage.log.retention import findings
 
 
 def ask(broker, query=""):
@@ -160,10 +160,8 @@ def test_nothing_else_waits_for_a_diagnosis_that_reads(copied):
 
 
 def test_every_remedy_has_a_command_that_there_is():
-    remedies = {
-        getattr(diagnosis, name)
-        for name in ("RESET", "END_BY_AGE", "APPEND", "REFUSE_OLD", "REFUSE_FUTURE", "EXPLAIN")
-    }
+    names = "RESET END_BY_AGE APPEND REFUSE_OLD REFUSE_FUTURE NAME_MISSING EXPLAIN"
+    remedies = {getattr(findings, name) for name in names.split()}
     assert set(COMMANDS) == {*remedies, "accept", "status", "scrub", "scrub all", "cluster"}
     for command in COMMANDS.values():
         with pytest.raises(SystemExit) as ended:

@@ -10,7 +10,9 @@ import pytest
 
 from tests.broker import asking
 from tests.broker.conftest import of_module
+from tests.broker.subject import json_at
 from tests.oracle.recordset import batch
+from tidelog.cli.parser import main
 
 NOW_MS = 1_767_225_600_000  # 2026-01-01T00:00Z
 SECOND_MS, HOUR_MS, DAY_MS = 1_000, 3_600_000, 86_400_000
@@ -172,6 +174,54 @@ def test_a_wrong_unit_is_counted_and_logged(broker, connection, unit, timestamp,
     assert suspects() == 3
     # It would say nothing of the topic: the longest delay is that of times that can be.
     assert broker.metric("tidelog_max_latency_seconds", topic=topic) == 0
+
+
+# --- the zero times of clients -------------------------------------------------------------------
+
+GO_MS, YEAR_1_MS = -6_795_364_578_871, -62_135_596_800_000
+
+
+def test_a_zero_time_is_counted_and_logged_once_with_the_command_that_helps(
+    broker, connection, capsys
+):
+    topic = new_topic(connection, **{"message.timestamp.missing.values": "0"})
+    zeros = lambda time: broker.metric(
+        "tidelog_zero_time_batches_total", topic=topic, time=str(time)
+    )
+    lines = lambda: broker.lines("the zero time of", f"topic={topic} ")
+    doctor = lambda: json_at(broker.http, f"/v1/doctor?topic={topic}")[1]["findings"]
+    produce(connection, topic, YEAR_1_MS, NOW_MS)
+    produce(connection, topic, GO_MS)
+    broker.clock.step("1h")
+    produce(connection, topic, YEAR_1_MS)
+    assert (zeros(YEAR_1_MS), zeros(GO_MS)) == (2, 1)
+    (line,) = lines()
+    assert f"{YEAR_1_MS} is year 1, the zero time of Go and .NET" in line
+    command = re.search("`(.*)`", line)[1]
+    values = f"{YEAR_1_MS},{GO_MS},0"
+    assert command == f"tidelog configs set {topic} message.timestamp.missing.values={values}"
+    (found,) = doctor()
+    assert (found["finding"], found["command"]) == ("zero times of clients", command)
+    assert main([*command.split()[1:], "--broker", broker.bootstrap]) == 0
+    capsys.readouterr()
+    produce(connection, topic, GO_MS, YEAR_1_MS)
+    assert (zeros(YEAR_1_MS), zeros(GO_MS), len(lines())) == (2, 1, 1)
+    assert broker.metric("tidelog_batches_without_time_total", topic=topic) == 1
+    (found,) = doctor()
+    assert "New records do not get it" in found["sentence"]
+
+
+def test_a_zero_time_that_has_been_deleted_or_refused_is_named(broker, connection):
+    window = {"message.timestamp.before.max.ms": str(DAY_MS)}
+    for settings, error in (({}, 0), (window, INVALID_TIMESTAMP)):
+        topic = new_topic(connection, **settings)
+        produce(connection, topic, GO_MS, error=error)
+        assert len(broker.sweep(topic)) == (not error)
+        assert broker.metric("tidelog_zero_time_batches_total", topic=topic, time=str(GO_MS)) == 1
+        (line,) = broker.lines("message.timestamp.missing.values", f"topic={topic} ")
+        assert f"{GO_MS} is the zero time of Go in nanoseconds" in line
+        found = json_at(broker.http, f"/v1/doctor?topic={topic}")[1]["findings"]
+        assert [each["figure"] for each in found] == ([] if error else [1])
 
 
 # --- the window ----------------------------------------------------------------------------------

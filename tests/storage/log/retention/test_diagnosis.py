@@ -7,7 +7,8 @@ import re
 from tidelog.config.topic import TopicConfig
 from tidelog.storage.directory.store import LogStore
 from tidelog.storage.log.retention import diagnosis
-from tidelog.storage.log.retention.diagnosis import Readings, diagnose
+from tidelog.storage.log.retention.diagnosis import diagnose
+from tidelog.storage.log.retention.findings import Readings
 from tidelog.storage.time.corrections import Correction
 
 NOW = 1_767_225_600_000  # new year 2026
