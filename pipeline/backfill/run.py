@@ -199,7 +199,7 @@ def write(options: argparse.Namespace, session: Session, directory: Path, name: 
                 source_partition=partition,
                 compression=max(0, targets.codec_of(options.compression)),
                 batch_limit=min(options.batch_bytes, target.batch_limit),
-                is_stamped=target.is_stamped,
+                changes_times=target.changes_times,
             )
         )
     with Progress(JOB, total) as progress:
@@ -276,7 +276,7 @@ def _report_prediction(options: argparse.Namespace, target: Target, counts: _Cou
         what = "left out" if options.outside == "drop" else "refused"
         said = (
             f"{some(outside, 'row')} outside the window of {target.topic}: {what} ({counts.too_old} older"
-            f" than message.timestamp.before.max.ms = {target.before_ms} ms before now, {counts.too_new}"
+            f" than {target.before_setting} ms before now, {counts.too_new}"
             f" newer than message.timestamp.after.max.ms = {target.after_ms} ms after)"
         )
         say(said)

@@ -76,7 +76,7 @@ class Source(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """The input of one task. `is_stamped`: the target gives records new times (LogAppendTime)."""
+    """The input of one task. `changes_times`: the target may give records other times."""
 
     brokers: str
     topic: str
@@ -87,7 +87,7 @@ class Task:
     source_partition: int
     compression: int = AS_SOURCE
     batch_limit: int = BATCH_LIMIT
-    is_stamped: bool = False
+    changes_times: bool = False
     timeout_s: float = 60.0
 
 
@@ -232,7 +232,7 @@ class _Patience:
 def _replay(task: Task, written: Writer) -> None:
     """Skips the records in the target, and writes the rest."""
     there = written.begin()
-    tail = Tail(written.where, with_time=not task.is_stamped)
+    tail = Tail(written.where, with_time=not task.changes_times)
     number = 0
     for rows in task.source.read():
         first = min(rows.count, there - number) if number < there else 0

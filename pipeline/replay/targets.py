@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from tidelog.client import EARLIEST, LATEST, Client, RequestError
 from tidelog.client.calls import topics
+from tidelog.config import BrokerConfig, topic_config
 from tidelog.pipeline.errors import PipelineError, UsageError
 from tidelog.pipeline.options import Deprecated, brokers, setting, size
 from tidelog.pipeline.replay import delivery, identities
@@ -18,8 +19,8 @@ from tidelog.pipeline.replay.transactions import ensure_progress_topic
 from tidelog.pipeline.secured import add_to_command_config
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.records.column_batches import BATCH_LIMIT
-from tidelog.protocol.records.layout import Compression
-from tidelog.storage.time.stamping import Rules, stamps_at
+from tidelog.protocol.records.layout import NEWEST_MAGIC, Compression
+from tidelog.storage.time.stamping import Rules, rules_of, stamps_at
 from tidelog.text import some
 
 if TYPE_CHECKING:
@@ -32,6 +33,13 @@ NO_LIMIT: Final = 2**63 - 1
 CODECS: Final = ("source", "none", "gzip", "snappy", "lz4", "zstd")
 _BATCH_OVERHEAD: Final = 1024
 _AS_SOURCE: Final = -1
+_OF_REFUSAL: Final = (
+    "cleanup.policy",
+    "retention.min.append.ms",
+    "retention.ms",
+    "retention.refuse.expired",
+    "retention.time.basis",
+)
 
 
 class Target(NamedTuple):
@@ -44,6 +52,19 @@ class Target(NamedTuple):
     after_ms: int
     batch_limit: int
     settings: Mapping[str, str]
+
+    @property
+    def changes_times(self) -> bool:
+        """Whether records may get other times there than they come with."""
+        return self.is_stamped or bool(self.settings.get("message.timestamp.missing.values"))
+
+    @property
+    def before_setting(self) -> str:
+        """What limits how old records may be: the setting, and its value."""
+        name = "message.timestamp.before.max.ms"
+        if self.before_ms == _refused_beyond(self.settings) != NO_LIMIT:
+            name = "retention.ms, because of retention.refuse.expired, which is"
+        return f"{name} = {self.before_ms}"
 
     def window(self, now_ms: int) -> tuple[int, int]:
         """Returns the oldest and the newest time that the topic accepts now."""
@@ -144,11 +165,24 @@ def as_made(topic: str, partition_count: int, settings: Mapping[str, str]) -> Ta
         topic,
         partition_count,
         settings.get("message.timestamp.type") == "LogAppendTime",
-        min(both, _limit(settings.get("message.timestamp.before.max.ms"))),
+        min(
+            both,
+            _limit(settings.get("message.timestamp.before.max.ms")),
+            _refused_beyond(settings),
+        ),
         min(both, _limit(settings.get("message.timestamp.after.max.ms"))),
         max(largest // 2, largest - _BATCH_OVERHEAD),
         settings,
     )
+
+
+def _refused_beyond(settings: Mapping[str, str]) -> int:
+    """Returns the age in ms from which retention.refuse.expired refuses a record."""
+    config = topic_config(
+        BrokerConfig(), {name: settings[name] for name in _OF_REFUSAL if settings.get(name)}
+    )
+    before_ms = rules_of(config, NEWEST_MAGIC).before_ms
+    return NO_LIMIT if before_ms is None else before_ms
 
 
 def as_it_would_be(

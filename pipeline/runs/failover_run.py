@@ -48,6 +48,7 @@ if TYPE_CHECKING:
 _SAMPLE: Final = 50  # records on each side of the committed offset that are compared with the map
 _SAMPLE_REACH: Final = 10_000
 _CLEANUP: Final = "cleanup.policy"
+_MISSING: Final = "message.timestamp.missing.values"
 _NO_SUCH_TIME: Final = frozenset({ErrorCode.UNSUPPORTED_VERSION, ErrorCode.INVALID_REQUEST})
 
 
@@ -263,6 +264,7 @@ class Planner:
             times.stamped
             or self._is_stamped(row, of_target=False)
             or self._is_stamped(row, of_target=True)
+            or self._setting(row.target_topic, _MISSING, of_target=True)
         )
         if mapped is not None and mapped.hole is None and len(mapped.offsets):
             wrong = self._disproof(row, mapped, with_time=with_time)

@@ -321,7 +321,7 @@ def _tasks(
                 source_partition=partition,
                 compression=targets.codec_of(options.compression),
                 batch_limit=min(options.batch_bytes, target.batch_limit),
-                is_stamped=target.is_stamped,
+                changes_times=target.changes_times,
             )
         )
     return tasks

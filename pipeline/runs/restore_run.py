@@ -267,7 +267,7 @@ class Run:
         if outside:
             refused.append(
                 f"{some(outside, 'record')} outside the window of {name}: refused ({counted.too_old} older"
-                f" than message.timestamp.before.max.ms = {target.before_ms}, {counted.too_new} newer than"
+                f" than {target.before_setting}, {counted.too_new} newer than"
                 f" message.timestamp.after.max.ms = {target.after_ms})"
             )
             say(refused[-1])
@@ -347,7 +347,7 @@ class Run:
                     source_partition=key[1],
                     compression=max(0, targets.codec_of(self.options.compression)),
                     batch_limit=min(self.options.batch_bytes, target.batch_limit),
-                    is_stamped=target.is_stamped,
+                    changes_times=target.changes_times,
                 )
             )
         total = sum(one.records for key in plan.offsets for one in self._wanted(key))

@@ -151,7 +151,7 @@ def _tasks(options: SinkOptions, name: str, plan: dict[str, Any]) -> list[Task]:
                         source_partition=int(partition),
                         compression=targets.codec_of(options.compression),
                         batch_limit=target.batch_limit,
-                        is_stamped=target.is_stamped,
+                        changes_times=target.changes_times,
                     )
                 )
     return tasks

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tidelog.pipeline.replay.targets import NO_LIMIT, Target
+from tidelog.pipeline.replay.targets import NO_LIMIT, Target, as_made
 
 FIRST, LAST = -(2**63), 2**63 - 1
 NOW_MS = 1_700_000_000_000
@@ -24,3 +24,23 @@ def target(before_ms=NO_LIMIT, after_ms=NO_LIMIT, *, is_stamped=False):
 )
 def test_the_window(topic, window):
     assert topic.window(NOW_MS) == window
+
+
+@pytest.mark.parametrize(
+    ("settings", "oldest_ms"),
+    [
+        ({}, NOW_MS - 50),
+        ({"message.timestamp.before.max.ms": "20"}, NOW_MS - 20),
+        ({"retention.ms": "-1"}, FIRST),
+        ({"retention.time.basis": "append"}, FIRST),
+        ({"retention.min.append.ms": "1"}, FIRST),
+        ({"cleanup.policy": "compact"}, FIRST),
+        ({"retention.refuse.expired": "false"}, FIRST),
+    ],
+)
+def test_the_window_where_the_target_refuses_what_has_expired(settings, oldest_ms):
+    made = as_made("t", 1, {"retention.refuse.expired": "true", "retention.ms": "50", **settings})
+    assert made.window(NOW_MS) == (oldest_ms, LAST)
+    if oldest_ms != FIRST:
+        is_refusal = oldest_ms == NOW_MS - 50
+        assert ("retention.refuse.expired" in made.before_setting) is is_refusal

@@ -21,6 +21,7 @@ from tidelog.pipeline.replay import delivery
 from tidelog.pipeline.replay.delivery import AT_LEAST_ONCE, POSITION, TRANSACTIONS, Delivery
 from tidelog.pipeline.replay.offset_map import target_offset_of
 from tidelog.pipeline.replay.replay import Task, replay_partition
+from tidelog.pipeline.replay.targets import look_at
 from tidelog.pipeline.replay.transactions import Transactions, ensure_progress_topic
 from tidelog.process import BrokerProcess
 from tidelog.protocol.records.batch import Record, build
@@ -287,15 +288,21 @@ def test_another_record_before_the_place_to_go_on_is_noticed(broker, topic):
     assert is_exact(replay_partition(whole), broker.bootstrap, topic, wanted)
 
 
-def test_times_are_not_compared_where_the_target_stamps(broker, topic):
-    wanted = some(200, 19)
+@pytest.mark.parametrize(
+    ("setting", "value"),
+    [("message.timestamp.type", "LogAppendTime"), ("message.timestamp.missing.values", None)],
+)
+def test_times_are_not_compared_where_the_target_changes_them(broker, topic, setting, value):
+    wanted = some(200, 19, odd=False)
     with Client(broker.bootstrap) as client:
-        client.create_topic(topic, 1, {"message.timestamp.type": "LogAppendTime"})
-    task = task_of(broker.bootstrap, topic, wanted, POSITION, is_stamped=True)
+        client.create_topic(topic, 1, {setting: value or str(wanted[-1].timestamp)})
+        changes_times = look_at(client, topic).changes_times
+    task = task_of(broker.bootstrap, topic, wanted, POSITION, changes_times=changes_times)
     assert replay_partition(task).error is None
     assert replay_partition(task).error is None
     assert (
-        "has another record" in replay_partition(dataclasses.replace(task, is_stamped=False)).error
+        "has another record"
+        in replay_partition(dataclasses.replace(task, changes_times=False)).error
     )
 
 
