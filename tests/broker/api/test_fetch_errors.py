@@ -12,9 +12,13 @@ import time
 import pytest
 
 from tests.broker.asking import NO_ID, batch_of, create, fetch_fields, new_name, new_topic, produce
+from tests.broker.inside import Inside
 from tests.oracle import wire
+from tidelog.broker.security.authorizer import Authorizer
+from tidelog.protocol.acl import Operation
 
 OFFSET_OUT_OF_RANGE, UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID = 1, 3, 100
+TOPIC_AUTHORIZATION_FAILED, INCONSISTENT_TOPIC_ID = 29, 103
 FOR_EVER_MS = 600_000  # more than the connection waits for an answer
 HELD_MS, LOOP_S = 500, 2
 MOST_ASKED = 2 * LOOP_S * 1000 // HELD_MS
@@ -114,6 +118,45 @@ def test_an_error_that_a_session_was_told_does_not_end_its_wait(connection, topi
     if offset is not None:
         another["max_wait_ms"] = FOR_EVER_MS
     assert code in codes(connection.ask("Fetch", 12, **another)), "another question"
+
+
+class NotReading(Authorizer):
+    """Lets everybody do everything but read one topic."""
+
+    def __init__(self, hidden):
+        self.hidden = hidden
+
+    def allows(self, session, operation, resource_type, name):
+        return (operation, name) != (Operation.READ, self.hidden)
+
+
+def test_a_topic_that_may_not_be_read_waits_beside_a_quiet_one(tmp_path):
+    with Inside(tmp_path) as broker, broker.connect() as connection:
+        quiet, hidden = new_topic(connection), new_topic(connection)
+        broker.node.authorizer = NotReading(hidden)
+        fields = fields_of(quiet, hidden, max_wait_ms=HELD_MS)
+        assert asked_in_a_loop(connection, 12, lambda _: fields) <= MOST_ASKED
+        assert codes(connection.ask("Fetch", 12, **fields)) == [0, TOPIC_AUTHORIZATION_FAILED]
+        alone = fields_of(hidden, max_wait_ms=FOR_EVER_MS)
+        assert codes(connection.ask("Fetch", 12, **alone)) == [TOPIC_AUTHORIZATION_FAILED]
+
+
+def test_a_topic_that_was_made_again_is_told_at_once_and_once(broker, connection):
+    name = new_name()
+    ids = create(connection, new_name()), create(connection, name)
+    fields = fields_of(*ids, max_wait_ms=0, session_epoch=0)
+    begun = connection.ask("Fetch", 13, **fields)
+    assert codes(begun) == [0, 0]
+    _delete(broker, name)
+    create(connection, name)
+
+    def next_fields(number, max_wait_ms=HELD_MS):
+        session = {"session_id": begun["session_id"], "session_epoch": number + 1}
+        return {**fields, **session, "topics": [], "max_wait_ms": max_wait_ms}
+
+    answer = connection.ask("Fetch", 13, **next_fields(0, FOR_EVER_MS))
+    assert codes(answer) == [INCONSISTENT_TOPIC_ID]
+    assert asked_in_a_loop(connection, 13, lambda each: next_fields(each + 1)) <= MOST_ASKED
 
 
 def _produce(broker, topic):
