@@ -211,9 +211,10 @@ class TopicConfig:
         "retention.refuse.expired",
         Type.BOOLEAN,
         False,
-        "Whether an append is rejected for a record that retention.ms would delete at once. It needs "
-        "delete in cleanup.policy and record as retention.time.basis, and does nothing where "
-        "retention.min.append.ms keeps such records. Not a Kafka setting.",
+        "Whether an append is rejected for a record that retention.ms, with record as "
+        "retention.time.basis, or retention.max.eventtime.ms, without a grace, would delete at once. It "
+        "needs delete in cleanup.policy, and does nothing where retention.min.append.ms keeps such "
+        "records. Not a Kafka setting.",
         broker_names=(BrokerName("log.retention.refuse.expired"),),
     )
     retention_bytes: int = setting(

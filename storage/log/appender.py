@@ -126,7 +126,9 @@ class Appender:
         )
         most = settings.max_unpacked_bytes
         limit = min(most, unpack_limit or (most if may_block else SHORT_UNPACK_BYTES))
-        plan = settings.plan(stamps, state.ends[0], state.leader_epoch, internal, limit)
+        plan = settings.plan(
+            stamps, state.ends[0], state.leader_epoch, internal, limit, state.arrivals.reached
+        )
         try:
             prepared = prepare(records, produced, plan)
         except UnpackedTooLarge as error:

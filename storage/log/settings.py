@@ -8,7 +8,15 @@ from tidelog.config.setting import LONG_MAX
 from tidelog.protocol.records.compression import produce_limit
 from tidelog.protocol.records.plan import Plan
 from tidelog.storage.time.rolling import rolling_of
-from tidelog.storage.time.stamping import Rules, Stamps, missing_times, rules_of, why_too_old
+from tidelog.storage.time.stamping import (
+    Rules,
+    Stamps,
+    event_time_kept,
+    missing_times,
+    rules_of,
+    why_too_old,
+    within_event_time,
+)
 
 if TYPE_CHECKING:
     from tidelog.config.topic import TopicConfig
@@ -37,6 +45,7 @@ class Settings(NamedTuple):
     min_roll_interval_ms: int
     too_old: str  # why a time before the window is refused; empty: for the window alone
     missing: tuple[int, ...]  # times of records that mean none
+    event_kept_ms: int | None  # records further behind the largest event time are refused
 
     def plan(
         self,
@@ -45,10 +54,14 @@ class Settings(NamedTuple):
         leader_epoch: int,
         internal: bool,
         unpack_limit: int,
+        reached_ms: int,
     ) -> Plan:
-        """Returns the plan of an append that is made now, at the log's end."""
+        """Returns the plan of an append that is made now, at the log's end.
+
+        `reached_ms` is the largest event time before it.
+        """
         # The same as Plan(...), without the Python frame of a NamedTuple's constructor.
-        return tuple.__new__(
+        plan: Plan = tuple.__new__(
             Plan,
             (
                 first_offset,
@@ -64,6 +77,9 @@ class Settings(NamedTuple):
                 self.missing,
             ),
         )
+        if self.event_kept_ms is None or internal:
+            return plan
+        return within_event_time(plan, self.event_kept_ms, reached_ms)
 
 
 def settings_of(config: TopicConfig, magic: int) -> Settings:
@@ -83,4 +99,5 @@ def settings_of(config: TopicConfig, magic: int) -> Settings:
         rolling.min_interval_ms,
         why_too_old(config, rules),
         missing_times(config, magic),
+        event_time_kept(config, magic),
     )

@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from tidelog.protocol.records.layout import NO_TIMESTAMP
 from tidelog.storage.time.append_time import append_time
-from tidelog.storage.time.retention import BY_TIME, retention_of
+from tidelog.storage.time.retention import BY_EVENT_TIME, BY_TIME, retention_of
 from tidelog.storage.time.timestamp import MAX_TIMESTAMP, MIN_TIMESTAMP
 
 if TYPE_CHECKING:
     from tidelog.config.topic import TopicConfig
+    from tidelog.protocol.records.plan import Plan
 
 LOG_APPEND_TIME = "LogAppendTime"
 
@@ -79,6 +80,32 @@ def why_too_old(config: TopicConfig, rules: Rules) -> str:
     if kept_ms is None or kept_ms != rules.before_ms:
         return ""
     return f"{BY_TIME}={kept_ms} would delete it at once"
+
+
+def event_time_kept(config: TopicConfig, magic: int) -> int | None:
+    """Returns how far behind the largest event time before it `retention.refuse.expired` lets a record be.
+
+    None where it refuses nothing for that: also where a grace or `retention.min.append.ms` keeps such
+    records for a while, and where `rules_of` has no window.
+    """
+    retention = retention_of(config)
+    if not config.retention_refuse_expired or retention.grace_ms or retention.floor_ms:
+        return None
+    if config.message_timestamp_type == LOG_APPEND_TIME or magic == 0:
+        return None
+    return retention.event_ms
+
+
+def within_event_time(plan: Plan, kept_ms: int, reached_ms: int) -> Plan:
+    """Returns the plan of an append with the limit of event times, if that is narrower than the window.
+
+    `reached_ms` is the largest event time before it.
+    """
+    oldest_ms = max(reached_ms - kept_ms, MIN_TIMESTAMP)
+    if oldest_ms <= plan.min_timestamp:
+        return plan
+    why = f"{BY_EVENT_TIME}={kept_ms} would delete it at once"
+    return plan._replace(min_timestamp=oldest_ms, too_old=why)
 
 
 def stamps_at(

@@ -41,3 +41,29 @@ def test_what_retention_would_delete_at_once_is_refused_where_a_topic_asks(
     assert answer["error_message"] == f"1 records have timestamps {why}"
     assert list_offset(connection, topic, LATEST)["offset"] == 0
     assert put(NEW_YEAR_MS, -1, edge)["error_code"] == 0
+
+
+def test_what_event_time_would_delete_at_once_is_refused_where_there_is_no_grace(
+    broker, connection
+):
+    def put(topic, *times):
+        records = recordset.batch([Rec(time, b"v") for time in times])
+        return produce(connection, topic, records, version=8)
+
+    settings = {"retention.refuse.expired": "true", "retention.max.eventtime.ms": str(DAY_MS)}
+    topic, lenient = new_name(), new_name()
+    create(connection, topic, **settings, **{"retention.max.eventtime.grace.ms": "0"})
+    create(connection, lenient, **settings)
+    reached, edge = NEW_YEAR_MS - 100 * DAY_MS, NEW_YEAR_MS - 101 * DAY_MS
+    for each in (topic, lenient):
+        assert put(each, edge - 1, reached)["error_code"] == 0, "nothing was there before"
+        assert put(each, edge, -1)["error_code"] == 0
+    answer = put(topic, edge, edge - 1)
+    assert answer["error_code"] == INVALID_TIMESTAMP
+    assert [each["batch_index"] for each in answer["record_errors"]] == [1]
+    assert f"retention.max.eventtime.ms={DAY_MS} would delete it at once" in answer["error_message"]
+    assert put(lenient, edge - 1)["error_code"] == 0
+    broker.restart()
+    with broker.connect() as again:
+        records = recordset.batch([Rec(edge - 1, b"v")])
+        assert produce(again, topic, records, version=8)["error_code"] == INVALID_TIMESTAMP
