@@ -14,8 +14,10 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
 from tidelog.broker.metrics.families import (
+    build_metrics,
     clock_metrics,
     compaction_metrics,
+    disk_metrics,
     group_metrics,
     memory_metrics,
     quota_metrics,
@@ -122,10 +124,14 @@ def page() -> str:
             _table(scrub_metrics.FAMILIES),
             "## Of serving\n",
             _table(serving_metrics.FAMILIES),
+            "## Of disks\n",
+            _table(disk_metrics.FAMILIES),
             "## Of memory\n",
             _table(memory_metrics.FAMILIES),
             _QUOTAS,
             _table(quota_metrics.FAMILIES),
+            "## Of the build\n",
+            _table(build_metrics.FAMILIES),
         )
     )
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from tidelog.broker.metrics.families import (
+    build_metrics,
     clock_metrics,
     compaction_metrics,
+    disk_metrics,
     group_metrics,
     memory_metrics,
     quota_metrics,
@@ -23,6 +25,8 @@ if TYPE_CHECKING:
 
 FAMILIES = (
     *serving_metrics.FAMILIES,
+    *build_metrics.FAMILIES,
+    *disk_metrics.FAMILIES,
     *memory_metrics.FAMILIES,
     *time_metrics.FAMILIES,
     *clock_metrics.FAMILIES,

@@ -13,7 +13,6 @@ from tidelog.broker.metrics.counters import BUCKETS_S
 from tidelog.broker.metrics.family import COUNTER, GAUGE, HISTOGRAM, Buckets, Family
 from tidelog.broker.metrics.loop_lag import BOUNDS_S as LAGS_S
 from tidelog.protocol.message import known_apis
-from tidelog.protocol.records import kernels
 
 if TYPE_CHECKING:
     from tidelog.broker.metrics.family import Read, Samples, Scrape
@@ -128,10 +127,6 @@ def _offline_logs(scrape: Scrape) -> Samples:
 
 def _offline_directories(scrape: Scrape) -> Samples:
     yield (), len({each.directory.parent for each in scrape.node.offline()})
-
-
-def _kernels(_scrape: Scrape) -> Samples:
-    yield (kernels.IMPLEMENTATION,), 1
 
 
 _SERVED = ("as_stored", "converted")
@@ -387,5 +382,4 @@ FAMILIES = (
         (),
         _offline_directories,
     ),
-    Family("tidelog_kernels", GAUGE, "Record kernels in use", ("implementation",), _kernels),
 )

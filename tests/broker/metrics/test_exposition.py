@@ -63,7 +63,7 @@ def test_every_value_and_label(node, monkeypatch):
 
 
 def test_a_broker_shows_what_the_library_would_write(tmp_path, monkeypatch):
-    moving = ("seconds", "_ms", "lag", "connection")  # with the clock, or with who asks
+    moving = ("seconds", "_ms", "lag", "connection", "free")  # with the clock, or with others
     with Inside(tmp_path) as broker, broker.connect() as connection:
         create(connection, "t", 3)
         produce(connection, "t", recordset.batch([Rec(1, b"v")]))
