@@ -11,9 +11,14 @@ import subprocess
 from pathlib import Path
 
 import pytest
+import yaml
+
+from tidelog.cli import main
+from tools.check_links import anchors
 
 ROOT = Path(__file__).parents[2]
 PROMETHEUS = ROOT / "docker" / "prometheus"
+RUNBOOK = ROOT / "docs" / "runbook.md"
 CASES = Path(__file__).with_name("alerts_test.yml")
 PROMTOOL = shutil.which("promtool")
 
@@ -43,6 +48,24 @@ def test_every_alert_has_a_case_that_speaks_and_one_that_is_silent():
     assert silent == set(alerts()) - {"TidelogPythonTwin"}
 
 
+def test_every_alert_has_its_entry_in_the_runbook():
+    groups = yaml.safe_load((PROMETHEUS / "alerts.yml").read_text(encoding="utf-8"))["groups"]
+    urls = [rule["annotations"]["runbook_url"] for group in groups for rule in group["rules"]]
+    assert urls == [f"docs/runbook.md#{alert.lower()}" for alert in alerts()]
+    page = RUNBOOK.read_text(encoding="utf-8")
+    assert anchors(page) == {"runbook", *(alert.lower() for alert in alerts())}
+
+
+def test_the_commands_of_the_runbook_are_there():
+    page = RUNBOOK.read_text(encoding="utf-8")
+    named = set(re.findall(r"(?:`|^    )tidelog ([a-z-]+)", page, re.MULTILINE))
+    assert {"doctor", "explain", "cluster"} <= named
+    for command in named:
+        with pytest.raises(SystemExit) as ended:
+            main([command, "--help"])
+        assert ended.value.code == 0, command
+
+
 @needs_promtool
 def test_the_configuration_is_sound():
     done = promtool("check", "config", PROMETHEUS / "prometheus.yml")
@@ -60,6 +83,8 @@ def test_the_alerts_speak_when_they_should():
 MISTAKES = {
     "TidelogDown": ("== 0\n        for: 1m", "== 0\n        for: 5m"),
     "TidelogLogOffline": ("tidelog_offline_logs > 0", "tidelog_offline_logs > 5"),
+    "TidelogDiskFull": ("tidelog_log_dir_full > 0", "sum(tidelog_log_dir_full) > 0"),
+    "TidelogDiskFillsUp": ("< 0.1\n        for: 5m", "< 0.1\n        for: 1m"),
     "TidelogBadBatches": ("tidelog_scrub_bad_batches > 0", "tidelog_scrub_bad_batches > 5"),
     "TidelogOfflinePartitions": ("max(kafka_controller", "sum(kafka_controller"),
     "TidelogUnderMinIsr": (
@@ -81,6 +106,14 @@ MISTAKES = {
     ),
     "TidelogPythonTwin": ('implementation!="compiled"', 'implementation="compiled"'),
     "TidelogSlowProduce": ('request="Produce"', 'request=~".*"'),
+    "TidelogLoopLags": (
+        "sum by (instance, le)\n          (rate(tidelog_loop",
+        "sum by (le)\n          (rate(tidelog_loop",
+    ),
+    "TidelogMemoryRefused": (
+        "increase(tidelog_memory_refused_total[10m])",
+        "tidelog_memory_refused_total",
+    ),
     "TidelogDoomedOnArrival": (
         "or (tidelog_doomed_records_total unless tidelog_doomed_records_total offset 10m) > 0",
         "",
