@@ -22,6 +22,7 @@ from tidelog.config.broker.checks import (
     check_memory,
     check_message_format,
     check_metadata_files,
+    check_ports,
 )
 from tidelog.config.broker.cluster import SESSION_TIMEOUT_WITH_ETCD_MS
 from tidelog.config.broker.etcd_address import is_etcd
@@ -189,6 +190,7 @@ def build(given: Mapping[str, Given], strays: Mapping[str, str]) -> BrokerConfig
         config.inter_broker_listener_name,
     )
     object.__setattr__(config, "listeners", bound)
+    check_ports(config)
     if is_etcd(config.cluster.metadata_store) and "broker.session.timeout.ms" not in sources:
         object.__setattr__(
             config.cluster, "broker_session_timeout_ms", SESSION_TIMEOUT_WITH_ETCD_MS

@@ -6,7 +6,13 @@ import ipaddress
 from typing import TYPE_CHECKING
 
 from tidelog.config.broker.etcd_address import is_etcd, parse_etcd
-from tidelog.config.broker.listeners import Listener, parse_protocol_map, protocol_of
+from tidelog.config.broker.listeners import (
+    Listener,
+    are_same_port,
+    is_loopback,
+    parse_protocol_map,
+    protocol_of,
+)
 from tidelog.config.setting import ConfigError
 from tidelog.config.versions import FIRST_RELEASE_OF, magic_of
 
@@ -205,3 +211,43 @@ def check_listeners(
             f"{', '.join(sorted(names))}, or none"
         )
     return ours
+
+
+def check_reach(config: BrokerConfig) -> None:
+    """Checks that nobody is sent to a listener on loopback that was not asked for; raises ConfigError.
+
+    Without `listeners` a broker listens there alone, where neither the brokers of other machines reach it
+    nor the clients that are given another address.
+    """
+    if "listeners" in config.sources:
+        return
+    host = config.listeners[0].host
+    outside = [at for at in config.advertised_listeners if not is_loopback(at.host)]
+    if outside:
+        reason = f"advertised.listeners sends clients to {outside[0].host}"
+    elif is_etcd(config.cluster.metadata_store):
+        reason = "the brokers of metadata.store=etcd://... may be on other machines"
+    else:
+        return
+    raise ConfigError(
+        f"listeners is not set, so the broker would listen on {host} alone, but {reason}: set "
+        "listeners=PLAINTEXT://:9092 to listen on every interface"
+    )
+
+
+def check_ports(config: BrokerConfig) -> None:
+    """Checks that no two of the broker's ports are the same; raises ConfigError."""
+    taken = [(f"listener {at.name}", (at.host, at.port)) for at in config.listeners]
+    for name, address in (
+        ("http.listener", config.http.address),
+        ("control.listener", config.control),
+    ):
+        if address is None:
+            continue
+        for other, other_address in taken:
+            if are_same_port(address, other_address):
+                raise ConfigError(
+                    f"{name} and {other} would both have port {address[1]}: name another one, or 0 for a "
+                    "free one"
+                )
+        taken.append((name, address))

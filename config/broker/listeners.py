@@ -7,6 +7,7 @@ what was meant to be encrypted. An empty host means every interface, port 0 lets
 
 from __future__ import annotations
 
+import ipaddress
 import re
 from typing import NamedTuple
 
@@ -97,6 +98,22 @@ def split_address(text: str) -> tuple[str, int]:
     if found is None:
         raise ValueError("expected host:port, such as 127.0.0.1:8080")
     return _host(found[1]), _port(found[2])
+
+
+def is_loopback(host: str) -> bool:
+    """Returns whether a host is one by which a machine reaches itself alone."""
+    try:
+        return ipaddress.ip_address(host.partition("%")[0]).is_loopback
+    except ValueError:
+        return host.lower() == "localhost"
+
+
+def are_same_port(one: tuple[str, int], other: tuple[str, int]) -> bool:
+    """Returns whether only one of two addresses can be listened on; never for port 0."""
+    (host, port), (other_host, other_port) = one, other
+    if port != other_port or not port or (":" in host) != (":" in other_host):
+        return False
+    return host == other_host or host in EVERY_INTERFACE or other_host in EVERY_INTERFACE
 
 
 def _listener(text: str) -> Listener:

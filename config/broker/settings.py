@@ -52,9 +52,9 @@ class BrokerConfig:
     listeners: tuple[Listener, ...] = setting(
         "listeners",
         Type.LIST,
-        (Listener("PLAINTEXT", "", 9092),),
-        "The addresses to listen on, as NAME://host:port; an empty host means every interface, "
-        "port 0 any free port.",
+        (Listener("PLAINTEXT", "127.0.0.1", 9092),),
+        "The addresses to listen on, as NAME://host:port; an empty host means every interface (Kafka's "
+        "default), port 0 any free port.",
         convert=parse_bound_listeners,
         dynamic=False,
     )

@@ -26,6 +26,7 @@ TYPES = {
 }
 
 DEFAULTS = {
+    "listeners": "loopback: other interfaces are asked for (docs/decisions/0057)",
     "message.timestamp.after.max.ms": "no limit, as 3.9; 4.x has one hour",
     "broker.id": "Kafka draws lots, or insists on node.id; one broker may be 1",
     "node.id": "as above",

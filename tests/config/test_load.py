@@ -37,7 +37,7 @@ def test_nothing_set_gives_kafkas_defaults():
     assert config.auto_create_topics_enable is True
     assert config.limits.socket_request_max_bytes == 104_857_600
     assert config.topic_defaults.max_message_bytes == 1_048_588
-    assert config.listeners == (("PLAINTEXT", "", 9092),)
+    assert config.listeners == (("PLAINTEXT", "127.0.0.1", 9092),)  # not Kafka's: every interface
     assert config.http.address is None
     assert config.sources == {}
     assert config.topic_defaults == TopicConfig()

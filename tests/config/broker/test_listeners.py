@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from tidelog.cli import main
 from tidelog.config import ConfigError, load
+from tidelog.config.broker.checks import check_reach
 
 
 def listeners(text, **more):
@@ -34,6 +36,52 @@ def test_named_listeners_need_the_map():
     assert [listener.name for listener in found] == ["IN", "OUT"]
     with pytest.raises(ConfigError, match="listener IN has no protocol: add IN:PLAINTEXT"):
         listeners(text)
+
+
+def test_other_machines_are_let_in_where_somebody_asks_for_it(tmp_path):
+    asked = "PLAINTEXT://:9092"
+    file = tmp_path / "server.properties"
+    file.write_text(f"listeners={asked}\n", encoding="utf-8")
+    assert [str(at) for at in load(None, {}, {}).listeners] == ["PLAINTEXT://127.0.0.1:9092"]
+    for given in (
+        (file, {}, {}),
+        (None, {"KAFKA_LISTENERS": asked}, {}),
+        (None, {}, {"listeners": asked}),
+    ):
+        assert [str(at) for at in load(*given).listeners] == [asked]
+
+
+@pytest.mark.parametrize("host", ["localhost", "127.0.0.5", "[::1]"])
+def test_loopback_may_be_advertised_without_asking(host):
+    check_reach(load(None, {}, {"advertised.listeners": f"PLAINTEXT://{host}:9092"}))
+
+
+@pytest.mark.parametrize(
+    ("settings", "reason"),
+    [
+        (
+            {"advertised.listeners": "PLAINTEXT://kafka.example:9092"},
+            "advertised.listeners sends clients to kafka.example",
+        ),
+        (
+            {"metadata.store": "etcd://etcd-1:2379"},
+            "the brokers of metadata.store=etcd://... may be on other machines",
+        ),
+    ],
+)
+def test_who_wants_to_be_reached_says_where_to_listen(settings, reason, tmp_path, capsys):
+    given = [f"--set={name}={value}" for name, value in settings.items()]
+    assert main(["serve", "--log-dirs", str(tmp_path), *given]) == 2
+    assert capsys.readouterr().err == (
+        f"tidelog serve: listeners is not set, so the broker would listen on 127.0.0.1 alone, but {reason}: "
+        "set listeners=PLAINTEXT://:9092 to listen on every interface\n"
+    )
+    check_reach(load(None, {}, {**settings, "listeners": "PLAINTEXT://127.0.0.1:9092"}))
+
+
+def test_ports_of_different_addresses_may_be_the_same():
+    listeners("PLAINTEXT://127.0.0.1:9", http_listener="127.0.0.2:9", control_listener="[::1]:9")
+    listeners("PLAINTEXT://:0", http_listener=":0", control_listener=":0")
 
 
 @pytest.mark.parametrize(
@@ -69,6 +117,14 @@ def test_named_listeners_need_the_map():
             "every one of the listeners is named in controller.listener.names",
         ),
         ({"http.listener": "8080"}, "expected host:port"),
+        (
+            {"listeners": "PLAINTEXT://:9092", "http.listener": "127.0.0.1:9092"},
+            "http.listener and listener PLAINTEXT would both have port 9092",
+        ),
+        (
+            {"http.listener": "127.0.0.1:1", "control.listener": "127.0.0.1:1"},
+            "control.listener and http.listener would both have port 1",
+        ),
     ],
 )
 def test_refusals(settings, sentence):

@@ -38,7 +38,8 @@ _SHORTHANDS = {
 def add_serve(serve: argparse.ArgumentParser) -> None:
     """Adds the options of the command."""
     add = serve.add_argument
-    add("--listeners", metavar="NAME://HOST:PORT", help="where to listen (port 0: any free one)")
+    what = "where to listen, 127.0.0.1:9092 if not given (empty host: every interface; port 0: any free one)"
+    add("--listeners", metavar="NAME://HOST:PORT", help=what)
     add("--log-dirs", metavar="DIR", help="where the logs are kept, several separated by commas")
     what = "where to serve metrics, health and JSON over HTTP, which is off without it (port 0: any free one)"
     add("--http", metavar="HOST:PORT", help=what)
@@ -65,10 +66,12 @@ def add_serve(serve: argparse.ArgumentParser) -> None:
 def run_serve(options: argparse.Namespace) -> int:
     """Serves until SIGTERM; returns the exit status."""
     from tidelog.config import ConfigError, load
+    from tidelog.config.broker.checks import check_reach
 
     try:
         overrides = overrides_of(options)
         config = load(options.config, os.environ, overrides)
+        check_reach(config)
         if options.brokers is None and options.no_restart:
             raise ConfigError("--no-restart is about the brokers of --brokers N")
         if options.brokers is not None:
