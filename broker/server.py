@@ -294,8 +294,8 @@ async def bound_servers(node: Node) -> list[asyncio.Server]:
 
 def _own_sockets(config: BrokerConfig) -> tuple[socket.socket | None, socket.socket | None]:
     """Returns the sockets of HTTP and of the control port, as far as there are any."""
-    http = listen(*address) if (address := config.http.address) else None
-    return http, listen(*config.control) if config.control else None
+    http = listen(*address, "http.listener") if (address := config.http.address) else None
+    return http, listen(*config.control, "control.listener") if config.control else None
 
 
 def _warn_of_open(listeners: list[str]) -> None:

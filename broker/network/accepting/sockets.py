@@ -22,14 +22,32 @@ BACKLOG: Final = 1024
 """How many connections of a listening socket may wait to be accepted."""
 
 _TRIES, _PAUSE_S = 20, 0.05
+_REMEDIES: Final = {
+    errno.EADDRINUSE: (
+        ", by another broker or some other program (ss -ltnp 'sport = :{port}' shows which); name another "
+        "port, or 0 for a free one"
+    ),
+    errno.EACCES: "; ports below 1024 need the capability CAP_NET_BIND_SERVICE",
+    errno.EADDRNOTAVAIL: "; name an address of this machine, or none for every interface",
+}
+
+
+class AddressError(OSError):
+    """An address that cannot be listened on; its text is one sentence, and begins with the setting."""
+
+    def __str__(self) -> str:
+        return self.strerror or ""
 
 
 def bound_listeners(config: BrokerConfig) -> list[tuple[socket.socket, Listener]]:
-    """Binds every listener; returns the sockets, which do not listen yet, and what is told of them."""
+    """Binds every listener; returns the sockets, which do not listen yet, and what is told of them.
+
+    Raises AddressError.
+    """
     advertised = {name: (host, port) for name, host, port in config.advertised_listeners}
     result = []
     for name, host, port in config.listeners:
-        waiting = _bind(host, port)
+        waiting = _bind(host, port, "listeners")
         actual = waiting.getsockname()[1]
         told_host, told_port = advertised.get(name, (host, 0))
         if told_host in EVERY_INTERFACE:
@@ -52,26 +70,30 @@ def is_open(bound: socket.socket) -> bool:
     return not ipaddress.ip_address(host.partition("%")[0]).is_loopback
 
 
-def listen(host: str, port: int) -> socket.socket:
-    """Returns a listening socket; an empty host means every interface."""
-    listening = _bind(host, port)
+def listen(host: str, port: int, setting: str) -> socket.socket:
+    """Returns a listening socket; an empty host means every interface. Raises AddressError."""
+    listening = _bind(host, port, setting)
     listening.listen(BACKLOG)
     return listening
 
 
-def _bind(host: str, port: int) -> socket.socket:
-    """Binds a socket that does not listen yet. Raises OSError that names the address.
+def _bind(host: str, port: int, setting: str) -> socket.socket:
+    """Binds a socket that does not listen yet. Raises AddressError, which names the setting.
 
     A process that was killed may still be closing its port: a port in use is tried for a second.
     """
-    for _ in range(_TRIES):
+    tries = 0
+    while True:
         try:
             return _bound(host, port)
         except OSError as error:
-            if error.errno != errno.EADDRINUSE:
-                raise
+            if error.errno != errno.EADDRINUSE or tries == _TRIES:
+                shown = f"[{host}]" if ":" in host else host
+                remedy = _REMEDIES.get(error.errno or 0, "").format(port=port)
+                what = f"{setting}: {shown}:{port}: {error.strerror}{remedy}"
+                raise AddressError(error.errno, what) from None
+        tries += 1
         time.sleep(_PAUSE_S)
-    return _bound(host, port)
 
 
 def _bound(host: str, port: int) -> socket.socket:
@@ -82,11 +104,8 @@ def _bound(host: str, port: int) -> socket.socket:
         if is_ipv6:
             bound.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
         bound.bind((host, port))
-    except OSError as error:
+    except OSError:
         bound.close()
-        what = f"{f'[{host}]' if is_ipv6 else host}:{port}: {error.strerror}"
-        if error.errno == errno.EADDRINUSE:
-            what += "; name another port, or 0 for a free one"
-        raise OSError(error.errno, what) from None
+        raise
     bound.setblocking(False)
     return bound

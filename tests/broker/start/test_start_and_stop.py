@@ -90,19 +90,25 @@ def test_a_second_process_does_not_touch_the_metadata(tmp_path):
 
 
 def test_a_port_or_directory_that_is_taken_is_told_in_a_sentence(broker, tmp_path):
-    free = "PLAINTEXT://127.0.0.1:0"
+    free = ("--listeners", "PLAINTEXT://127.0.0.1:0")
+    taken, port = broker.bootstrap, broker.bootstrap.rpartition(":")[2]
+    in_use = (
+        f"{taken}: Address already in use, by another broker or some other program "
+        f"(ss -ltnp 'sport = :{port}' shows which); name another port, or 0 for a free one"
+    )
+    own = ("--log-dirs", str(tmp_path))
     for options, sentence in (
-        (
-            ("--listeners", f"PLAINTEXT://{broker.bootstrap}", "--log-dirs", str(tmp_path)),
-            f"{broker.bootstrap}: Address already in use; name another port, or 0 for a free one",
-        ),
-        (("--listeners", free, "--log-dirs", str(broker.log_dir)), str(broker.log_dir)),
+        (("--listeners", f"PLAINTEXT://{taken}", *own), f"stopped: listeners: {in_use}"),
+        ((*free, "--http", taken, *own), f"stopped: http.listener: {in_use}"),
+        ((*free, "--control", taken, *own), f"stopped: control.listener: {in_use}"),
+        ((*free, "--log-dirs", str(broker.log_dir)), str(broker.log_dir)),
     ):
         with serve(*options) as process:
             told, said = process.communicate(timeout=60)
         assert (process.returncode, told) == (1, "")
         assert "Traceback" not in said
         assert sentence in said
+        assert len([line for line in said.splitlines() if "level=warning" not in line]) == 1, said
     assert "is in use" in said
 
 

@@ -24,7 +24,7 @@ def taken():
 def test_a_port_that_is_closed_meanwhile_is_bound(taken, monkeypatch):
     monkeypatch.setattr(sockets.time, "sleep", lambda _: taken.close())
     host, port = taken.getsockname()
-    with sockets.listen(host, port) as listening:
+    with sockets.listen(host, port, "listeners") as listening:
         assert listening.getsockname() == (host, port)
 
 
@@ -32,16 +32,29 @@ def test_a_port_that_stays_in_use_is_named(taken, monkeypatch):
     waited_s = []
     monkeypatch.setattr(sockets.time, "sleep", waited_s.append)
     host, port = taken.getsockname()
-    with pytest.raises(OSError, match=f"{host}:{port}: Address already in use; name") as raised:
-        sockets.listen(host, port)
+    with pytest.raises(sockets.AddressError) as raised:
+        sockets.listen(host, port, "http.listener")
+    assert str(raised.value) == (
+        f"http.listener: {host}:{port}: Address already in use, by another broker or some other program "
+        f"(ss -ltnp 'sport = :{port}' shows which); name another port, or 0 for a free one"
+    )
     assert raised.value.errno == errno.EADDRINUSE
     assert sum(waited_s) == pytest.approx(1)
 
 
 def test_another_error_is_not_waited_for(monkeypatch):
     monkeypatch.setattr(sockets.time, "sleep", pytest.fail)
-    with pytest.raises(OSError, match=r"192\.0\.2\.1:0: Cannot assign"):
-        sockets.listen("192.0.2.1", 0)
+    with pytest.raises(sockets.AddressError) as raised:
+        sockets.listen("192.0.2.1", 0, "listeners")
+    assert str(raised.value) == (
+        "listeners: 192.0.2.1:0: Cannot assign requested address; name an address of this machine, or none "
+        "for every interface"
+    )
+
+
+def test_a_host_that_nobody_knows_is_named():
+    with pytest.raises(sockets.AddressError, match=r"^control\.listener: no such:0: "):
+        sockets.listen("no such", 0, "control.listener")
 
 
 async def test_the_event_loop_does_not_wait_for_a_port(taken, monkeypatch):
