@@ -31,6 +31,7 @@ GRACE_S = 45
 class ClusterStack(ComposeStack):
     """Three brokers over three members of etcd, and Prometheus where it can be had."""
 
+    file = "compose.cluster.yaml"
     up_verb, down_verb = "cluster-up", "cluster-down"
 
     def __init__(self, image, etcd):
@@ -59,12 +60,6 @@ class ClusterStack(ComposeStack):
     def inside(self):
         """The addresses for clients in a container on the network."""
         return ",".join(f"{name}:9092" for name in BROKERS)
-
-    def container(self, service):
-        joined = {f"{self.project}{sign}{service}{sign}1" for sign in "_-"}
-        names = engine.run(engine.name(), "ps", "--all", "--format", "{{.Names}}").split()
-        (name,) = joined.intersection(names)
-        return name
 
     def do(self, verb, service, *options):
         """Runs `docker VERB` for the container of a service."""

@@ -12,15 +12,21 @@ import time
 import urllib.request
 
 import pytest
+import yaml
 
+from tests.broker.subject import eventually
 from tests.docker import engine
+from tests.docker.engine import succeeds
 
 PROMETHEUS = "PROMETHEUS_IMAGE"
-SCRAPED_WITHIN_S = 120
+SCRAPED_WITHIN_S, HEALTHY_WITHIN_S = 120, 60
 
 
 class ComposeStack:
     """Services that docker/containers.sh starts, and Prometheus beside them where it can be had."""
+
+    file = "compose.yaml"
+    """The compose file, below docker/."""
 
     up_verb, down_verb = "up", "down"
     """The commands of the script that start and stop the services."""
@@ -57,6 +63,21 @@ class ComposeStack:
         """Removes everything; older versions of podman-compose leave the network."""
         self.down("-v")
         engine.run(engine.name(), "network", "rm", self.network, status=None)
+
+    def container(self, service):
+        joined = {f"{self.project}{sign}{service}{sign}1" for sign in "_-"}
+        names = engine.run(engine.name(), "ps", "--all", "--format", "{{.Names}}").split()
+        (name,) = joined.intersection(names)
+        return name
+
+    def check_health(self):
+        """Waits until the health checks of the compose file succeed, inside the containers."""
+        text = (engine.ROOT / "docker" / self.file).read_text(encoding="utf-8")
+        known = yaml.safe_load(text)["services"]
+        for service in self.services:
+            if check := known[service].get("healthcheck"):
+                words = (engine.name(), "exec", self.container(service), *check["test"][1:])
+                eventually(lambda words=words: succeeds(*words), HEALTHY_WITHIN_S, service)
 
     def ask_prometheus(self, path):
         """Returns what its API answers; nothing while it does not."""

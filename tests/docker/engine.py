@@ -53,7 +53,8 @@ def run(*command, environ=None, within_s=600, status=0):
     return done.stdout + done.stderr
 
 
-def _works(*command, within_s=60):
+def succeeds(*command, within_s=60):
+    """Whether a command can be run, and ends with 0."""
     try:
         done = subprocess.run(command, capture_output=True, timeout=within_s, check=False)
     except (OSError, subprocess.TimeoutExpired):
@@ -65,7 +66,7 @@ def _works(*command, within_s=60):
 def name():
     """Docker or podman; None where neither runs."""
     for engine in ("docker", "podman"):
-        if shutil.which(engine) and _works(engine, "info"):
+        if shutil.which(engine) and succeeds(engine, "info"):
             return engine
     return None
 
@@ -74,10 +75,10 @@ def name():
 def image(variable):
     """The image to use: here already, pulled, or a stand-in that is built; None where it cannot be had."""
     for candidate in (os.environ.get(variable), OFFICIAL[variable], STAND_INS[variable]):
-        if candidate and _works(name(), "image", "inspect", candidate):
+        if candidate and succeeds(name(), "image", "inspect", candidate):
             return candidate
     wanted = os.environ.get(variable) or OFFICIAL[variable]
-    if _works(name(), "pull", wanted, within_s=PULL_WITHIN_S):
+    if succeeds(name(), "pull", wanted, within_s=PULL_WITHIN_S):
         return wanted
     return _stand_in(variable)
 
@@ -89,7 +90,7 @@ def _stand_in(variable):
     recipe = RECIPES[variable]
     words = (name(), "build", "--network", "host", "--build-arg", f"PYTHON_IMAGE={base}")
     words += ("-f", str(recipe), "-t", STAND_INS[variable], str(recipe.parent))
-    return STAND_INS[variable] if _works(*words, within_s=BUILD_WITHIN_S) else None
+    return STAND_INS[variable] if succeeds(*words, within_s=BUILD_WITHIN_S) else None
 
 
 def inspect(kind, what):
@@ -99,4 +100,4 @@ def inspect(kind, what):
 def has_compose():
     if name() == "podman":
         return shutil.which("podman-compose") is not None
-    return _works("docker", "compose", "version")
+    return succeeds("docker", "compose", "version")

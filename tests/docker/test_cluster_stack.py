@@ -113,3 +113,4 @@ def test_the_health_check_passes_when_a_broker_is_unfenced_and_not_before(stack)
 
 def test_prometheus_scrapes_brokers_and_etcd_and_knows_the_alerts(stack):
     stack.check_prometheus(["tidelog"] * 3 + ["etcd"] * 3 + ["prometheus"])
+    stack.check_health()

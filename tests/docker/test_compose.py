@@ -46,9 +46,7 @@ class Stack(ComposeStack):
         self.start(prometheus_port, TIDELOG_PORT=port, TIDELOG_HTTP_PORT=http_port)
 
     def broker(self):
-        names = engine.run(engine.name(), "ps", "--all", "--format", "{{.Names}}").split()
-        (name,) = (name for name in names if self.project in name and "broker" in name)
-        return name
+        return self.container("broker")
 
     def broker_log(self):
         return engine.run(engine.name(), "logs", self.broker())
@@ -99,6 +97,7 @@ def test_the_broker_cannot_take_all_of_the_machine(stack):
 
 def test_prometheus_scrapes_the_broker_and_knows_the_alerts(stack):
     stack.check_prometheus(["tidelog", "prometheus"])
+    stack.check_health()
 
 
 def test_the_logs_outlive_the_containers(stack):

@@ -113,13 +113,20 @@ def test_compose_mounts_what_is_provisioned():
 
 
 @pytest.mark.parametrize("name", ["compose.yaml", "compose.cluster.yaml"])
-def test_every_service_is_limited_and_grafana_has_no_default_password(name):
+def test_every_service_is_limited_and_watched_and_grafana_has_no_default_password(name):
     stack = yaml.safe_load((ROOT / "docker" / name).read_text(encoding="utf-8"))
     for service, given in stack["services"].items():
         assert given["security_opt"] == ["no-new-privileges:true"], service
         assert given["mem_limit"], service
         assert given["pids_limit"] > 0, service
         assert given["ulimits"]["nofile"] > 0, service
+        assert given["logging"]["options"] == {"max-size": "10m", "max-file": "3"}, service
+        if "build" in given:  # the image's own is not replaced
+            assert "healthcheck" not in given, service
+            continue
+        check = given["healthcheck"]
+        assert check["test"][0] == "CMD", service
+        assert {"interval", "timeout", "retries", "start_period"} < set(check), service
     grafana = stack["services"]["grafana"]["environment"]
     assert grafana["GF_SECURITY_DISABLE_INITIAL_ADMIN_CREATION"] == "true"
     assert grafana["GF_AUTH_DISABLE_LOGIN_FORM"] == "true"
