@@ -15,6 +15,8 @@ INSTALL := $(PYTHON) tools/pip_from_outside.py --python $(BIN)/python install --
 FETCH := $(BIN)/python tests/oracle/apache_kafka.py fetch
 ORACLES := 3.9.1 4.1.1 0.10.2.2
 TOOLS := tools-3.9.1 tools-4.1.1 connect-3.9.1 connect-4.1.1
+# By the Python of the image. Where the packages come from is left out: it differs from machine to machine.
+LOCK = CUSTOM_COMPILE_COMMAND='make lock' $(BIN)/pip-compile --quiet --generate-hashes --allow-unsafe --strip-extras --no-emit-index-url --no-emit-trusted-host --no-emit-find-links $(UPGRADE)
 # Many tests wait for a broker or a disk, so two more than there are cores keep the cores busy.
 WORKERS ?= $(shell echo $$(( $$(nproc) + 2 )))
 # Two that start JVMs need some 5 GB; more are for machines with more (tests/heavy.py shares the tests out).
@@ -36,7 +38,7 @@ ROOM ?= storage
 MUTANTS ?= 20
 
 .DEFAULT_GOAL := help
-.PHONY: help setup serve fetch test test-all test-slow test-long test-clients test-docker test-spark simulate simulate-clocks nemesis soak oracle check style types imports derived derive rewrite bench bench-cluster bench-full bench-logs bench-partitions bench-pipeline bench-silence bench-streaming fuzz-kernels mutants image compose-up compose-down compose-cluster-up compose-cluster-down fuzz clean
+.PHONY: help setup serve fetch test test-all test-slow test-long test-clients test-docker test-spark simulate simulate-clocks nemesis soak oracle check style types imports derived derive rewrite bench bench-cluster bench-full bench-logs bench-partitions bench-pipeline bench-silence bench-streaming fuzz-kernels mutants image lock compose-up compose-down compose-cluster-up compose-cluster-down fuzz clean
 
 help: ## list the commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-20s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -185,8 +187,13 @@ bench-full: $(SPARK) bench-logs ## every factor, more repetitions, resumable
 	$(BIN)/python benchmarks/run.py --full
 	$(BIN)/python benchmarks/spark/pipeline_rows.py --full
 
-image: ## build the image tidelog:latest with docker or podman
+image: ## build the image tidelog:latest with docker or podman; VERSION=1.2.3 tags it with that, too
 	@docker/containers.sh image
+
+lock: $(TEST) ## choose the versions in the image, with hashes (docker/*.lock); UPGRADE=--upgrade takes the newest
+	@PIP_COMPILE=0 $(INSTALL) 'tidelog[lock]'
+	$(LOCK) --only-build-deps --build-deps-for wheel --output-file docker/build.lock pyproject.toml
+	$(LOCK) --extra etcd --output-file docker/requirements.lock pyproject.toml
 
 compose-up: image ## broker, Prometheus and Grafana in containers (SERVICES=broker: it alone)
 	@docker/containers.sh up $(SERVICES)

@@ -7,8 +7,9 @@
 #   containers.sh cluster-up [SERVICE...]    the same of compose.cluster.yaml
 #   containers.sh cluster-down [-v]
 #
-# From the environment: ENGINE (docker or podman), TIDELOG_IMAGE (the tag), PYTHON_IMAGE (the base
-# image), BUILD_OPTIONS (for the engine's build), COMPOSE_PROJECT_NAME, and those of compose.yaml.
+# From the environment: ENGINE (docker or podman), TIDELOG_IMAGE (the name and tag), VERSION (a second tag: the
+# version of the sources, or that and a suffix, as in 1.2.3-rc1), PYTHON_IMAGE (the base image), BUILD_OPTIONS (for the
+# engine's build), COMPOSE_PROJECT_NAME, and those of compose.yaml.
 set -eu
 cd "$(dirname "$0")/.."
 image=${TIDELOG_IMAGE:-tidelog:latest}
@@ -21,6 +22,12 @@ fail() {
 
 runs() { # a docker client without its engine supports only --version
     "$1" info >/dev/null 2>&1
+}
+
+commit() { # nothing where git is missing, or the sources are no clone
+    found=$(git rev-parse HEAD 2>/dev/null) || return 0
+    [ -z "$(git status --porcelain 2>/dev/null)" ] || found=$found-dirty
+    echo "$found"
 }
 
 engine() {
@@ -57,9 +64,17 @@ image)
     # Images in OCI's format have no health check; podman makes those unless told otherwise.
     format=
     [ "$engine" = docker ] || format='--format docker'
+    source=$(sed -n 's/^__version__ = "\(.*\)"$/\1/p' tidelog/__init__.py)
+    version=${VERSION:-$source}
+    case $version in
+    "$source" | "$source"-*) ;;
+    *) fail "VERSION=$version: these sources are $source" ;;
+    esac
+    name=$(echo "$image" | sed 's/:[^:/]*$//')
     # shellcheck disable=SC2086 - options are words
     "$engine" build $format ${BUILD_OPTIONS:-} ${PYTHON_IMAGE:+--build-arg PYTHON_IMAGE="$PYTHON_IMAGE"} \
-        -f docker/Dockerfile -t "$image" .
+        --build-arg VERSION="$version" --build-arg COMMIT="$(commit)" \
+        -f docker/Dockerfile -t "$image" ${VERSION:+-t "$name:$VERSION"} .
     "$engine" image inspect --format '{{.Size}}' "$image" |
         awk -v image="$image" '{ printf "%s: %.0f MB\n", image, $1 / 1e6 }'
     ;;

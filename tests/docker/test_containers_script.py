@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import os
+import re
 import stat
 
+import pytest
+
 from tests.docker.engine import SCRIPT, run
+from tidelog import __version__
 
 # A client whose engine runs, and that does nothing else.
 FAKE = '#!/bin/sh\n[ "$1" = info ] && exit 0\necho "$0 $*" >&2\nexit 3\n'
@@ -38,7 +42,25 @@ def test_docker_without_compose_is_told(tmp_path):
 def test_a_failed_build_fails(tmp_path):
     environ = {**fake(tmp_path, "docker"), "TIDELOG_IMAGE": "some:tag", "PYTHON_IMAGE": "other:1"}
     told = run(SCRIPT, "image", environ=environ, status=3)
-    assert "build --build-arg PYTHON_IMAGE=other:1 -f docker/Dockerfile -t some:tag ." in told
+    assert re.search(
+        rf"build --build-arg PYTHON_IMAGE=other:1 --build-arg VERSION={re.escape(__version__)} "
+        r"--build-arg COMMIT=([0-9a-f]{40}(-dirty)?)? -f docker/Dockerfile -t some:tag \.\n",
+        told,
+    ), told
+
+
+@pytest.mark.parametrize("image", ["some", "some:tag", "host:5000/some", "host:5000/some:tag"])
+def test_a_version_is_a_second_tag(tmp_path, image):
+    environ = {**fake(tmp_path, "docker"), "TIDELOG_IMAGE": image, "VERSION": f"{__version__}-rc1"}
+    told = run(SCRIPT, "image", environ=environ, status=3)
+    assert f"--build-arg VERSION={__version__}-rc1 " in told
+    assert f" -t {image} -t {image.removesuffix(':tag')}:{__version__}-rc1 .\n" in told
+
+
+def test_a_version_that_the_sources_do_not_have_is_refused(tmp_path):
+    environ = {**fake(tmp_path, "docker"), "VERSION": "99.1"}
+    told = run(SCRIPT, "image", environ=environ, status=1)
+    assert told == f"VERSION=99.1: these sources are {__version__}\n"
 
 
 def test_a_wrong_word_is_told(tmp_path):

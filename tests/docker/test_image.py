@@ -13,6 +13,7 @@ from kafka import KafkaProducer
 
 from tests.docker import engine
 from tests.docker.containers import Container, produce, ready, values
+from tidelog import __version__
 
 pytestmark = pytest.mark.docker
 
@@ -32,6 +33,17 @@ def test_what_is_in_it(image, broker):
     assert list(config["Volumes"]) == ["/var/lib/tidelog"]
     assert config["StopSignal"] in ("SIGTERM", "15")
     assert set(config["ExposedPorts"]) == {"9092/tcp", "8080/tcp"}
+    labels = {
+        name.removeprefix("org.opencontainers.image."): value
+        for name, value in config["Labels"].items()
+    }
+    assert (labels["title"], labels["version"]) == ("tidelog", __version__)
+    assert labels["base.name"] == engine.image("PYTHON_IMAGE")
+    told = broker.execute(
+        *("/opt/tidelog/bin/python", "-c"),
+        "import urllib.request as r; print(r.urlopen('http://127.0.0.1:8080/metrics').read().decode())",
+    )
+    assert f'tidelog_build_info{{commit="{labels["revision"]}",python="3.' in told
     assert broker.execute("id", "-u").strip() == "1000"
     for tool in ("cc", "gcc", "pip", "make"):
         assert broker.execute("sh", "-c", f"command -v {tool} || echo none").strip() == "none"
