@@ -80,6 +80,12 @@ def page() -> str:
     brokers = "\n".join(_broker_row(setting) for setting in BROKER_SETTINGS.values())
     prefixes = ", ".join(f"`{prefix}*`" for prefix in IGNORED_PREFIXES)
     unserved = "\n".join(_row((f"`{name}`", what)) for name, what in CONSEQUENCES.items())
+    families = tuple(name.removesuffix("*") for name in CONSEQUENCES if name.endswith("*"))
+    ignored = [
+        name
+        for name in IGNORED_BROKER_NAMES
+        if name not in CONSEQUENCES and not name.startswith(families)
+    ]
     return f"""{_HEAD}
 ## Topic settings
 
@@ -99,9 +105,10 @@ Beside the broker defaults in the table above:
 
 ## Accepted and ignored
 
-Broker settings of Apache Kafka 3.9 to 4.4; also whatever begins with {prefixes}:
+Broker settings of Apache Kafka 3.9 to 4.4; also whatever begins with {prefixes}, unless it is
+[refused](#refused):
 
-{_wrapped(IGNORED_BROKER_NAMES)}
+{_wrapped(ignored)}
 
 Topic settings:
 
