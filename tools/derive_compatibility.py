@@ -1,14 +1,18 @@
-"""Writes the table of served APIs into docs/compatibility.md, from protocol/api.
+"""Writes the APIs that are served, and those that are not, into docs/compatibility.md.
 
 Usage: derive_compatibility.py [--check]. With --check nothing is written; exit status 1 means that
-the page is stale. Only the lines between the two API markers are derived; the rest of the page is
-written by hand or by the client matrix.
+the page is stale. What is served is what protocol/api declares; Kafka's other APIs are those that kio
+knows. Only the lines between the API markers are derived; the rest of the page is written by hand or by
+the client matrix.
 """
 
 from __future__ import annotations
 
 import sys
+import textwrap
 from pathlib import Path
+
+from kio.schema.index import api_key_map
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
@@ -30,7 +34,18 @@ def table() -> str:
         lowest, highest = api.served
         size = _size(api.request_bytes)
         rows.append(f"| {api.key} | {api.name} | {lowest}-{highest} | {flexible} | {size} |")
-    return "\n".join(rows) + "\n"
+    return "\n".join([*rows, "", *textwrap.wrap(others(), 115)]) + "\n"
+
+
+def others() -> str:
+    """Returns a sentence with the APIs of Kafka that are not served."""
+    served = {api.key for api in served_apis()}
+    names = [
+        f"{name.title().replace('_', '')} ({key})"
+        for key, name in sorted(api_key_map.items())
+        if key not in served
+    ]
+    return f"Kafka's other APIs are not served: {', '.join(names)}."
 
 
 def _size(size_bytes: int | None) -> str:
