@@ -19,7 +19,7 @@ from tests.broker.illnesses import ILLNESSES, examined, findings_of, plant
 from tidelog.cli.parser import main, parser_of
 
 PAGE = Path(__file__).parents[4] / "docs" / "commandline.md"
-SHOWN = re.compile(r"(<!-- doctor: [^\n]*-->\n```\n)(.*?)(```\n<!-- /doctor -->)", re.DOTALL)
+SHOWN = re.compile(r"(<!-- doctor: [^\n]*-->\n```text\n)(.*?)(```\n<!-- /doctor -->)", re.DOTALL)
 
 
 @pytest.fixture(scope="module")
