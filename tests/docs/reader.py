@@ -36,7 +36,8 @@ _TIDELOG = """#!{python} -P
 import sys
 sys.path.append({root!r})
 from tidelog.cli import arguments
-arguments.DEFAULTS.update(broker={broker!r}, http={http!r})
+given = {{'broker': {broker!r}, 'http': {http!r}}}
+arguments.DEFAULTS.update({{name: given[name] for name in given if name in arguments.DEFAULTS}})
 from tidelog.cli import main
 sys.exit(main())
 """
@@ -58,7 +59,11 @@ class Reader:
         command.write_text(_TIDELOG.format(python=sys.executable, root=str(ROOT), **told))
         command.chmod(0o755)
         paths = (str(programs), str(Path(sys.executable).parent), os.environ["PATH"])
-        self._environment = os.environ | {"PATH": os.pathsep.join(paths), "PYTHONPATH": str(ROOT)}
+        self._environment = os.environ | {
+            "PATH": os.pathsep.join(paths),
+            "PYTHONPATH": str(ROOT),
+            **{f"TIDELOG_{port.upper()}": address for port, address in told.items()},
+        }
 
     def read(self, block: Block) -> None:
         """Does what a block says. Raises AssertionError where something else comes of it."""

@@ -1,0 +1,90 @@
+"""What pages name exists: metrics, commands, their options, targets of make; the README names every page."""
+
+from __future__ import annotations
+
+import argparse
+import re
+from functools import cache
+
+import pytest
+
+from tests.docs.blocks import blocks_of
+from tests.docs.test_pages import PAGES, ROOT
+from tidelog.cli.parser import parser_of as parser_of_commands
+from tidelog.pipeline.cli import parser_of as parser_of_jobs
+
+FENCED = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
+SPAN = re.compile(r"`([^`]+)`")
+COMMAND = re.compile(
+    r"(?:\S*/)?tidelog (?!tidelog)((?:pipeline )?[a-z][a-z-]+)(?= |$)([^|#&;]*)", re.MULTILINE
+)
+OPTION = re.compile(r"(?<=\s)(--[a-z-]+)")
+ACTION = re.compile(r"[a-z][a-z-]+")
+METRIC = re.compile(r"\b((?:tidelog|kafka)_[a-z0-9]+_[a-z0-9_]+)")
+NO_METRIC = re.compile(
+    r"tidelog_(\w+_)?(broker|cluster|factory|ready)(_\w+)?"
+)  # of the pytest plugin
+
+
+def names_code(page):
+    """What a page writes as code within its text, and in blocks for a shell."""
+    text = FENCED.sub("", page.read_text(encoding="utf-8"))
+    spans = [" ".join(span.split()) for span in SPAN.findall(text)]
+    blocks = [block for block in blocks_of(page) if block.language in ("", "sh")]
+    return spans + [
+        command.replace("\\\n", " ") for block in blocks for command, _ in block.commands()
+    ]
+
+
+@cache
+def options_of(command, action):
+    """The options of a command and of one of its actions; KeyError if there is no such command."""
+    group, _, job = command.partition(" ")
+    parser = parser_of_jobs(job) if job else parser_of_commands(group)
+    name = job or group
+    options = set()
+    for word in (name, action):
+        options |= set(parser._option_string_actions)
+        choosing = [one for one in parser._actions if isinstance(one, argparse._SubParsersAction)]
+        if choosing and word is not None:
+            parser = choosing[0].choices[word]
+    return options | set(parser._option_string_actions)
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_every_command_and_option_that_a_page_names_exists(name):
+    for code in names_code(PAGES[name]):
+        for command, rest in COMMAND.findall(code):
+            words = rest.split()
+            try:
+                options = options_of(
+                    command, words[0] if words and ACTION.fullmatch(words[0]) else None
+                )
+            except KeyError:
+                options = options_of(command, None)
+            assert set(OPTION.findall(rest)) <= options, code
+
+
+def test_every_metric_that_a_page_names_is_there():
+    declared = set(METRIC.findall((ROOT / "docs" / "metrics.md").read_text(encoding="utf-8")))
+    declared |= {re.sub(r"_bucket$", "", name) for name in declared}
+    for name, page in PAGES.items():
+        named = {each for code in names_code(page) for each in METRIC.findall(code)}
+        assert {each for each in named - declared if not NO_METRIC.fullmatch(each)} == set(), name
+
+
+def test_every_target_that_a_page_names_is_in_the_makefile():
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    for name, page in PAGES.items():
+        named = {
+            target
+            for code in names_code(page)
+            for target in re.findall(r"^make ([a-z][a-z-]+)", code)
+        }
+        assert named <= targets, name
+
+
+def test_the_readme_names_every_page():
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    pages = {name for name in PAGES if re.fullmatch(r"docs/\w+\.md", name)}
+    assert pages - set(re.findall(r"^\| \[(docs/\w+\.md)\]", text, re.MULTILINE)) == set()
