@@ -27,13 +27,24 @@ END = "<!-- /apis -->\n"
 
 def table() -> str:
     """Returns the served APIs as a Markdown table."""
-    rows = ["| key | API | versions | flexible from | largest request |", "|---|---|---|---|---|"]
+    rows = [
+        "| key | API | versions | flexible from | largest request | most elements |",
+        "|---|---|---|---|---|---|",
+    ]
     for api in served_apis():
         flexible = "never" if api.first_flexible is None else api.first_flexible
         assert api.served is not None
         lowest, highest = api.served
         size = _size(api.request_bytes)
-        rows.append(f"| {api.key} | {api.name} | {lowest}-{highest} | {flexible} | {size} |")
+        cells = (
+            api.key,
+            api.name,
+            f"{lowest}-{highest}",
+            flexible,
+            size,
+            f"{api.request_elements:,}",
+        )
+        rows.append(f"| {' | '.join(map(str, cells))} |")
     return "\n".join([*rows, "", *textwrap.wrap(others(), 115)]) + "\n"
 
 
