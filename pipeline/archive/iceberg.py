@@ -1,8 +1,9 @@
 """An archive as an Apache Iceberg table: `Table` is the place, `write` the task that fills it.
 
 The table has the columns of the Parquet archive and `topic`, and is partitioned by the day of
-`timestamp`, so a late record goes to an old partition. Records without a time, or with one that
-microseconds cannot hold, are in the partition null; `timestamp_ms` is exact everywhere.
+`timestamp`, so a late record goes to an old partition. Records without a time, or with one before the
+year 1 or after 9999, have no `timestamp` and are in the partition null; `timestamp_ms` is exact
+everywhere.
 
 Each run is one snapshot. In the same commit the property `tidelog.archive` says how far each partition
 is archived, so a run that is repeated adds nothing, also when its snapshot has expired. The commit
@@ -39,6 +40,10 @@ RANGES: Final = "tidelog.ranges"
 GAPS: Final = "tidelog.gaps"
 INSTALL: Final = "pip install '.[iceberg]' in a clone of tidelog"
 _DAY_MS: Final = 86_400_000
+_FIRST_MS: Final = (
+    -62_135_596_800_000
+)  # the years 1 to 9999: pyiceberg names days by dates of Python
+_LAST_MS: Final = 253_402_300_799_999
 _RETRIES: Final = "commit.retry.num-retries"
 
 
@@ -108,6 +113,11 @@ def write(chunk: Chunk) -> Written:
 
 def _by_day(table: Any) -> Iterator[tuple[str | None, Any]]:
     """Splits records by the day of `timestamp`; None where that is null."""
+    times = table.column("timestamp_ms")
+    has_date = pc.and_(pc.greater_equal(times, _FIRST_MS), pc.less_equal(times, _LAST_MS))
+    at = table.schema.get_field_index("timestamp")
+    dated = pc.if_else(has_date, table.column(at), None)
+    table = table.set_column(at, table.schema.field(at), dated)
     for date, part in layout.by_date(table):
         has_time = pc.is_valid(part.column("timestamp"))
         for named, rows in (

@@ -81,6 +81,27 @@ def test_pyiceberg_reads_what_was_archived_and_late_data(root):
     assert json.loads(summary[iceberg.RANGES])[0]["start_offset"] == 50
 
 
+def test_days_that_pyiceberg_cannot_name_are_in_the_partition_null(root):
+    """Its summary of a snapshot names each day by a date of Python, from year 1 to 9999."""
+    first, last = -62_135_596_800_000, 253_402_300_799_999
+    times = {first - 1: None, first: first, last: last, last + 1: None}
+    logs = root / "far"
+    with_logs(logs, [(0, list(times))])
+    assert fill(logs) == OK
+    rows = table(logs).scan(selected_fields=("timestamp_ms",)).to_arrow().to_pylist()
+    assert {row["timestamp_ms"] for row in rows} == set(times)
+    for task in table(logs).scan().plan_files():
+        file = pq.read_table(task.file.file_path.removeprefix("file://"))
+        for time_ms, micros in zip(
+            file.column("timestamp_ms").to_pylist(),
+            file.column("timestamp").cast("int64").to_pylist(),
+            strict=True,
+        ):
+            shown = times[time_ms]
+            assert micros == (None if shown is None else shown * 1000)
+            assert task.file.partition[0] == (None if shown is None else shown // 86_400_000)
+
+
 def test_a_run_again_adds_nothing(root, capsys):
     assert fill(root) == OK
     count = table(root).scan().count()
