@@ -173,7 +173,7 @@ class Client:
         *,
         replication_factor: int = -1,
     ) -> None:
-        """Creates a topic and waits until its partitions have leaders.
+        """Creates a topic and waits until its partitions have leaders; -1: as many as the broker says.
 
         Raises RequestError, for example TOPIC_ALREADY_EXISTS.
         """
@@ -185,7 +185,8 @@ class Client:
         deadline = time.monotonic() + REQUEST_TIMEOUT_S
         while True:  # the controller answers before the leaders are ready
             try:
-                self.list_offsets(name, dict.fromkeys(range(partition_count), LATEST))
+                count = self.partition_count(name) if partition_count < 0 else partition_count
+                self.list_offsets(name, dict.fromkeys(range(count), LATEST))
             except RequestError:
                 if time.monotonic() > deadline:
                     raise

@@ -2,7 +2,7 @@
 
 A BrokerCluster is one BrokerProcess for each broker, with ids from 1 on, in one directory laid out
 as `tidelog serve --brokers N` lays it out. No supervisor runs: a broker that a test has killed
-stays down until the test restarts it.
+stays down until the test restarts it. pytest shows what these calls raise where the test calls them.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 from tidelog.process import READY_WITHIN_S, BrokerFailed, BrokerProcess
+from tidelog.topics import AS_THE_BROKER_SAYS, create_missing, create_topic
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
     from typing import Self
 
     from tidelog.control import Clock, Faults
+
+__tracebackhide__ = True
 
 _REPLICAS = 3
 
@@ -40,10 +43,12 @@ class BrokerCluster:
         faults: bool = True,
         ready_within_s: float = READY_WITHIN_S,
         own_settings: Mapping[int, Mapping[str, object]] | None = None,
+        topics: Mapping[str, int] | None = None,
     ) -> None:
         """Starts all brokers at once; `settings` are those of each.
 
-        `own_settings` are those of single brokers, by their ids, and win.
+        `own_settings` are those of single brokers, by their ids, and win. `topics` are created with so
+        many partitions each, unless they exist.
 
         Their metadata are in a file, unless `metadata.store` is one of the settings.
 
@@ -75,10 +80,14 @@ class BrokerCluster:
         try:
             for broker, started in starting.items():
                 self._brokers[broker] = started.result()
-        except BaseException:
+            if topics:
+                create_missing(self.bootstrap, topics)
+        except BaseException as error:
             for started in starting.values():
                 if started.exception() is None:
                     started.result().kill()
+            if isinstance(error, BrokerFailed):
+                raise error.with_traceback(None) from None  # the frames of threads help nobody
             raise
 
     @property
@@ -123,6 +132,19 @@ class BrokerCluster:
     def restart(self, broker: int, settings: Mapping[str, object] | None = None) -> None:
         """Starts a broker again on its ports and logs; stops it first if it runs."""
         self[broker].restart(settings)
+
+    def create_topic(
+        self,
+        name: str,
+        partitions: int = AS_THE_BROKER_SAYS,
+        settings: Mapping[str, object] | None = None,
+    ) -> str:
+        """Creates a topic and returns its name when its partitions have leaders.
+
+        Raises tidelog.errors.RequestError.
+        """
+        create_topic(self.bootstrap, name, partitions, settings)
+        return name
 
     def cut(self, a: int, b: int | None = None) -> None:
         """Cuts the connections between two brokers, or without a second one from the metadata.

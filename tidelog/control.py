@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 Time = int | str | datetime
 Span = int | str | timedelta
 
+__tracebackhide__ = True  # pytest shows a refusal where the test asked
+
 _TIMEOUT_S = 60.0
 
 

@@ -8,6 +8,8 @@ test.
 With clock="manual" the broker's clock stands still until the test moves it. With faults=True
 (implied by a manual clock) the test can add faults. `.clock`, `.faults` and `.sweep()` are those of
 tidelog.control. After a restart the clock continues from its last time; faults are gone.
+
+pytest shows what these calls raise where the test calls them, without the frames of this file.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ import os
 import select
 import signal
 import subprocess
+import textwrap
 import time
 import warnings
 from typing import TYPE_CHECKING, Any
@@ -24,16 +27,20 @@ from typing import TYPE_CHECKING, Any
 from tidelog.control import Clock, ControlClient, Faults
 from tidelog.kept_ports import KeptPorts
 from tidelog.serving import addresses_of, ready_values, serve_command, with_settings
+from tidelog.topics import AS_THE_BROKER_SAYS, as_text, create_missing, create_topic
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
     from typing import Self
 
+__tracebackhide__ = True
+
 READY_WITHIN_S = 60.0
 STOP_WITHIN_S = 60.0
 
 _SHOWN_LINES = 20
+_LONGEST_END = 65_536
 _LONGEST_READY_LINE = 65_536
 _PAUSES = 20
 _PAUSE_AGAIN_S = 0.02
@@ -59,14 +66,16 @@ class BrokerProcess:
         clock: str | None = None,
         faults: bool = False,
         ready_within_s: float = READY_WITHIN_S,
+        topics: Mapping[str, int] | None = None,
     ) -> None:
         """Starts the broker; `clock` and `faults` are short for the settings they need.
 
-        Logs are in `log_dir`, unless `log.dirs` is one of the settings.
+        Logs are in `log_dir`, unless `log.dirs` is one of the settings. `topics` are created with so
+        many partitions each, unless they exist.
         """
         self.log_dir = log_dir
         self.log_file = log_dir.with_name(log_dir.name + ".log")
-        self.settings = {name: _text(value) for name, value in (settings or {}).items()}
+        self.settings = {name: as_text(value) for name, value in (settings or {}).items()}
         self.ready_within_s = ready_within_s
         self.cluster_id = ""
         self._process: subprocess.Popen[bytes] | None = None
@@ -83,6 +92,12 @@ class BrokerProcess:
         # The last time of the manual clock, and when it was read.
         self._clock_at = (int(time.time() * 1000), time.monotonic())
         self._start()
+        if topics:
+            try:
+                create_missing(self.bootstrap, topics)
+            except BaseException:
+                self.kill()
+                raise
 
     @property
     def pid(self) -> int:
@@ -135,6 +150,19 @@ class BrokerProcess:
         if answer["failed"]:
             raise BrokerFailed(f"compaction failed: {answer['failed']}")
         return list(answer["compacted"])
+
+    def create_topic(
+        self,
+        name: str,
+        partitions: int = AS_THE_BROKER_SAYS,
+        settings: Mapping[str, object] | None = None,
+    ) -> str:
+        """Creates a topic and returns its name when clients can use it.
+
+        Raises tidelog.errors.RequestError.
+        """
+        create_topic(self.bootstrap, name, partitions, settings)
+        return name
 
     def cut_off(self, broker: int | None = None) -> None:
         """Cuts it off from another broker of its cluster, or without one from the metadata.
@@ -201,7 +229,7 @@ class BrokerProcess:
             if value is None:
                 self.settings.pop(name, None)
             else:
-                self.settings[name] = _text(value)
+                self.settings[name] = as_text(value)
         self._start()
 
     def pause(self) -> None:
@@ -228,6 +256,13 @@ class BrokerProcess:
     def log(self) -> str:
         """Returns everything it has logged so far, including earlier starts."""
         return self.log_file.read_text(encoding="utf-8", errors="replace")
+
+    def log_end(self, lines: int) -> str:
+        """Returns the last lines that it has logged."""
+        with self.log_file.open("rb") as log:
+            log.seek(max(log.seek(0, os.SEEK_END) - _LONGEST_END, 0))
+            end = log.read().decode("utf-8", "replace")
+        return "\n".join(end.splitlines()[-lines:])
 
     def __enter__(self) -> Self:
         return self
@@ -315,8 +350,7 @@ class BrokerProcess:
     def _failed(self, sentence: str) -> BrokerFailed:
         """Ends it, and returns an error with a sentence and its last log lines."""
         self.kill()
-        lines = self.log().splitlines()[-_SHOWN_LINES:]
-        shown = "\n".join(f"    {line}" for line in lines) or "    (nothing)"
+        shown = textwrap.indent(self.log_end(_SHOWN_LINES) or "(nothing)", "    ")
         return BrokerFailed(f"{sentence}; its last log lines:\n{shown}")
 
 
@@ -335,10 +369,3 @@ def _is_free(metadata_file: str) -> bool:
             return False
         store.rollback()
     return True
-
-
-def _text(value: object) -> str:
-    """Returns a setting's value as Kafka writes it."""
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    return str(value)

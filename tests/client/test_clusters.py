@@ -58,9 +58,9 @@ def until_moved(cluster, partition):
 
 @pytest.mark.parametrize("how", ["kill", "pause", "cut"])
 def test_the_next_leader_is_found_whatever_happened_to_the_first_broker(
-    tidelog_cluster, client_of, how
+    tidelog_cluster_factory, client_of, how
 ):
-    cluster = tidelog_cluster()
+    cluster = tidelog_cluster_factory()
     client = client_of(cluster.bootstrap)
     create(client, "t")
     for partition in range(3):
@@ -82,9 +82,11 @@ def test_the_next_leader_is_found_whatever_happened_to_the_first_broker(
 
 
 @pytest.mark.parametrize("how", ["kill", "pause", "cut"])
-def test_batches_in_flight_are_appended_once_at_the_next_leader(tidelog_cluster, monkeypatch, how):
+def test_batches_in_flight_are_appended_once_at_the_next_leader(
+    tidelog_cluster_factory, monkeypatch, how
+):
     monkeypatch.setattr(sync_client, "REQUEST_TIMEOUT_S", REQUEST_S)
-    cluster = tidelog_cluster()
+    cluster = tidelog_cluster_factory()
     with Client(cluster.bootstrap) as client:
         create(client, "t")
         producer_id, epoch = client.init_producer_id()
@@ -118,8 +120,8 @@ def test_batches_in_flight_are_appended_once_at_the_next_leader(tidelog_cluster,
     assert [one.offset for one in found] == list(range(1000))
 
 
-def test_brokers_that_are_down_at_the_start_do_no_harm(tidelog_cluster):
-    cluster = tidelog_cluster()
+def test_brokers_that_are_down_at_the_start_do_no_harm(tidelog_cluster_factory):
+    cluster = tidelog_cluster_factory()
     with Client(cluster.bootstrap) as client:
         create(client, "t")
     cluster.kill(1)

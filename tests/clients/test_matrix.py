@@ -147,10 +147,10 @@ def test_on_the_pure_twin(tidelog_broker_factory, monkeypatch):
 
 @pytest.mark.clients
 @pytest.mark.timeout(60 * MINUTES_MAX + 1200)
-def test_on_three_brokers(tidelog_cluster, summarize):
+def test_on_three_brokers(tidelog_cluster_factory, summarize):
     """A short form: one client of each family; every topic has three replicas, led by all brokers."""
     # No broker of a busy machine may take another for dead: who is not idempotent would write twice.
-    cluster = tidelog_cluster(brokers=3, settings={"broker.session.timeout.ms": 30_000})
+    cluster = tidelog_cluster_factory(brokers=3, settings={"broker.session.timeout.ms": 30_000})
     broker = rules.BROKERS["tidelog-cluster"]
     report = matrix.run_matrix(cluster.bootstrap, clients.ON_THREE_BROKERS, broker=broker)
     summarize("clients on three brokers", matrix.render(report, broker))

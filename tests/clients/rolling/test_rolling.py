@@ -94,11 +94,11 @@ def work_through(cluster, chosen, restart, summarize):
 
 @pytest.mark.clients
 @pytest.mark.timeout(60 * MINUTES_MAX)
-def test_clients_work_through_a_rolling_restart(tidelog_cluster, summarize):
-    work_through(tidelog_cluster(brokers=3), clients.ROLLING, run.roll, summarize)
+def test_clients_work_through_a_rolling_restart(tidelog_cluster_factory, summarize):
+    work_through(tidelog_cluster_factory(brokers=3), clients.ROLLING, run.roll, summarize)
 
 
 @pytest.mark.clients
 @pytest.mark.timeout(60 * MINUTES_MAX)
-def test_clients_go_on_after_no_broker_was_there(tidelog_cluster, summarize):
-    work_through(tidelog_cluster(brokers=1), clients.PATIENT, run.stop_all, summarize)
+def test_clients_go_on_after_no_broker_was_there(tidelog_cluster_factory, summarize):
+    work_through(tidelog_cluster_factory(brokers=1), clients.PATIENT, run.stop_all, summarize)
