@@ -1,9 +1,9 @@
 """JSON over HTTP, as every HTTP listener of the broker sends it.
 
 The body of an error is `{"error": NAME, "message": sentence}`. The status is 400, for a missing
-object 404, for an offline log or a leader that gives no answer 503, and 403 without the right to a
-change, or for a request of a page in a browser if something can be changed (`guarding`). Times are
-shown twice: as `*_ms`, exact, and as ISO 8601 in UTC.
+object 404, for a log that cannot be read or a leader that gives no answer 503, and 403 without the
+right to a change, or for a request of a page in a browser if something can be changed (`guarding`).
+Times are shown twice: as `*_ms`, exact, and as ISO 8601 in UTC.
 """
 
 from __future__ import annotations
@@ -11,25 +11,30 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 import json
+from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from tidelog.config.instants import to_iso
+from tidelog.config.setting import closest
 from tidelog.protocol.errors import BrokerError, ErrorCode
 
 if TYPE_CHECKING:
     import logging
     import socket
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
 _BODY_TIMEOUT_S = 10.0
+_SHOWN = 80  # characters of a path
 _STATUS = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: 404,
     ErrorCode.OFFSET_OUT_OF_RANGE: 404,
+    ErrorCode.CORRUPT_MESSAGE: 503,
     ErrorCode.KAFKA_STORAGE_ERROR: 503,
     ErrorCode.LEADER_NOT_AVAILABLE: 503,
     ErrorCode.NOT_LEADER_OR_FOLLOWER: 503,
     ErrorCode.CLUSTER_AUTHORIZATION_FAILED: 403,
+    ErrorCode.UNKNOWN_SERVER_ERROR: 500,
 }
 
 
@@ -143,14 +148,18 @@ def fields_of(
 
 
 def answering(
-    web: Any, log: logging.Logger, routes: str, failed: Callable[[], None] | None = None
+    web: Any,
+    log: logging.Logger,
+    paths: Sequence[str],
+    failed: Callable[[], None] | None = None,
 ) -> Any:
-    """Returns a middleware that turns every error into JSON; `routes` lists the valid routes.
+    """Returns a middleware that turns every error into JSON; `paths` are those of the routes.
 
     `failed` is called for unexpected errors.
     """
 
     async def answer(request: Any, handler: Any) -> Any:
+        headers = {}
         try:
             return await handler(request)
         except Refused as refused:
@@ -161,10 +170,10 @@ def answering(
             status, name, sentence = 400, "BAD_REQUEST", str(error)
         except web.HTTPMethodNotAllowed as error:
             status, name = 405, "METHOD_NOT_ALLOWED"
-            sentence = f"{request.path} takes {', '.join(sorted(error.allowed_methods))}"
+            headers["Allow"] = ", ".join(sorted(error.allowed_methods))
+            sentence = f"{request.path[:_SHOWN]} takes {headers['Allow']}"
         except web.HTTPNotFound:
-            status, name = 404, "NOT_FOUND"
-            sentence = f"there are {routes}"
+            status, name, sentence = 404, "NOT_FOUND", not_found(request.path, paths)
         except web.HTTPException as error:
             status, name, sentence = error.status, "BAD_REQUEST", error.reason
         except Exception:
@@ -172,6 +181,20 @@ def answering(
             if failed is not None:
                 failed()
             status, name, sentence = 500, "UNKNOWN_SERVER_ERROR", "unexpected error: see the log"
-        return web.json_response({"error": name, "message": sentence}, status=status, dumps=line)
+        said = {"error": name, "message": sentence}
+        return web.json_response(said, status=status, headers=headers, dumps=line)
 
     return web.middleware(answer)
+
+
+def not_found(path: str, paths: Sequence[str]) -> str:
+    """Returns a sentence for a path at which nothing is, with the nearest of the paths of routes."""
+    path = path[:_SHOWN]
+    filled = {}
+    for each in paths:
+        pairs = zip_longest(each.split("/"), path.split("/"), fillvalue="")
+        own = [given if name.startswith("{") else name for name, given in pairs]
+        filled["/".join(own).rstrip("/")] = each
+    near = closest(path, filled)
+    meant = f"did you mean {filled[near]}?" if near else f"there are {', '.join(paths)}"
+    return f"nothing is at {path}: {meant}"

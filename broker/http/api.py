@@ -6,8 +6,8 @@ It returns both times of an offset; lookups by any record time, including the si
 before 1970 that ListOffsets uses as sentinels; lookups by append time; why each segment is still
 there, when it will be deleted, and what other settings would delete (`explain`); what is wrong
 with times (`doctor`); what the broker's clock shows, and how far it is trusted (`clock`);
-and who leads what in the cluster (`broker/cluster/facts.py`). ROUTES lists the routes, and
-docs/http.md shows each. A time is given as milliseconds, as ISO 8601 with its zone, or relative to
+and who leads what in the cluster (`broker/cluster/facts.py`). `routes/declared.py` declares the routes,
+and docs/http.md shows each. A time is given as milliseconds, as ISO 8601 with its zone, or relative to
 the broker's now ("-2h"). In a cluster every broker gives the answer of the leaders (`gathering`).
 
 All lookups, and the formatting of their results, run in a pool of their own, so that neither
@@ -16,32 +16,30 @@ requests nor the lookups of Kafka's protocol wait for them. A diagnosis of all l
 
 from __future__ import annotations
 
-import logging
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tidelog.broker.cluster.facts import cluster
 from tidelog.broker.http import changes, gathering
-from tidelog.broker.http.answers import Refused, answering, twice
+from tidelog.broker.http.answers import Refused, twice
 from tidelog.broker.http.clock import clock, topic_clock
 from tidelog.broker.http.doctor import doctor
 from tidelog.broker.http.explain import explain
 from tidelog.broker.http.gathering import Question
 from tidelog.broker.http.others import ANSWERED_BY, ASKED_BY, Others, name_of
 from tidelog.broker.http.question import Asked
+from tidelog.broker.http.routes import declared
 from tidelog.protocol.errors import OffsetOutOfRange
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
+    from tidelog.broker.http.routes.route import Route
     from tidelog.broker.node import Node
     from tidelog.storage.log.lookup import AppendedSince
     from tidelog.storage.log.partition import Partition
 
-log = logging.getLogger("tidelog.http")
-
 _NONE = -1  # the offset if nothing is found
-_ISOLATION = ("read_uncommitted", "read_committed")
 
 
 # --- offsets -------------------------------------------------------------------------------------
@@ -52,11 +50,6 @@ def offsets(asked: Asked) -> dict[str, Any]:
     at, appended_at = asked.time("at"), asked.time("appended-at")
     if at is not None and appended_at is not None:
         raise Refused(400, "BAD_REQUEST", "at and appended-at are two questions: ask one at a time")
-    isolation = asked.one("isolation") or _ISOLATION[0]
-    if isolation not in _ISOLATION:
-        raise Refused(
-            400, "BAD_REQUEST", f"isolation={isolation[:40]}: expected {' or '.join(_ISOLATION)}"
-        )
     is_capped = asked.flag("capped")
     if is_capped and at is None:
         raise Refused(
@@ -72,7 +65,7 @@ def offsets(asked: Asked) -> dict[str, Any]:
         at=at,
         appended_at=appended_at,
         is_capped=is_capped,
-        is_committed=isolation == _ISOLATION[1],
+        is_committed=asked.one("isolation") == declared.READ_COMMITTED,
     )
     return {**answer, "partitions": asked.each(look)}
 
@@ -173,57 +166,34 @@ def record_times(asked: Asked) -> dict[str, Any]:
 # --- the routes ----------------------------------------------------------------------------------
 
 
-class _Route(NamedTuple):
-    """One route, the parameters that it accepts, and how the answers of several brokers are gathered."""
+class _Served(NamedTuple):
+    """A route, what answers it, and how the answers of several brokers are gathered."""
 
-    path: str
+    route: Route
     handle: Callable[[Asked], dict[str, Any]]
-    parameters: tuple[str, ...] = ()
     gather: Callable[[Question], Awaitable[str]] = gathering.own
     is_long: bool = False  # it looks at every log, and has a pool of its own
 
 
-ROUTES = (
-    _Route(
-        "/v1/topics/{topic}/offsets",
-        offsets,
-        ("at", "appended-at", "capped", "partition", "isolation", "shift"),
-        gathering.by_partition,
-    ),
-    _Route(
-        "/v1/topics/{topic}/partitions/{partition}/records/{offset}/times",
-        record_times,
-        ("next",),
-        gathering.of_one,
-    ),
-    _Route("/v1/topics/{topic}/explain", explain, ("partition", "set"), gathering.by_partition),
-    _Route("/v1/cluster", cluster),
-    _Route("/v1/clock", clock),
-    _Route("/v1/topics/{topic}/clock", topic_clock, ("partition",), gathering.by_partition),
-    _Route("/v1/doctor", doctor, ("topic", "partition"), gathering.diagnosis, is_long=True),
+_SERVED = (
+    _Served(declared.OFFSETS, offsets, gathering.by_partition),
+    _Served(declared.RECORD_TIMES, record_times, gathering.of_one),
+    _Served(declared.EXPLAIN, explain, gathering.by_partition),
+    _Served(declared.CLUSTER, cluster),
+    _Served(declared.CLOCK, clock),
+    _Served(declared.TOPIC_CLOCK, topic_clock, gathering.by_partition),
+    _Served(declared.DOCTOR, doctor, gathering.diagnosis, is_long=True),
 )
 
 
-def api(web: Any, node: Node) -> Any:
-    """Returns the application that serves ROUTES."""
-
-    def failed() -> None:
-        node.metrics.unexpected_errors += 1
-
-    routes = ", ".join(
-        [f"GET {route.path}" for route in ROUTES]
-        + [f"POST {route.path}" for route in changes.ROUTES]
-    )
-    app = web.Application(middlewares=[answering(web, log, routes, failed)])
+def add_api(app: Any, web: Any, node: Node) -> None:
+    """Adds the routes of `declared` to an application."""
     others = Others(node)
     app.on_cleanup.append(others.close)
     app.on_response_prepare.append(partial(_sign, node))
-    for route in ROUTES:
-        app.router.add_get(
-            route.path.removeprefix("/v1"), _handler(node, route, others, web), allow_head=True
-        )
+    for served in _SERVED:
+        app.router.add_get(served.route.path, _handler(node, served, others, web))
     changes.add_changes(app, web, node)
-    return app
 
 
 async def _sign(node: Node, _request: Any, response: Any) -> None:
@@ -231,28 +201,20 @@ async def _sign(node: Node, _request: Any, response: Any) -> None:
     response.headers[ANSWERED_BY] = name_of(node)
 
 
-def _handler(node: Node, route: _Route, others: Others, web: Any) -> Any:
+def _handler(node: Node, served: _Served, others: Others, web: Any) -> Any:
+    route = served.route
+
     async def handle(request: Any) -> Any:
-        given: dict[str, list[str]] = {}
-        for name, value in request.query.items():
-            if name not in route.parameters:
-                known = ", ".join(route.parameters)
-                raise Refused(
-                    400,
-                    "UNKNOWN_PARAMETER",
-                    f"{name[:40]!r} is no parameter of this request: "
-                    + (f"it may have {known}" if known else "it takes none"),
-                )
-            given.setdefault(name, []).append(value)
+        given = route.read(request.query.items())
         question = Question(
             Asked(node, request.match_info, given, node.clock.now_ms()),
-            route.handle,
+            served.handle,
             route.path,
-            node.pools.doctor if route.is_long else node.pools.http,
+            node.pools.doctor if served.is_long else node.pools.http,
             others,
-            is_long=route.is_long,
+            is_long=served.is_long,
             is_of_broker=ASKED_BY in request.headers,
         )
-        return web.Response(text=await route.gather(question), content_type="application/json")
+        return web.Response(text=await served.gather(question), content_type="application/json")
 
     return handle

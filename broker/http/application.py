@@ -1,4 +1,4 @@
-"""HTTP: /metrics for Prometheus, /healthz (process serves), /readyz (clients may connect), /v1.
+"""HTTP: /metrics for Prometheus, /healthz (process serves), /readyz (clients may connect), /v1; / lists all.
 
 /readyz warns of a clock that has leapt, and is 200 all the same; `readiness.py` has what makes it 503. Both
 pages answer then, too.
@@ -33,11 +33,11 @@ async def start_http(node: Node, listening: socket.socket) -> Any:
     Returns the server, which the caller cleans up at the end.
     """
     await readable(listening)
-    api, readiness, serving, exposition, web, prometheus = [
+    api, answers, index, readiness, serving, exposition, web, prometheus = [
         await node.pools.metrics.run(importlib.import_module, name, __package__)
         for name in (
-            *(".api", ".readiness", ".server", "..metrics.exposition"),
-            *("aiohttp.web", "prometheus_client"),
+            *(".api", ".answers", ".routes.index", ".readiness", ".server"),
+            *("..metrics.exposition", "aiohttp.web", "prometheus_client"),
         )
     ]
     registry = prometheus.CollectorRegistry(auto_describe=False)
@@ -59,12 +59,17 @@ async def start_http(node: Node, listening: socket.socket) -> Any:
         text = "".join(f"{line}\n" for line in lines)
         return web.Response(text=text, status=503 if found else 200)
 
+    def failed() -> None:
+        node.metrics.unexpected_errors += 1
+
     server = serving.HttpServer(web, _limits(node))
-    app = web.Application(middlewares=[server.middleware()])
+    answering = answers.answering(web, log, index.PATHS, failed)
+    app = web.Application(middlewares=[server.middleware(), answering])
     app.router.add_get("/metrics", metrics)
     app.router.add_get("/healthz", healthz)
     app.router.add_get("/readyz", readyz)
-    app.add_subapp("/v1", api.api(web, node))
+    index.add_index(app, web, node)
+    api.add_api(app, web, node)
     await server.start(app, listening, shutdown_timeout=_SHUTDOWN_S)
     return server
 

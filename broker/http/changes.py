@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import ipaddress
 import logging
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from tidelog.broker.http import clock
 from tidelog.broker.http.answers import Refused, body_of, fields_of, line, refuse_pages, twice
 from tidelog.broker.http.leading import answering_for
+from tidelog.broker.http.routes.declared import ACCEPT_CLOCK, RESET_TOPIC
 from tidelog.broker.security.authorizer import CLUSTER_NAME
 from tidelog.broker.security.session import ANONYMOUS, Session
 from tidelog.protocol.acl import Operation, ResourceType
@@ -23,7 +24,10 @@ from tidelog.protocol.errors import BrokerError, NotLeaderOrFollower, UnknownTop
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
+    from tidelog.broker.http.routes.route import Route
     from tidelog.broker.node import Node
+
+    Change = Callable[[Node, Mapping[str, Any]], Awaitable[dict[str, Any]]]
 
 log = logging.getLogger("tidelog.http")
 
@@ -94,27 +98,15 @@ def _failed(index: int, error: BrokerError) -> dict[str, Any]:
     return {"partition": index, "error": error.code.name, "message": error.message}
 
 
-class _Route(NamedTuple):
-    """One change, and the fields that its body may have."""
-
-    path: str
-    do: Callable[[Node, Mapping[str, Any]], Awaitable[dict[str, Any]]]
-    fields: tuple[str, ...]
-
-
-ROUTES = (
-    _Route("/v1/clock/accept", accept_clock, ("to_ms",)),
-    _Route("/v1/topics/{topic}/clock/reset", reset_topic, ("topic_id", "partition")),
-)
-
-
 def add_changes(app: Any, web: Any, node: Node) -> None:
-    """Adds ROUTES to the application that serves /v1."""
-    for route in ROUTES:
-        app.router.add_post(route.path.removeprefix("/v1"), _handler(node, route, web))
+    """Adds the changes to an application."""
+    for route, change in ((ACCEPT_CLOCK, accept_clock), (RESET_TOPIC, reset_topic)):
+        app.router.add_post(route.path, _handler(node, route, change, web))
 
 
-def _handler(node: Node, route: _Route, web: Any) -> Callable[[Any], Awaitable[Any]]:
+def _handler(node: Node, route: Route, change: Change, web: Any) -> Callable[[Any], Awaitable[Any]]:
+    fields = tuple(each.name for each in route.fields)
+
     async def handle(request: Any) -> Any:
         host = local_peer(request)
         refuse_pages(request.headers, checks_host=True)
@@ -122,9 +114,10 @@ def _handler(node: Node, route: _Route, web: Any) -> Callable[[Any], Awaitable[A
             raise Refused(_FORBIDDEN, "FORBIDDEN", "a change is sent as application/json")
         session = Session(ANONYMOUS, host, _LISTENER)
         node.authorizer.require(session, Operation.ALTER, ResourceType.CLUSTER, CLUSTER_NAME)
-        given = fields_of(await body_of(request), route.fields)
+        route.read(request.query.items())
+        given = fields_of(await body_of(request), fields)
         log.info("change over HTTP", extra={"path": request.path, "host": host, **given})
-        answer = await route.do(node, {**given, **request.match_info})
+        answer = await change(node, {**given, **request.match_info})
         return web.json_response(answer, dumps=line)
 
     return handle

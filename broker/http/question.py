@@ -1,7 +1,7 @@
 """One parsed HTTP request below /v1: the broker, the path, the parameters, and its time.
 
-Every route takes an `Asked` and reads its parameters through it. An invalid parameter raises
-`Refused` with a sentence.
+Every route takes an `Asked` and reads its parameters through it. They are those that the route declares
+(`routes`), and each is given as it says. An invalid value raises `Refused` with a sentence.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import time
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tidelog.broker.http.answers import Refused, partition_number
+from tidelog.broker.http.routes.route import TRUTH
 from tidelog.config.instants import parse_instant
 from tidelog.protocol.errors import BrokerError, OffsetOutOfRange, UnknownTopicOrPartition
 from tidelog.protocol.records.layout import NO_TIMESTAMP
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     from tidelog.storage.log.partition import Partition
 
 _BREATH_S = 0.0002
-_TRUTH = {"true": True, "false": False, "1": True, "0": False}
 
 
 class Asked(NamedTuple):
@@ -40,20 +40,13 @@ class Asked(NamedTuple):
         return self.here is None or index in self.here.get(topic, ())
 
     def one(self, name: str) -> str | None:
-        """Returns a parameter that may be given once. Raises Refused."""
+        """Returns a parameter that is given once at most, None if it is not."""
         values = self.given.get(name, [])
-        if len(values) > 1:
-            raise Refused(400, "BAD_REQUEST", f"{name} is given {len(values)} times")
         return values[0] if values else None
 
     def flag(self, name: str) -> bool:
-        """Returns a parameter that is true or false. Raises Refused."""
-        text = self.one(name)
-        if text is None:
-            return False
-        if text.lower() not in _TRUTH:
-            raise Refused(400, "BAD_REQUEST", f"{name}={text[:40]}: expected true or false")
-        return _TRUTH[text.lower()]
+        """Returns a parameter that is true or false; false if it is not given."""
+        return TRUTH[(self.one(name) or "false").lower()]
 
     def time(self, name: str) -> int | None:
         """Returns an optional time; -1, which means no time, is refused, or shifted if requested.

@@ -337,9 +337,9 @@ async def start_control(control: Control, listening: socket.socket) -> Any:
     """
     await readable(listening)
     web = await control.node.pools.metrics.run(importlib.import_module, "aiohttp.web")
-    routes = ", ".join(f"{route.method} {route.path}" for route in ROUTES)
+    paths = list(dict.fromkeys(route.path for route in ROUTES))
     app = web.Application(
-        middlewares=[answering(web, log, routes), guarding(web, listening)],
+        middlewares=[answering(web, log, paths), guarding(web, listening)],
         client_max_size=_MOST_BYTES,
     )
     for route in ROUTES:

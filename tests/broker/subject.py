@@ -53,9 +53,13 @@ def page_at(http: str, path: str) -> tuple[int, str]:
 
 
 def json_at(http: str, path: str) -> tuple[int, Any]:
-    """Status and JSON at a path of an HTTP port."""
+    """Status and JSON at a path of an HTTP port, which must be as OpenAPI describes it."""
+    from tests.broker import described  # few tests ask for JSON
+
     status, text = page_at(http, path)
-    return status, json.loads(text)
+    answer = json.loads(text)
+    described.check(path, status, answer)
+    return status, answer
 
 
 class Subject(BrokerProcess):

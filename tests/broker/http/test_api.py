@@ -246,7 +246,7 @@ MISTAKES = {
         "/topics/T/explain?set=retention.m=1",
         "/topics/T/explain?set=retention.ms=soon",
     ),
-    (404, "NOT_FOUND"): ("/nothing", "/"),
+    (404, "NOT_FOUND"): ("/nothing", "/", f"/{'x' * 3000}"),
 }
 
 

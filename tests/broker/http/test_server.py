@@ -57,7 +57,7 @@ async def serving(**limits):
         return web.Response(text=str(len(await body_of(request))))
 
     port = Port(**limits)
-    middlewares = [port.server.middleware(), answering(web, answers, "no routes")]
+    middlewares = [port.server.middleware(), answering(web, answers, ["/"])]
     app = web.Application(middlewares=middlewares)
     app.router.add_route("*", "/length", length)
     await port.server.start(app, port.listening)

@@ -38,6 +38,7 @@ OF_A_CLUSTER = (
 FOR_LATER = (
     "aiohttp",
     "tidelog.broker.http.api",
+    "tidelog.broker.http.routes",
     "cramjam",
     "lz4",
     "prometheus_client",
