@@ -7,31 +7,29 @@ continues at the log start.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, NamedTuple
+from bisect import bisect_right
+from typing import TYPE_CHECKING, Final
 
 from tidelog.client.calls import records as calls
 from tidelog.client.calls.records import EARLIEST, READ_UNCOMMITTED, Fetched
+from tidelog.client.consumed import AppendTimes, consumed
 from tidelog.client.errors import RequestError
 from tidelog.protocol.errors import CorruptMessage, ErrorCode
-from tidelog.protocol.records.batch import records, scan, verify
+from tidelog.protocol.records.batch import find_last, records, scan
+from tidelog.protocol.records.columns import BrokenBatch, ColumnBuffers, Wanted, append_set
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Mapping, Sequence
 
+    from tidelog.client.consumed import Consumed
     from tidelog.client.sync_client import Client
-    from tidelog.protocol.records.layout import Batch, Record
+    from tidelog.protocol.records.layout import Batch
     from tidelog.protocol.topic_partition import TopicPartition
 
 
 _ABORT: Final = 0  # the type of a transaction marker
 PARTITION_BYTES: Final = 1 << 20
-
-
-class Consumed(NamedTuple):
-    """A record, and whether its time was set by the broker."""
-
-    record: Record
-    is_log_append_time: bool
+_NO_END: Final = 2**63 - 1
 
 
 class BrokenRecords(Exception):
@@ -48,18 +46,21 @@ class Consumer:
         *,
         isolation: int = READ_UNCOMMITTED,
         partition_max_bytes: int = PARTITION_BYTES,
+        with_append_times: bool = False,
     ) -> None:
+        """Reads nothing yet. `with_append_times` asks for them; brokers other than tidelog have none."""
         self.positions = dict(positions)
         self._client = client
         self._isolation = isolation
         self._partition_max_bytes = partition_max_bytes
+        self._with_append_times = with_append_times
         self._leaders: dict[TopicPartition, int] = {}
 
     def stop(self, place: TopicPartition) -> None:
         """Stops reading a partition."""
         self.positions.pop(place, None)
 
-    def poll(self, max_wait_ms: int) -> dict[TopicPartition, list[Consumed]]:
+    def poll(self, max_wait_ms: int) -> dict[TopicPartition, Consumed]:
         """Returns the next records of every partition that has some.
 
         It waits about `max_wait_ms` for the first. Raises ClientError, and BrokenRecords for
@@ -77,12 +78,13 @@ class Consumer:
                     partition_max_bytes=self._partition_max_bytes,
                     max_wait_ms=max_wait_ms // len(by_leader),
                     isolation=self._isolation,
+                    with_append_times=self._with_append_times,
                 )
             )
             for place, fetched in answer.items():
                 if isinstance(fetched, RequestError):
                     self._recover(place, fetched)
-                elif read := list(self._read(place, fetched)):
+                elif (read := self._read(place, fetched)).offsets:
                     found[place] = read
         return found
 
@@ -115,30 +117,52 @@ class Consumer:
         else:
             raise error
 
-    def _read(self, place: TopicPartition, fetched: Fetched) -> Iterator[Consumed]:
-        """Yields the records from the position on; moves it after the last complete batch."""
-        begin = self.positions[place]
-        data = fetched.records
-        aborted = sorted(fetched.aborted, key=lambda each: each[1])
-        dropped: set[int] = set()
+    def _read(self, place: TopicPartition, fetched: Fetched) -> Consumed:
+        """Returns the records from the position on; moves it after the last batch that was read.
+
+        Raises BrokenRecords if the first batch is broken.
+        """
+        begin, data = self.positions[place], fetched.records
+        buffers = ColumnBuffers()
         try:
-            batches = scan(data)
-            if data and not batches:
+            wanted = Wanted(low_offset=begin, aborted=_aborted(data, fetched.aborted))
+            try:
+                end, _ = append_set(data, buffers, wanted)
+            except BrokenBatch as broken:
+                if not broken.position:
+                    raise
+                end = broken.position
+            if data and not end:
                 raise BrokenRecords(f"{place[0]}-{place[1]}: no whole batch at offset {begin}")
-            for batch in batches:
-                while aborted and aborted[0][1] <= batch.last_offset:
-                    dropped.add(aborted.pop(0)[0])
-                verify(data, batch)
-                if batch.is_control:
-                    if batch.producer_id in dropped and _is_abort(data, batch):
-                        dropped.discard(batch.producer_id)
-                elif not (batch.is_transactional and batch.producer_id in dropped):
-                    for record in records(data, batch):
-                        if record.offset >= begin:
-                            yield Consumed(record, batch.is_log_append_time)
-                self.positions[place] = max(self.positions[place], batch.last_offset + 1)
-        except CorruptMessage as error:
+            following = begin
+            if end:
+                (last,) = scan(data, find_last(data[:end]), end)
+                following = max(begin, last.last_offset + 1)
+        except (BrokenBatch, CorruptMessage) as error:
             raise BrokenRecords(f"{place[0]}-{place[1]}: {error}") from error
+        self.positions[place] = following
+        return consumed(buffers, AppendTimes(fetched.append_times, begin, following))
+
+
+def _aborted(
+    data: memoryview, begun: Sequence[tuple[int, int]]
+) -> dict[int, list[tuple[int, int]]]:
+    """Returns the first and last offsets of aborted transactions, by producer id.
+
+    Each ends with its producer's next marker that aborts, or is not ended yet. Raises CorruptMessage.
+    """
+    found: dict[int, list[tuple[int, int]]] = {}
+    if not begun:
+        return found
+    markers: dict[int, list[int]] = {}
+    for batch in scan(data):
+        if batch.is_control and _is_abort(data, batch):
+            markers.setdefault(batch.producer_id, []).append(batch.base_offset)
+    for producer_id, first in begun:
+        ends = markers.get(producer_id, [])
+        after = ends[bisect_right(ends, first) :][:1] or [_NO_END]
+        found.setdefault(producer_id, []).append((first, after[0]))
+    return found
 
 
 def _is_abort(data: memoryview, batch: Batch) -> bool:

@@ -147,6 +147,7 @@ def fetch_partitions(
     partition_max_bytes: int = 1 << 20,
     max_wait_ms: int = 500,
     isolation: int = READ_UNCOMMITTED,
+    with_append_times: bool = False,
 ) -> Call[dict[TopicPartition, Fetched | RequestError]]:
     """Reads batches of several partitions with the same leader, each from its own offset on.
 
@@ -168,6 +169,7 @@ def fetch_partitions(
             fetch.FetchTopic(topic=name, partitions=partitions)
             for name, partitions in by_topic.items()
         ],
+        with_append_times=with_append_times,
     )
 
     def read(answer: Any) -> dict[TopicPartition, Fetched | RequestError]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import struct
+
 import pytest
 
 from tidelog.client import (
@@ -13,6 +15,7 @@ from tidelog.client import (
     RequestError,
     TopicInfo,
 )
+from tidelog.client.consumed import AppendTimes, Consumed
 from tidelog.client.consumer import BrokenRecords, Consumer
 from tidelog.client.producer import Producer
 from tidelog.client.sync_connection import Connection
@@ -34,7 +37,10 @@ def read(client, topic, count, *, partitions=1, **how):
     found = {}
     for _ in range(100):
         for place, records in consumer.poll(100).items():
-            found.setdefault(place[1], []).extend(each.record for each in records)
+            rows = zip(
+                records.offsets, records.timestamps, records.keys, records.values, strict=True
+            )
+            found.setdefault(place[1], []).extend(Record(*row) for row in rows)
         if sum(map(len, found.values())) >= count:
             break
     return found
@@ -121,7 +127,7 @@ def test_reading_begins_in_the_middle_of_a_batch_and_goes_on_after_retention(cli
     client.produce(topic, 0, build([Record(n, n, b"k%d" % n, None) for n in range(5)]))
     consumer = Consumer(client, {(topic, 0): 3})
     (found,) = consumer.poll(5000).values()
-    assert [each.record.offset for each in found] == [3, 4]
+    assert found.offsets == [3, 4]
     assert consumer.positions == {(topic, 0): 5}
     beyond = Consumer(client, {(topic, 0): 99})
     assert beyond.poll(100) == {}
@@ -173,11 +179,11 @@ def test_aborted_records_and_markers_are_left_out():
     fetched = Fetched(memoryview(data), 9, 9, 0, ((8, 6), (7, 0)), ())
     consumer = Consumer(Answering(fetched), {("t", 0): 0}, isolation=READ_COMMITTED)
     (found,) = consumer.poll(1).values()
-    assert [each.record.key for each in found] == [b"1", b"3", b"8"]
+    assert found.keys == [b"1", b"3", b"8"]
     assert consumer.positions == {("t", 0): 9}
     open_to_all = Consumer(Answering(fetched._replace(aborted=())), {("t", 0): 0})
     (found,) = open_to_all.poll(1).values()
-    assert [each.record.key for each in found] == [b"0", b"1", b"3", b"6", b"8"]
+    assert found.keys == [b"0", b"1", b"3", b"6", b"8"]
 
 
 def test_a_batch_that_is_broken_is_named():
@@ -189,3 +195,64 @@ def test_a_batch_that_is_broken_is_named():
     cut = fetched._replace(records=memoryview(data)[:-1])
     with pytest.raises(BrokenRecords, match="no whole batch at offset 0"):
         Consumer(Answering(cut), {("t", 0): 0}).poll(1)
+
+
+def test_what_is_before_a_broken_batch_is_returned_first():
+    broken = bytearray(build([Record(1, 5, b"key", None)]))
+    broken[-3] ^= 1
+    data = build([Record(0, 5, b"whole", None)]) + broken
+    fetched = Fetched(memoryview(data), 2, 2, 0, (), ())
+    client = Answering(fetched)
+    consumer = Consumer(client, {("t", 0): 0})
+    assert consumer.poll(1)["t", 0].keys == [b"whole"]
+    client.fetched = fetched._replace(records=memoryview(bytes(broken)))
+    with pytest.raises(BrokenRecords, match="offset 1"):
+        consumer.poll(1)
+
+
+def test_fields_and_append_times_of_every_kind_of_batch():
+    batches = [
+        build([Record(0, 5, None, b"v"), Record(1, -1, b"", None, ((b"h", None), (b"h", b"x")))]),
+        build([Record(2, 7, b"k", b"")], compression=Compression.ZSTD),
+        build([Record(3, 9, None, None)], timestamp_type=1, log_append_time=77),
+        build([Record(4, 11, b"z", b"z")], magic=1),
+    ]
+    segments = ((0, ENTRY.pack(50, 0)), (2, ENTRY.pack(60, 0) + ENTRY.pack(2**63 - 1, 2)))
+    fetched = Fetched(memoryview(b"".join(batches)), 5, 5, 0, (), segments)
+    found = Consumer(Answering(fetched), {("t", 0): 1}).poll(1)["t", 0]
+    assert found == Consumed(
+        offsets=[1, 2, 3, 4],
+        timestamps=[-1, 7, 77, 11],
+        is_log_append=[False, False, True, False],
+        append_times=[50, 60, 77, 2**63 - 1],
+        keys=[b"", b"k", None, b"z"],
+        values=[None, b"", None, b"z"],
+        headers=[((b"h", None), (b"h", b"x")), (), (), ()],
+    )
+    assert found.first(1).only([True]).keys == [b""]
+
+
+ENTRY = struct.Struct(">qi")
+UNKNOWN = -(2**63)
+
+
+@pytest.mark.parametrize(
+    ("segments", "times"),
+    [
+        ((), [None] * 4),
+        (((8, b""),), [None] * 4),
+        (((4, ENTRY.pack(7, 0)),), [7] * 4),
+        (((10, ENTRY.pack(7, 1)),), [None, 7, 7, 7]),
+        (((10, ENTRY.pack(7, 0) + ENTRY.pack(UNKNOWN, 1) + ENTRY.pack(7, 2)),), [7, None, 7, 7]),
+        (((10, ENTRY.pack(7, 0) + ENTRY.pack(6, 2)),), [7, None, None, None]),
+        (((10, ENTRY.pack(7, 0) + ENTRY.pack(8, 0)),), [7, None, None, None]),
+        (((10, ENTRY.pack(UNKNOWN + 1, 0)),), [None] * 4),
+        (((10, ENTRY.pack(7, -1)),), [None] * 4),
+        (((10, ENTRY.pack(7, 0)), (12, b"")), [7, 7, None, None]),
+        (((10, ENTRY.pack(7, 0) + ENTRY.pack(9, 4)),), [7] * 4),
+        (((10, ENTRY.pack(7, 0) + b"cut"),), [7] * 4),
+    ],
+)
+def test_append_times_that_are_no_entries_are_unknown(segments, times):
+    found = AppendTimes(segments, 10, 14)
+    assert [found.at(offset) for offset in range(10, 14)] == times

@@ -23,9 +23,12 @@ def escaped_lines(text: str) -> str:
     return "\n".join(map(escaped, text.split("\n")))
 
 
+_to_json = json.JSONEncoder(ensure_ascii=False).encode
+
+
 def as_json(value: Any) -> str:
     """Returns JSON in one line. Readable text stays as it is; what is not printable is escaped."""
-    text = json.dumps(value, ensure_ascii=False)
+    text = _to_json(value)
     if text.isprintable():
         return text
     return "".join(each if each.isprintable() else json.dumps(each)[1:-1] for each in text)

@@ -1,4 +1,6 @@
-"""Records as text: JSON lines without loss, format strings, and times as people write them.
+"""Records as text: JSON lines without loss, format strings, a table, and times as people write them.
+
+Consumed records are written column by column, with as little work for each record as there can be.
 
 There is one JSON object a line. `key`, `value` and the values of `headers` (pairs of name and
 value) are text, null, or {"base64": "..."} for bytes that are not UTF-8. `timestamp_ms` is exact,
@@ -11,15 +13,23 @@ from __future__ import annotations
 import base64
 import json
 import re
-from typing import TYPE_CHECKING, Any, NamedTuple
+from itertools import repeat
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-from tidelog.cli.escaping import as_json
+from tidelog.cli.escaping import as_json, escaped
 from tidelog.cli.output import instant_of
 from tidelog.cli.shared import UsageError, instants
 from tidelog.protocol.records.layout import NO_TIMESTAMP
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
+
+    from tidelog.client.consumed import Consumed, Headers
+
+    Writer = Callable[[int, Consumed], bytes]
+
+Value = TypeVar("Value")
+Text = TypeVar("Text", str, bytes)
 
 _RELATIVE = re.compile(r"now|[+-]([0-9.]+(ms|[smhdw]))+", re.ASCII | re.IGNORECASE)
 _TIMES = ("timestamp_ms", "timestamp", "timestamp_type", "append_time_ms", "append_time")
@@ -34,19 +44,6 @@ class Record(NamedTuple):
     headers: list[tuple[str, bytes | None]]
     timestamp_ms: int | None
     partition: int | None = None
-
-
-class Seen(NamedTuple):
-    """A consumed record; `append_time_ms` is None if it is unknown."""
-
-    partition: int
-    offset: int
-    timestamp_ms: int
-    is_log_append_time: bool
-    append_time_ms: int | None
-    key: bytes | None
-    value: bytes | None
-    headers: list[tuple[str, bytes | None]]
 
 
 # --- times ----------------------------------------------------------------------------------------
@@ -79,27 +76,56 @@ def time_of(text: str | int, now_ms: int, *, shift: bool, what: str) -> int:
 # --- JSON lines -----------------------------------------------------------------------------------
 
 
-def to_json(seen: Seen, topic: str, *, with_append_time: bool) -> str:
-    """Returns a consumed record as one line, without the end of the line."""
-    to_iso = instants().to_iso
-    time = None if seen.timestamp_ms == NO_TIMESTAMP else seen.timestamp_ms
-    fields: dict[str, Any] = {
-        "topic": topic,
-        "partition": seen.partition,
-        "offset": seen.offset,
-        "timestamp_ms": time,
-        "timestamp": to_iso(time),
-        "timestamp_type": None
-        if time is None
-        else ("LogAppendTime" if seen.is_log_append_time else "CreateTime"),
-    }
-    if with_append_time:
-        fields["append_time_ms"] = seen.append_time_ms
-        fields["append_time"] = to_iso(seen.append_time_ms)
-    fields["key"] = _to_json(seen.key)
-    fields["value"] = _to_json(seen.value)
-    fields["headers"] = [[name, _to_json(value)] for name, value in seen.headers]
-    return as_json(fields)
+def json_lines(topic: str, *, with_append_times: bool) -> Writer:
+    """Returns a function that writes the records of a partition as lines of JSON."""
+    to_iso, name = instants().to_iso, as_json(topic).replace("%", "%%")
+
+    def time(of: tuple[int, bool]) -> str:
+        time_ms = None if of[0] == NO_TIMESTAMP else of[0]
+        kind = "LogAppendTime" if of[1] else "CreateTime"
+        return _fields(
+            timestamp_ms=time_ms,
+            timestamp=to_iso(time_ms),
+            timestamp_type=None if time_ms is None else kind,
+        )
+
+    def append_time(time_ms: int | None) -> str:
+        return _fields(append_time_ms=time_ms, append_time=to_iso(time_ms))
+
+    def write(partition: int, records: Consumed) -> bytes:
+        line = f'{{"topic": {name}, "partition": {partition}, "offset": %d, %s%s'
+        rows = zip(
+            records.offsets,
+            _each(time, list(zip(records.timestamps, records.is_log_append, strict=True))),
+            _each(append_time, records.append_times) if with_append_times else repeat(""),
+            map(_json_text, records.keys),
+            map(_json_text, records.values),
+            _each(_json_headers, records.headers),
+            strict=False,
+        )
+        line += '"key": %s, "value": %s, "headers": %s}\n'
+        return "".join(map(line.__mod__, rows)).encode()
+
+    return write
+
+
+def _each(make: Callable[[Value], Text], values: list[Value]) -> Iterable[Text]:
+    """Returns the text of each value; that of equal ones is made once."""
+    made = {value: make(value) for value in set(values)}
+    return map(made.__getitem__, values)
+
+
+def _fields(**fields: Any) -> str:
+    """Returns fields as JSON, for the middle of an object."""
+    return json.dumps(fields)[1:-1] + ", "
+
+
+def _json_text(data: bytes | None) -> str:
+    return as_json(_to_json(data))
+
+
+def _json_headers(headers: Headers) -> str:
+    return as_json([[name.decode(errors="replace"), _to_json(value)] for name, value in headers])
 
 
 def _to_json(data: bytes | None) -> str | dict[str, str] | None:
@@ -191,35 +217,38 @@ def _partition(value: object) -> int | None:
 _ESCAPES = {"n": b"\n", "r": b"\r", "t": b"\t", "\\": b"\\"}
 _TOKEN = re.compile(r"%(.)|\\x([0-9a-fA-F]{2})|\\(.)|([^%\\]+)|(.)", re.DOTALL)
 
-_FIELDS: dict[str, Callable[[Seen, str], bytes]] = {
-    "s": lambda seen, _: seen.value or b"",
-    "S": lambda seen, _: _length(seen.value),
-    "k": lambda seen, _: seen.key or b"",
-    "K": lambda seen, _: _length(seen.key),
-    "T": lambda seen, _: b"%d" % seen.timestamp_ms,
-    "I": lambda seen, _: shown(seen.timestamp_ms, "none").encode(),
-    "a": lambda seen, _: shown(seen.append_time_ms, "unknown").encode(),
-    "A": lambda seen, _: b"unknown" if seen.append_time_ms is None else b"%d" % seen.append_time_ms,
-    "h": lambda seen, _: b",".join(
-        name.encode() + b"=" + (b"NULL" if value is None else value) for name, value in seen.headers
+_COLUMNS: dict[str, Callable[[Consumed], Iterable[bytes | int]]] = {
+    "s": lambda records: (each or b"" for each in records.values),
+    "S": lambda records: map(_length, records.values),
+    "k": lambda records: (each or b"" for each in records.keys),
+    "K": lambda records: map(_length, records.keys),
+    "T": lambda records: records.timestamps,
+    "I": lambda records: _each(lambda time: shown(time, "none").encode(), records.timestamps),
+    "a": lambda records: _each(lambda time: shown(time, "unknown").encode(), records.append_times),
+    "A": lambda records: _each(
+        lambda time: b"unknown" if time is None else b"%d" % time, records.append_times
     ),
-    "t": lambda _, topic: topic.encode(),
-    "p": lambda seen, _: b"%d" % seen.partition,
-    "o": lambda seen, _: b"%d" % seen.offset,
+    "h": lambda records: _each(_header_bytes, records.headers),
+    "o": lambda records: records.offsets,
+}
+_NUMBERS = "STKo"  # columns of numbers; the others are bytes
+_SAME: dict[str, Callable[[str, int], bytes]] = {  # what all records of a partition share
+    "t": lambda topic, _: topic.encode(),
+    "p": lambda _, partition: b"%d" % partition,
     "%": lambda _, __: b"%",
 }
 
 
-def formatter(text: str) -> Callable[[Seen, str], bytes]:
+def formatter(text: str, topic: str) -> Writer:
     """Returns a function that formats records by kcat's tokens and three more.
 
     Raises CommandError.
     """
-    parts: list[bytes | Callable[[Seen, str], bytes]] = []
+    parts: list[bytes | str] = []  # a str is a field
     for token in _TOKEN.finditer(text):
         field, code, escape, plain, single = token.groups()
-        if field is not None and field in _FIELDS:
-            parts.append(_FIELDS[field])
+        if field is not None and (field in _COLUMNS or field in _SAME):
+            parts.append(field)
         elif code is not None:
             parts.append(bytes.fromhex(code))
         elif escape is not None and escape in _ESCAPES:
@@ -227,13 +256,23 @@ def formatter(text: str) -> Callable[[Seen, str], bytes]:
         elif plain is not None:
             parts.append(plain.encode())
         else:
-            known = " ".join(f"%{each}" for each in _FIELDS)
+            known = " ".join(f"%{each}" for each in (*_COLUMNS, *_SAME))
             raise UsageError(
                 f"--format: {single or token[0]} is nothing there is: {known} \\n \\r \\t \\x0a"
             )
+    names = [part for part in parts if isinstance(part, str) and part in _COLUMNS]
 
-    def write(seen: Seen, topic: str) -> bytes:
-        return b"".join(part if isinstance(part, bytes) else part(seen, topic) for part in parts)
+    def write(partition: int, records: Consumed) -> bytes:
+        line = b""
+        for part in parts:
+            if isinstance(part, str) and part in _COLUMNS:
+                line += b"%d" if part in _NUMBERS else b"%b"
+            else:
+                same = _SAME[part](topic, partition) if isinstance(part, str) else part
+                line += same.replace(b"%", b"%%")
+        columns = [_COLUMNS[name](records) for name in names]
+        rows = zip(*columns, strict=True) if columns else repeat((), len(records.offsets))
+        return b"".join(map(line.__mod__, rows))
 
     return write
 
@@ -243,8 +282,58 @@ def is_about_append_times(text: str) -> bool:
     return any(token[1] in ("a", "A") for token in _TOKEN.finditer(text) if token[1])
 
 
-def _length(data: bytes | None) -> bytes:
-    return b"-1" if data is None else b"%d" % len(data)
+def _length(data: bytes | None) -> int:
+    return -1 if data is None else len(data)
+
+
+def _header_bytes(headers: Headers) -> bytes:
+    return b",".join(name + b"=" + (b"NULL" if value is None else value) for name, value in headers)
+
+
+# --- a table --------------------------------------------------------------------------------------
+
+_ROW = "{:>9}  {:>10}  {:<24}  {}{}  {}\n"
+
+
+def table_head(*, with_append_times: bool) -> bytes:
+    """Returns the names of the columns of `table_rows`."""
+    append = f"{'append time':<24}  " if with_append_times else ""
+    return _ROW.format("partition", "offset", "record time", append, "key", "value").encode()
+
+
+def table_rows(*, with_append_times: bool) -> Writer:
+    """Returns a function that writes records as rows, for people."""
+
+    def append_time(time_ms: int | None) -> str:
+        return f"{shown(time_ms, 'unknown'):<24}  "
+
+    def write(partition: int, records: Consumed) -> bytes:
+        line = f"{partition:>9}  %10d  %-24s  %s%s  %s%s\n"
+        rows = zip(
+            records.offsets,
+            _each(lambda time_ms: shown(time_ms, "none"), records.timestamps),
+            _each(append_time, records.append_times) if with_append_times else repeat(""),
+            map(_readable, records.keys),
+            map(_readable, records.values),
+            _each(_readable_headers, records.headers),
+            strict=False,
+        )
+        return "".join(map(line.__mod__, rows)).encode()
+
+    return write
+
+
+def _readable(data: bytes | None) -> str:
+    """Returns bytes as one line for a terminal; unprintable characters are escaped."""
+    if data is None:
+        return "null"
+    return escaped(data.decode(errors="backslashreplace"))
+
+
+def _readable_headers(headers: Headers) -> str:
+    return "".join(
+        f"  {escaped(name.decode(errors='replace'))}={_readable(value)}" for name, value in headers
+    )
 
 
 def shown(time_ms: int | None, missing: str) -> str:

@@ -128,14 +128,13 @@ def test_lag_is_exact_by_both_times(broker, run, topic, group, at):
     for by in ("event", "append"):  # the metric and the command say the same
         metric = broker.metric("tidelog_group_lag_seconds", group=group, by=by, topic=topic)
         assert metric == (lag[f"lag_{by}_ms"] or 0) / 1000
-    # Without HTTP, as at Apache Kafka, the record is fetched for its own time, by this machine's clock.
+    # Without HTTP "now" is by this machine's clock.
     here = first_of(described(run, group, http=NOWHERE))
     for name in ("committed_offset", "end_offset", "log_start_offset", "lag_records"):
         assert here[name] == lag[name]
-    for name in ("offset", "timestamp_ms", "timestamp"):
-        assert here["first_unread"][name] == lag["first_unread"][name]
-    assert (here["lag_event_ms"] is None, here["lag_append_ms"]) == (TIMES[at] == -1, None)
-    assert here["unknown"]["append"].endswith(f"no port of this broker answers at {NOWHERE}")
+    assert here["first_unread"] == lag["first_unread"]
+    assert here["unknown"] == why
+    assert here["lag_append_ms"] > lag["lag_append_ms"]
 
 
 def test_how_long_a_group_will_need_is_estimated(broker, run, topic, group, monkeypatch):
@@ -196,8 +195,6 @@ def test_people_read_spans(broker, run, topic, group):
     (row,) = (line.split() for line in out.splitlines() if line.startswith(topic))
     assert row == [topic, "0", "0", "5", "5", "4h", "0m", "4h", "0m"]
     assert "lag   by record time   by append time" in out
-    out = run("describe", group, http=NOWHERE)[1]
-    assert "No lag by append time: append times come over HTTP" in out
 
 
 # --- members -------------------------------------------------------------------------------------

@@ -281,15 +281,29 @@ def test_both_times_of_every_record(run, hours):
     assert rows[5][2] == "none"
 
 
-def test_append_times_are_left_out_where_nobody_tells_them(run, hours):
+def test_append_times_come_without_http(run, hours):
+    """They come with the records: HTTP was asked once for each record."""
+    nowhere = {"http": "127.0.0.1:1"}
+    status, out, _ = run("consume", hours, "--json", **nowhere)
+    assert [json.loads(line) for line in out.splitlines()] == consumed(run, hours)
+    assert run("consume", hours, **nowhere) == run("consume", hours)
+    status, out, err = run("consume", hours, "--format", r"%A\n", **nowhere)
+    assert (status, err) == (0, "")
+    assert [*map(int, out.split())] == [NEW_YEAR_MS + hour * HOUR_MS for hour in range(6)]
     assert "append_time" not in consumed(run, hours, "--no-append-times")[0]
-    status, out, _ = run("consume", hours, http="127.0.0.1:1")
-    assert status == 0
-    assert "append time" not in out
-    assert len(out.splitlines()) == 7
-    status, _, err = run("consume", hours, "--format", "%a", http="127.0.0.1:1")
-    assert status == 1
-    assert "--http" in err
+    assert "append time" not in run("consume", hours, "--no-append-times")[1]
+
+
+def test_an_append_time_that_nobody_knows_is_unknown(run, broker, connection, topic):
+    data = recordset.batch([Rec(1000, b"v")])
+    assert asking.produce(connection, topic, data)["error_code"] == 0
+    broker.kill()
+    times = broker.log_dir / f"{topic}-0" / "partition.times"
+    times.unlink()  # as if somebody else had written the log
+    broker.restart()
+    (found,) = consumed(run, topic)
+    assert (found["append_time_ms"], found["append_time"]) == (None, None)
+    assert "unknown" in run("consume", topic)[1]
 
 
 @pytest.mark.parametrize(

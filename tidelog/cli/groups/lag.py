@@ -1,8 +1,7 @@
 """The lag of a group: in records, and in time by the first unread record, exact to the ms.
 
-Offsets come over Kafka's protocol. The times of the first unread record come from the broker's HTTP
-port. Without that port (Apache Kafka has none) the record itself is fetched for its own time, and
-its append time is unknown. "Now" is the broker's clock if its HTTP port answers, else this
+Offsets and the first unread record come over Kafka's protocol, with its append time if the broker is a
+tidelog (Apache Kafka knows none). "Now" is the broker's clock if its HTTP port answers, else this
 machine's.
 """
 
@@ -12,7 +11,7 @@ import time
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tidelog.cli.connecting import raised_as_sentences
-from tidelog.cli.shared import CommandError, ask, instants, machine_ms
+from tidelog.cli.shared import instants
 from tidelog.client import EARLIEST, LATEST
 from tidelog.client.consumer import Consumer
 from tidelog.protocol.records.layout import NO_TIMESTAMP
@@ -70,10 +69,8 @@ def measure(
         if place in committed and place in starts and ends[place] > committed[place].offset
     }
     firsts = {place: first for place, first in firsts.items() if first < ends[place]}
-    name = next(iter(firsts), ("", 0))[0]
-    is_here = bool(firsts) and cluster.clock_at(http, name) is not None
-    times = _times_over_http(http, firsts) if is_here else _fetched(cluster, firsts, ends)
-    now_ms = cluster.now_ms(http, name) if is_here else machine_ms()
+    times = _fetched(cluster, firsts, ends)
+    now_ms = cluster.now_ms(http, next(iter(firsts))[0]) if firsts else 0
     lags = []
     for place in places:
         offset = committed[place].offset if place in committed else None
@@ -86,7 +83,7 @@ def measure(
             lags.append(lag._replace(records=0, event_ms=0, append_ms=0))
         else:
             lag = lag._replace(records=ends[place] - firsts[place])
-            lags.append(_with_times(lag, times[place], now_ms, None if is_here else http))
+            lags.append(_with_times(lag, times[place], now_ms))
     return lags
 
 
@@ -131,7 +128,7 @@ def _unknown(lag: Lag, why: str) -> Lag:
     return lag._replace(unknown={"event": why, "append": why})
 
 
-def _with_times(lag: Lag, times: _Times, now_ms: int, no_http: str | None) -> Lag:
+def _with_times(lag: Lag, times: _Times, now_ms: int) -> Lag:
     """Returns the lag with the times of the first unread record."""
     if times is None:  # control records, or records that compaction has removed
         return lag._replace(event_ms=0, append_ms=0)
@@ -141,11 +138,7 @@ def _with_times(lag: Lag, times: _Times, now_ms: int, no_http: str | None) -> La
     if times.timestamp_ms is None:
         unknown["event"] = "the first unread record has no time"
     if times.append_time_ms is None:
-        unknown["append"] = (
-            "the append time of the first unread record is unknown"
-            if no_http is None
-            else f"append times come over HTTP, and no port of this broker answers at {no_http}"
-        )
+        unknown["append"] = "the append time of the first unread record is unknown"
     return lag._replace(
         first=times,
         event_ms=_lag_ms(times.timestamp_ms, now_ms),
@@ -162,40 +155,25 @@ def _lag_ms(time_ms: int | None, now_ms: int) -> int | None:
 # --- the times of the first unread record ---------------------------------------------------------
 
 
-def _times_over_http(
-    http: str, firsts: Mapping[TopicPartition, int]
-) -> dict[TopicPartition, _Times]:
-    """Returns the times that the HTTP port reports."""
-    found: dict[TopicPartition, _Times] = {}
-    for (topic, number), first in firsts.items():
-        path = ("topics", topic, "partitions", str(number), "records", str(first), "times")
-        try:
-            answer = ask(http, *path, query=[("next", "true")])
-        except CommandError as error:
-            if not error.name:
-                raise
-            found[topic, number] = None if error.name == "OFFSET_OUT_OF_RANGE" else str(error)
-            continue
-        times = (answer["timestamp_ms"], answer["append_time_ms"])
-        found[topic, number] = Unread(answer["offset"], *times)
-    return found
-
-
 def _fetched(
     cluster: Cluster, firsts: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]
 ) -> dict[TopicPartition, _Times]:
-    """Returns the times of fetched records, without append times. Raises CommandError."""
-    if not firsts:
-        return {}
+    """Returns the times of the first records at or after these offsets. Raises CommandError."""
     found: dict[TopicPartition, _Times] = {}
-    consumer = Consumer(cluster.client, firsts, partition_max_bytes=_FETCH_BYTES)
+    consumer = Consumer(
+        cluster.client, firsts, partition_max_bytes=_FETCH_BYTES, with_append_times=True
+    )
     until = time.monotonic() + _SILENT_S
     while consumer.positions and time.monotonic() < until:
         with raised_as_sentences():
             polled = consumer.poll(_POLL_MS)
         for place, read in polled.items():
-            offset, time_ms = read[0].record.offset, read[0].record.timestamp
-            found[place] = Unread(offset, None if time_ms == NO_TIMESTAMP else time_ms, None)
+            time_ms = read.timestamps[0]
+            found[place] = Unread(
+                read.offsets[0],
+                None if time_ms == NO_TIMESTAMP else time_ms,
+                read.append_times[0],
+            )
             consumer.stop(place)
         for place, position in list(consumer.positions.items()):
             if position >= ends[place]:
