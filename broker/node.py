@@ -139,6 +139,7 @@ class Node:
         self.replicas: Replicas | None = None
         self.cluster_watch: ClusterWatch | None = None
         self.listeners: list[Listener] = []  # for clients, in the order of the setting
+        self.http: Listener | None = None  # the HTTP port, once it is bound
         self.ready = False
         self._producer_ids = iter(range(0))
         self._producer_ids_lock = asyncio.Lock()
@@ -147,6 +148,11 @@ class Node:
     def config(self) -> BrokerConfig:
         """The broker's settings, with what was changed while it runs."""
         return self.settings.broker
+
+    @property
+    def told(self) -> list[Listener]:
+        """The addresses under which other brokers and the commands find this one."""
+        return self.listeners if self.http is None else [*self.listeners, self.http]
 
     def join(self, cluster: Cluster) -> Replicas:
         """Makes this broker one of several, whose logs have replicas on others."""

@@ -44,6 +44,7 @@ from tidelog.broker.network.connection import Connection
 from tidelog.broker.node import Node
 from tidelog.broker.pools import NoDefaultPool
 from tidelog.broker.topics.startup import open_topics
+from tidelog.config.broker.listeners import joined
 from tidelog.protocol.errors import BrokerError
 from tidelog.protocol.records import kernels
 from tidelog.storage import files, permissions
@@ -182,9 +183,9 @@ async def _serve(node: Node, stop: asyncio.Event, started_s: float, faults: Faul
     if control_socket is not None and faults is not None:
         control = partial(_start_control, node, (rounds, compaction), faults)
         https.append(loop.create_task(control(control_socket)))
-    told = bound if http_socket is None else [*bound, http_listener(http_socket)]
+    node.http = None if http_socket is None else http_listener(http_socket)
     try:
-        if await _has_joined(node, told, stop):
+        if await _has_joined(node, stop):
             node.ready = True
             node.coordinator.start()
             node.transactions.start()
@@ -226,7 +227,7 @@ async def _stop_serving(
         await node.replicas.close()
 
 
-async def _has_joined(node: Node, told: list[Listener], stop: asyncio.Event) -> bool:
+async def _has_joined(node: Node, stop: asyncio.Event) -> bool:
     """Waits until the other brokers let this one serve; returns False if it is to stop before.
 
     A broker that is alone need not wait.
@@ -234,7 +235,7 @@ async def _has_joined(node: Node, told: list[Listener], stop: asyncio.Event) -> 
     if node.cluster is None:
         return True
     loop = asyncio.get_running_loop()
-    joining = loop.create_task(node.cluster.start(told))
+    joining = loop.create_task(node.cluster.start(node.told))
     stopping = loop.create_task(stop.wait())
     await asyncio.wait((joining, stopping), return_when=asyncio.FIRST_COMPLETED)
     if joining.done():
@@ -341,18 +342,14 @@ def _say_ready(
     control: socket.socket | None,
 ) -> None:
     """Tells the parent that clients may connect."""
-    shown = ",".join(f"{at.name}://{_joined(at.host, at.port)}" for at in listeners)
+    shown = ",".join(f"{at.name}://{joined(at.host, at.port)}" for at in listeners)
     parts = [f"ready listeners={shown}"]
     if http is not None:
-        parts.append(f"http={_joined(*http.getsockname()[:2])}")
+        parts.append(f"http={joined(*http.getsockname()[:2])}")
     if control is not None:
-        parts.append(f"control={_joined(*control.getsockname()[:2])}")
+        parts.append(f"control={joined(*control.getsockname()[:2])}")
     parts.append(f"cluster={node.metadata.image.cluster_id} pid={os.getpid()}")
     print(" ".join(parts), flush=True)  # noqa: T201 - the one line on standard output
-
-
-def _joined(host: str, port: int) -> str:
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 async def _chores(node: Node) -> None:

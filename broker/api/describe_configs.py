@@ -4,12 +4,12 @@ Behaviour: resources are topics (type 2) and brokers (type 4: this one by its id
 defaults). Subscriptions to clients' metrics (type 16, KIP-714) have no settings, as in a Kafka in which
 nobody has made any; others are INVALID_REQUEST. A request without keys asks for all settings, each under
 its own name, and for broker.id; one with keys gets the entry of a second name too, under that name.
-advertised.listeners are what clients are told, also if nobody has set them. What is stored and is no
-setting here has no value and is sensitive, as in Kafka: it may be a secret. Each resource succeeds or fails
-on its own; one that is named more than once is answered once. What was changed while the brokers run holds
-for all of them: where there are several, its source is their default, and what another broker has changed
-is seen at once. Only the rates of throttled replication (KIP-73) can be changed for one of several brokers
-alone.
+advertised.listeners are what clients are told, also if nobody has set them, and http.listener has the port
+that is bound, by which commands find it. What is stored and is no setting here has no value and is
+sensitive, as in Kafka: it may be a secret. Each resource succeeds or fails on its own; one that is named
+more than once is answered once. What was changed while the brokers run holds for all of them: where there
+are several, its source is their default, and what another broker has changed is seen at once. Only the
+rates of throttled replication (KIP-73) can be changed for one of several brokers alone.
 
 Version notes: 1 source and synonyms instead of a default flag (KIP-226); 3 type and documentation
 (KIP-569); 4 flexible.
@@ -35,6 +35,7 @@ from tidelog.config import (
     topic_entries,
     unused_entries,
 )
+from tidelog.config.broker.listeners import joined
 from tidelog.protocol.acl import Operation, ResourceType
 from tidelog.protocol.api.describe_configs import (
     DescribeConfigsResourceResult,
@@ -61,7 +62,7 @@ if TYPE_CHECKING:
 TOPIC = 2
 BROKER = 4
 _NODE_ID, _BROKER_ID = "node.id", "broker.id"
-_ADVERTISED = "advertised.listeners"
+_ADVERTISED, _HTTP = "advertised.listeners", "http.listener"
 _BROKER_LOGGER = 8
 _CLIENT_METRICS = 16
 _MOST_ENTRIES = 250_000  # of one answer: all settings of five thousand topics
@@ -177,10 +178,14 @@ def _of_brokers(node: Node, name: str) -> list[Entry]:
 
 def _of_this_broker(node: Node, entries: Iterable[Entry]) -> list[Entry]:
     """Returns entries with what clients are really told to connect to, and with broker.id, as in Kafka."""
-    told = ",".join(str(Listener(each.name, *each.advertised)) for each in node.listeners)
+    actual = {
+        _ADVERTISED: ",".join(str(Listener(each.name, *each.advertised)) for each in node.listeners)
+    }
+    if node.http is not None:
+        actual[_HTTP] = joined(node.http.host, node.http.port)
     found = []
     for entry in entries:
-        found.append(entry._replace(value=told) if entry.name == _ADVERTISED else entry)
+        found.append(entry._replace(value=actual.get(entry.name, entry.value)))
         if entry.name == _NODE_ID:
             found.append(entry._replace(name=_BROKER_ID))
     return found

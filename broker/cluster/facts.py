@@ -17,6 +17,7 @@ from tidelog.broker.metadata.brokers.records import OfflineRecord
 from tidelog.broker.metadata.standing import SERVING, standings, state_of, why_missing
 from tidelog.broker.network.accepting.listener import HTTP
 from tidelog.broker.transactions.open_transactions import opened
+from tidelog.config.broker.listeners import joined
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -123,8 +124,12 @@ def _brokers(node: Node, image: Image, found: list[Standing]) -> list[dict[str, 
     answer = []
     for broker in sorted(known):
         live = image.brokers.get(broker)
-        endpoints = () if live is None else live.record.endpoints
-        addresses = {at.listener: _joined(at.host, at.port) for at in endpoints}
+        addresses = {
+            at.listener: joined(at.host, at.port)
+            for at in (() if live is None else live.record.endpoints)
+        }
+        if broker == alone:  # it has registered nowhere
+            addresses = {at.name: joined(*at.advertised) for at in node.told}
         answer.append(
             {
                 "broker": broker,
@@ -192,7 +197,3 @@ def _state(each: Standing, least: int) -> str:
     if len(each.record.isr) < least:
         return UNDER_MIN_ISR
     return UNDER_REPLICATED if each.missing else OK
-
-
-def _joined(host: str, port: int) -> str:
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

@@ -26,8 +26,7 @@ class Listener(NamedTuple):
     port: int
 
     def __str__(self) -> str:
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"{self.name}://{host}:{self.port}"
+        return f"{self.name}://{joined(self.host, self.port)}"
 
 
 def parse_listeners(text: str) -> tuple[Listener, ...]:
@@ -114,6 +113,11 @@ def are_same_port(one: tuple[str, int], other: tuple[str, int]) -> bool:
     if port != other_port or not port or (":" in host) != (":" in other_host):
         return False
     return host == other_host or host in EVERY_INTERFACE or other_host in EVERY_INTERFACE
+
+
+def joined(host: str, port: int) -> str:
+    """Returns host and port as one text; an address of IPv6 goes in brackets."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def _listener(text: str) -> Listener:

@@ -3,24 +3,52 @@
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING
+import os
+from typing import TYPE_CHECKING, Any, Final
 
-from tidelog.cli.shared import UsageError, instants
+from tidelog.cli.shared import UsageError, check_address, instants
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
+
+    from tidelog.client.security import Security
 
     Command = Callable[[argparse.Namespace], int | None]
 
 HTTP_ADDRESS = "127.0.0.1:8080"
 BROKER_ADDRESS = "127.0.0.1:9092"
-DEFAULTS = {"http": HTTP_ADDRESS, "broker": BROKER_ADDRESS, "command_config": None, "json": False}
+DEFAULTS = {"command_config": None, "json": False, "asks": False}
 """Of a command. Its actions have the same options without a default, so what is given there counts."""
+_VARIABLES: Final = {"broker": "TIDELOG_BROKER", "http": "TIDELOG_HTTP"}
+_CONFIG_VARIABLE: Final = "TIDELOG_COMMAND_CONFIG"
+_SCHEMES: Final = {"broker": "plaintext", "http": "http"}
 
 
-def add_flag(parser: argparse._ActionsContainer, name: str, what: str) -> None:
-    """Adds an option without a value."""
-    parser.add_argument(name, action="store_true", help=what)
+class Options(argparse.Namespace):
+    """What was given to a command. An address that is missing is asked of the other port when it is read.
+
+    So one address is enough, and a command that needs one port asks nothing else.
+    """
+
+    security: Security | None = None
+
+    def __getattr__(self, name: str) -> Any:
+        """Returns the missing address; raises CommandError if the broker does not say its Kafka port."""
+        if name not in _VARIABLES:
+            raise AttributeError(name)
+        from tidelog.cli import connecting
+
+        if name == "http":
+            found = connecting.http_of(self.broker)
+        else:
+            found = connecting.broker_of(self.http, self.security)
+        setattr(self, name, found)
+        return found
+
+
+def add_flag(parser: argparse._ActionsContainer, name: str, what: str, *spellings: str) -> None:
+    """Adds an option without a value; other `spellings` of it are accepted, such as Kafka's."""
+    parser.add_argument(name, *spellings, action="store_true", help=what)
 
 
 def add_many(parser: argparse._ActionsContainer, name: str, metavar: str, what: str) -> None:
@@ -29,15 +57,9 @@ def add_many(parser: argparse._ActionsContainer, name: str, metavar: str, what: 
 
 
 def add_common(parser: argparse.ArgumentParser) -> None:
-    """Adds the options of all commands that ask a broker over HTTP."""
-    add_http(parser)
+    """Adds the options of all commands that ask a broker, whichever of its ports they ask."""
+    add_broker(parser)
     add_json(parser)
-
-
-def add_http(parser: argparse.ArgumentParser) -> None:
-    """Adds the option for the broker's HTTP port."""
-    what = f"where a broker serves HTTP, as its own --http says ({HTTP_ADDRESS})"
-    parser.add_argument("--http", metavar="HOST:PORT", default=argparse.SUPPRESS, help=what)
 
 
 def add_json(parser: argparse.ArgumentParser) -> None:
@@ -47,23 +69,38 @@ def add_json(parser: argparse.ArgumentParser) -> None:
 
 
 def add_broker(parser: argparse.ArgumentParser) -> None:
-    """Adds the options for the broker's Kafka port."""
-    what = f"where a broker listens for Kafka's clients ({BROKER_ADDRESS})"
-    parser.add_argument("--broker", metavar="HOST:PORT", default=argparse.SUPPRESS, help=what)
-    what = "client properties with security settings, as Kafka's tools take them"
+    """Adds the options for the broker's two ports. Either is enough where the broker tells the other."""
+    what = (
+        f"where brokers listen for Kafka's clients ({_VARIABLES['broker']}, else what the HTTP port says, "
+        f"else {BROKER_ADDRESS})"
+    )
+    parser.add_argument(
+        "--broker",
+        "--bootstrap-server",
+        "-b",
+        metavar="HOST:PORT,...",
+        default=argparse.SUPPRESS,
+        help=what,
+    )
+    what = (
+        f"where a broker serves HTTP, as its own --http says ({_VARIABLES['http']}, else what the broker "
+        f"says, else {HTTP_ADDRESS})"
+    )
+    parser.add_argument("--http", metavar="HOST:PORT,...", default=argparse.SUPPRESS, help=what)
+    what = (
+        f"client properties with security settings, as Kafka's tools take them ({_CONFIG_VARIABLE})"
+    )
     parser.add_argument("--command-config", metavar="FILE", default=argparse.SUPPRESS, help=what)
+    parser.set_defaults(asks=True)
 
 
-def add_all(parser: argparse.ArgumentParser) -> None:
-    """Adds the options of commands that ask a broker over Kafka's protocol and over HTTP."""
-    add_broker(parser)
-    add_common(parser)
+add_all = add_common
 
 
 def add_actions(
     parser: argparse.ArgumentParser,
     actions: Mapping[str, tuple[Command, str]],
-    add: Callable[[argparse.ArgumentParser], None] = add_all,
+    add: Callable[[argparse.ArgumentParser], None] = add_common,
     default: str | None = "list",
 ) -> Iterator[tuple[str, argparse.ArgumentParser]]:
     """Yields the actions of a command, each with its parser.
@@ -109,6 +146,49 @@ def add_within(parser: argparse.ArgumentParser, seconds: int, what: str) -> None
 
 
 # --- what was given ------------------------------------------------------------------------------
+
+
+def with_addresses(options: argparse.Namespace) -> Options:
+    """Returns the options with addresses: those given, else those of the environment, else the defaults.
+
+    If one of both is given, the variable of the other is not read: it may be another broker's. Raises
+    CommandError.
+    """
+    found = Options(**vars(options))
+    given = {
+        name: (f"--{name}", text) for name, text in vars(options).items() if name in _VARIABLES
+    }
+    if not given:
+        given = {
+            name: (variable, text)
+            for name, variable in _VARIABLES.items()
+            if (text := os.environ.get(variable))
+        }
+    for name, (option, text) in given.items():
+        setattr(found, name, _addresses(option, text, _SCHEMES[name]))
+    if not given:
+        found.broker, found.http = BROKER_ADDRESS, HTTP_ADDRESS
+    if found.command_config is None:
+        found.command_config = os.environ.get(_CONFIG_VARIABLE) or None
+    return found
+
+
+def _addresses(option: str, text: str, scheme: str) -> str:
+    """Returns addresses without what says that they are plain. Raises CommandError for another text."""
+    found = []
+    for part in text.split(","):
+        before, separator, address = part.strip().rpartition("://")
+        if separator and before.lower() != scheme:
+            raise UsageError(
+                f"{option} {part.strip()}: expected HOST:PORT; TLS and SASL are asked for by "
+                "security.protocol in --command-config FILE"
+                if scheme == "plaintext"
+                else f"{option} {part.strip()}: expected HOST:PORT"
+            )
+        address = address.rstrip("/") if separator else address
+        check_address(option, address)
+        found.append(address)
+    return ",".join(found)
 
 
 def setting_of(text: str) -> tuple[str, str]:

@@ -12,7 +12,7 @@ import contextlib
 from argparse import SUPPRESS
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from tidelog.cli.arguments import add_actions, add_broker, add_common, add_flag, add_yes
+from tidelog.cli.arguments import add_actions, add_broker, add_flag, add_json, add_yes
 from tidelog.cli.brokers.adopt import add_settings
 from tidelog.cli.cluster import Cluster
 from tidelog.cli.output import print_json, print_lines, print_table
@@ -72,7 +72,7 @@ def add_configs(parser: argparse.ArgumentParser) -> None:
     }
     directory = "list and remove: the first log directory of a broker that is stopped"
     parser.add_argument("--directory", metavar="DIR", help=directory)
-    for action, one in add_actions(parser, actions, add_common, None):
+    for action, one in add_actions(parser, actions, add_json, None):
         if action == "show":
             what = "a topic, and single settings"
             one.add_argument("names", metavar="TOPIC [KEY]", nargs="*", help=what)

@@ -1,4 +1,4 @@
-"""How a command connects to a broker, and how it says what a client was refused.
+"""How a command finds a broker and connects to it, and how it says what a client was refused.
 
 Every error is a CommandError of one sentence.
 """
@@ -9,7 +9,7 @@ import contextlib
 import socket
 from typing import TYPE_CHECKING
 
-from tidelog.cli.shared import USAGE, CommandError, UsageError, check_address
+from tidelog.cli.shared import USAGE, CommandError, Nowhere, UsageError, ask, check_address
 from tidelog.client import (
     AuthenticationFailed,
     Brokers,
@@ -18,9 +18,11 @@ from tidelog.client import (
     ConnectionBroken,
     RequestError,
     SecuritySettingsError,
-    address_of,
     secured,
 )
+from tidelog.client.calls import settings as setting_calls
+from tidelog.client.calls import topics as topic_calls
+from tidelog.client.cluster import addresses_of
 from tidelog.client.consumer import BrokenRecords
 from tidelog.client.errors import HandshakeBroken
 from tidelog.client.security import access_to
@@ -28,9 +30,14 @@ from tidelog.client.sync_connection import Connection
 from tidelog.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
-    import argparse
     from collections.abc import Iterator
 
+    from tidelog.cli.arguments import Options
+    from tidelog.client.cluster import Address
+    from tidelog.client.security import Security
+
+_HTTP_SETTING = "http.listener"
+_EVERY_INTERFACE = ("", "0.0.0.0", "[::]")  # noqa: S104 - recognised, not chosen
 _CONNECT_S = 10.0
 _TIMEOUT_S = 30.0
 _MISTAKES = frozenset(
@@ -43,43 +50,128 @@ _MISTAKES = frozenset(
 )
 
 
-def use_command_config(options: argparse.Namespace) -> None:
-    """Lets `options.broker` carry the security settings in the file of `--command-config`.
+def use_command_config(options: Options) -> None:
+    """Lets addresses of brokers carry the security settings in the file of `--command-config`.
 
     Raises CommandError for a mistake in the file.
     """
     from tidelog.client.security.files import security_in
 
     try:
-        options.broker = secured(options.broker, security_in(options.command_config))
+        options.security = security_in(options.command_config)
     except SecuritySettingsError as error:
         raise UsageError(f"--command-config {error}") from None
+    if "broker" in vars(options):
+        options.broker = secured(options.broker, options.security)
 
 
-def connect(address: str) -> Client:
-    """Returns a connected client of the broker at `HOST:PORT`. Raises CommandError.
+def connect(addresses: str) -> Client:
+    """Returns a connected client of a broker at `HOST:PORT,...`. Raises CommandError.
 
-    The address may carry security settings (`use_command_config`).
+    The addresses may carry security settings (`use_command_config`).
     """
-    check_address("--broker", address)
-    host, port = address_of(address)
+    for each in addresses.split(","):
+        check_address("--broker", each)
+    host, port = _first_reached(addresses)
     try:
-        socket.create_connection((host, port), _CONNECT_S).close()
-    except OSError as error:
-        raise CommandError(
-            f"no broker answers at {address} ({error.strerror or error}): is one running there? "
-            "--broker HOST:PORT names another"
-        ) from None
-    try:
-        Connection(host, port, "tidelog", _CONNECT_S, access_to(address)).close()
+        Connection(host, port, "tidelog", _CONNECT_S, access_to(addresses)).close()
     except SecuritySettingsError as error:
         raise UsageError(f"--command-config: {error}") from None
     except (AuthenticationFailed, HandshakeBroken) as error:
-        hint = "" if isinstance(address, Brokers) else " (--command-config FILE has such settings)"
+        hint = (
+            "" if isinstance(addresses, Brokers) else " (--command-config FILE has such settings)"
+        )
         raise CommandError(f"{error}{hint}") from None
     except ConnectionBroken as error:
-        raise CommandError(f"what answers at {address} is no Kafka broker ({error})") from None
-    return Client(address, client_id="tidelog", timeout_s=_TIMEOUT_S)
+        what = f"what answers at {_joined(host, port)} is no Kafka broker"
+        if not isinstance(addresses, Brokers):
+            what += ", or asks for TLS (--command-config FILE)"
+        raise CommandError(f"{what} ({error})") from None
+    return Client(addresses, client_id="tidelog", timeout_s=_TIMEOUT_S)
+
+
+def _first_reached(addresses: str) -> Address:
+    """Returns the first address at which something listens. Raises CommandError."""
+    reasons = []
+    for host, port in addresses_of(addresses):
+        try:
+            socket.create_connection((host, port), _CONNECT_S).close()
+        except OSError as error:
+            reasons.append(f"{_joined(host, port)} ({error.strerror or error})")
+        else:
+            return host, port
+    raise CommandError(
+        f"no broker answers at {', '.join(reasons)}: is one running there? "
+        "--broker HOST:PORT names another"
+    )
+
+
+# --- one port by the other -----------------------------------------------------------------------
+
+
+def http_of(broker: str) -> str:
+    """Returns where the broker says that it serves HTTP, else a Nowhere that has the reason."""
+    try:
+        with contextlib.closing(connect(broker)) as client, raised_as_sentences():
+            return _http_of(client, addresses_of(broker))
+    except CommandError as error:
+        return Nowhere(str(error))
+
+
+def _http_of(client: Client, named: tuple[Address, ...]) -> str:
+    """Returns the HTTP port of the broker that was named, else of another. Raises CommandError."""
+    brokers = client.perform(topic_calls.describe([])).brokers
+    for one in sorted(brokers, key=lambda one: ((one.host, one.port) not in named, one.node_id)):
+        node = setting_calls.Resource(node_id=one.node_id)
+        for entry in client.perform(setting_calls.describe(node, names=[_HTTP_SETTING])):
+            if entry.value:
+                return _reached(entry.value, one.host, one.port)
+    raise CommandError(
+        f"no broker there says where it serves HTTP ({_HTTP_SETTING}): --http HOST:PORT names it"
+    )
+
+
+def _reached(http: str, host: str, port: int) -> str:
+    """Returns the address of an HTTP port on the machine of a broker. Raises CommandError."""
+    at, colon, http_port = http.rpartition(":")
+    if at in _EVERY_INTERFACE:
+        return f"{f'[{host}]' if ':' in host else host}{colon}{http_port}"
+    if _is_loopback(at):
+        with socket.create_connection((host, port), _CONNECT_S) as probe:
+            is_here = probe.getsockname()[0] == probe.getpeername()[0]
+        if not is_here:
+            raise CommandError(
+                f"the broker at {_joined(host, port)} serves HTTP for its own machine alone ({http})"
+            )
+    return http
+
+
+def _is_loopback(host: str) -> bool:
+    return host in ("localhost", "[::1]") or host.startswith("127.")
+
+
+def _joined(host: str, port: int) -> str:
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def broker_of(http: str, security: Security | None) -> str:
+    """Returns where the broker with this HTTP port listens for Kafka's clients. Raises CommandError.
+
+    Of several listeners it is the one with the name of the security protocol, else the first.
+    """
+    answer = ask(http, "cluster")
+    own = next(each for each in answer["brokers"] if each["broker"] == answer["broker"])
+    listeners: dict[str, str] = own["listeners"]
+    if not listeners:
+        raise CommandError(
+            f"the broker at http://{http} does not say its Kafka port: --broker HOST:PORT"
+        )
+    wanted = "PLAINTEXT" if security is None else security.protocol
+    found = listeners.get(wanted) or next(iter(listeners.values()))
+    return found if security is None else secured(found, security)
+
+
+# --- errors --------------------------------------------------------------------------------------
 
 
 @contextlib.contextmanager
@@ -89,7 +181,7 @@ def raised_as_sentences(prefix: str = "") -> Iterator[None]:
         yield
     except RequestError as error:
         status = USAGE if error.code in _MISTAKES else 1
-        raise CommandError(prefix + sentence_of(error), status) from None
+        raise CommandError(prefix + sentence_of(error), status, error.name) from None
     except (ClientError, BrokenRecords) as error:
         raise CommandError(f"{prefix}{error}") from None
 

@@ -62,6 +62,14 @@ _ASKING = {
     "adopt": ("brokers.adopt", "begin a cluster with the directories of a Kafka cluster"),
     "delete-records": ("delete_records", "delete the records before a time"),
 }
+_TOPIC_OPTIONS = frozenset({"-t", "--topic"})
+_TOPIC_AFTER = {  # how many words stand before TOPIC
+    **dict.fromkeys(
+        ("consume", "delete-records", "doctor", "explain", "offsets", "produce", "times"), 1
+    ),
+    **dict.fromkeys(("clock", "configs", "topics", "transactions"), 2),
+    "groups": 3,
+}
 _FILES = frozenset({"file", "from_file"})  # options whose file names may be any bytes
 
 USAGE_ERROR = 2
@@ -78,7 +86,7 @@ class _Parser(argparse.ArgumentParser):
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs the command line (without the program's name); returns the exit status."""
-    arguments = with_signed_values(sys.argv[1:] if argv is None else argv)
+    arguments = _with_topic_first(with_signed_values(sys.argv[1:] if argv is None else argv))
     if arguments[:1] == ["pipeline"]:  # it has its own sub-commands and options
         return _pipeline(arguments[1:])
     parser = parser_of(arguments[0] if arguments else None)
@@ -101,6 +109,23 @@ def main(argv: Sequence[str] | None = None) -> int:
         if name not in _FILES:
             setattr(options, name, _as_text(parser, value))
     return run(parser.prog, options)
+
+
+def _with_topic_first(arguments: list[str]) -> list[str]:
+    """Puts the topic of kcat's `-t TOPIC`, or Kafka's `--topic TOPIC`, where the command expects it."""
+    place = _TOPIC_AFTER.get(arguments[0]) if arguments else None
+    if place is None:
+        return arguments
+    left: list[str] = []
+    topics: list[str] = []
+    given = iter(arguments)
+    for each in given:
+        name, equals, topic = each.partition("=")
+        if name in _TOPIC_OPTIONS and (topic := topic if equals else next(given, "")):
+            topics.append(topic)
+        else:
+            left.append(each)
+    return [*left[:place], *topics, *left[place:]]
 
 
 def _as_text(parser: argparse.ArgumentParser, value: Any) -> Any:
@@ -134,9 +159,9 @@ def parser_of(command: str | None = None) -> argparse.ArgumentParser:
             from tidelog.cli.arguments import DEFAULTS
 
             asking.description = f"{described[0].upper()}{described[1:]}."
+            asking.set_defaults(**DEFAULTS)
             functions = importlib.import_module(f"tidelog.cli.{module}")
             getattr(functions, f"add_{name.replace('-', '_')}")(asking)
-            asking.set_defaults(**DEFAULTS)
     commands.add_parser(
         "pipeline", help="jobs on Spark that keep time: audit, mirror, backfill ..."
     )

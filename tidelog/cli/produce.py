@@ -15,7 +15,7 @@ import time
 from collections import Counter
 from typing import TYPE_CHECKING, cast
 
-from tidelog.cli.arguments import add_broker, add_flag, add_http, add_many, add_shift
+from tidelog.cli.arguments import add_broker, add_flag, add_many, add_shift
 from tidelog.cli.cluster import Cluster, raise_for_topic
 from tidelog.cli.connecting import sentence_of
 from tidelog.cli.output import bar, print_lines
@@ -65,7 +65,6 @@ def add_produce(parser: argparse.ArgumentParser) -> None:
     add("--compression", choices=["none", "gzip", "snappy", "lz4", "zstd"], default="none")
     add("--acks", choices=["0", "1", "all"], default="all", help="who has to have it (all)")
     add_broker(parser)
-    add_http(parser)
     parser.set_defaults(run=_produce)
 
 

@@ -15,6 +15,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlencode
 
+from tidelog.cli.escaping import as_json as as_json_line
 from tidelog.cli.escaping import escaped
 from tidelog.control import ControlClient, ControlError
 
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterable, Mapping
     from types import ModuleType
+    from typing import Self
 
 FAILED, USAGE = 1, 2
 NONE = -1  # the offset if nothing is found
@@ -38,12 +40,29 @@ class CommandError(Exception):
         self.status = status
         self.name = name
 
+    @property
+    def kind(self) -> str:
+        """What scripts tell errors apart by: the broker's name of it, else USAGE or FAILED."""
+        return self.name or ("USAGE" if self.status == USAGE else "FAILED")
+
 
 class UsageError(CommandError):
     """There is a mistake in the command line, or in what a command was given."""
 
     def __init__(self, sentence: str) -> None:
         super().__init__(sentence, USAGE)
+
+
+class Nowhere(str):  # noqa: SLOT000 - a str cannot have slots of its own that hold something
+    """The address of an HTTP port that is not known, and why: who asks it raises a CommandError."""
+
+    why: str
+
+    def __new__(cls, why: str) -> Self:
+        """Makes a text that shows in messages that there is no address."""
+        made = super().__new__(cls, "(unknown)")
+        made.why = why
+        return made
 
 
 def run(name: str, options: argparse.Namespace) -> int:
@@ -53,14 +72,12 @@ def run(name: str, options: argparse.Namespace) -> int:
     """
     status = FAILED
     try:
-        if options.command_config is not None:
-            from tidelog.cli.connecting import use_command_config
-
-            use_command_config(options)
+        if options.asks:
+            options = _with_addresses(options)
         found: int | None = options.run(options)
         sys.stdout.flush()
     except CommandError as error:
-        sys.stderr.write(f"{name}: {escaped(str(error))}\n")
+        complain(name, str(error), error.kind, as_json=has_json_errors(options))
         status = error.status
     except BrokenPipeError:  # the reader of the pipe has closed it, as `head` does
         _drop_output()
@@ -72,6 +89,28 @@ def run(name: str, options: argparse.Namespace) -> int:
     else:
         return found or 0
     return getattr(options, "failed", status)
+
+
+def _with_addresses(options: argparse.Namespace) -> argparse.Namespace:
+    from tidelog.cli.arguments import with_addresses
+
+    found = with_addresses(options)
+    if found.command_config is not None:
+        from tidelog.cli.connecting import use_command_config
+
+        use_command_config(found)
+    return found
+
+
+def has_json_errors(options: argparse.Namespace) -> bool:
+    """Returns whether errors are JSON: with `--json`, which for `produce` is about its input alone."""
+    return bool(options.json) and options.command != "produce"
+
+
+def complain(name: str, sentence: str, kind: str, *, as_json: bool) -> None:
+    """Writes why a command named `name` failed on standard error: a sentence, or an object of JSON."""
+    told = as_json_line({"error": kind, "message": sentence})
+    sys.stderr.write(f"{told if as_json else f'{name}: {escaped(sentence)}'}\n")
 
 
 def _drop_output() -> None:
@@ -101,32 +140,48 @@ def ask(
     body: Mapping[str, Any] | None = None,
     options: Mapping[str, str] = MappingProxyType({}),
 ) -> dict[str, Any]:
-    """Returns the answer of the broker's HTTP port; a `body` requests a change. Raises CommandError.
+    """Returns the answer of a broker's HTTP port; a `body` requests a change. Raises CommandError.
 
-    Parameters of the `query` that are None are left out. `options` maps a parameter to the option it was
-    given by, if that has another name, for the broker's error messages.
+    Of several addresses the first one that can be reached is asked. Parameters of the `query` that are
+    None are left out. `options` maps a parameter to the option it was given by, if that has another name,
+    for the broker's error messages.
     """
-    check_address("--http", address)
     url = "/v1/" + "/".join(quote(part, safe="") for part in path)
     given = urlencode([(name, value) for name, value in query if value is not None])
-    client = ControlClient(address, timeout_s=_TIMEOUT_S)
-    try:
-        method = "GET" if body is None else "POST"
-        return client.ask(method, f"{url}?{given}" if given else url, body)
-    except ControlError as error:
-        status = USAGE if error.name in _MISTAKES else FAILED
-        name, colon, rest = str(error).partition(": ")
-        raise CommandError(f"{options.get(name, name)}{colon}{rest}", status, error.name) from None
-    except (http.client.HTTPException, ValueError, KeyError, TypeError):
-        raise CommandError(f"what answers at {address} is not the HTTP port of tidelog") from None
-    except OSError as error:
-        reason = error.strerror or str(error)
-        raise CommandError(
-            f"nothing answers at http://{address} ({reason}): is a broker running there? "
-            "--http HOST:PORT names another"
-        ) from None
-    finally:
-        client.close()
+    method = "GET" if body is None else "POST"
+    reasons = []
+    for each in addresses_in(address):
+        client = ControlClient(each, timeout_s=_TIMEOUT_S)
+        try:
+            return client.ask(method, f"{url}?{given}" if given else url, body)
+        except ControlError as error:
+            status = USAGE if error.name in _MISTAKES else FAILED
+            name, colon, rest = str(error).partition(": ")
+            raise CommandError(
+                f"{options.get(name, name)}{colon}{rest}", status, error.name
+            ) from None
+        except (http.client.HTTPException, ValueError, KeyError, TypeError):
+            raise CommandError(f"what answers at {each} is not the HTTP port of tidelog") from None
+        except OSError as error:
+            reasons.append(f"http://{each} ({error.strerror or error})")
+            if body is not None:
+                break  # it may have been changed
+        finally:
+            client.close()
+    raise CommandError(
+        f"nothing answers at {', '.join(reasons)}: is a broker running there? "
+        "--http HOST:PORT names another"
+    )
+
+
+def addresses_in(http: str) -> list[str]:
+    """Returns the addresses of HTTP ports that were given or found. Raises CommandError for none."""
+    if isinstance(http, Nowhere):
+        raise CommandError(http.why)
+    found = [each.strip() for each in http.split(",")]
+    for each in found:
+        check_address("--http", each)
+    return found
 
 
 def check_address(option: str, address: str) -> None:

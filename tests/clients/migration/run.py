@@ -66,9 +66,9 @@ class Cluster:
     def roll(self, step: Step) -> None:
         """Writes the settings of a step, and restarts its brokers with `tidelog cluster roll`."""
         step.write(self.config)
-        brokers = ",".join(map(str, step.restarted))
+        brokers = map(str, step.restarted)
         directory = str(self.directory)
-        assert main(["cluster", "roll", "--log-dirs", directory, "--brokers", brokers]) == 0
+        assert main(["cluster", "roll", "--log-dirs", directory, *brokers]) == 0
 
     def partitions(self) -> list[dict[str, Any]]:
         """What the first broker says of all partitions."""

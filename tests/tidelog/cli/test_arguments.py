@@ -154,4 +154,4 @@ def test_help_says_whose_http_is_meant(capsys, command):
     with pytest.raises(SystemExit):
         main([command, "--help"])
     shown = " ".join(capsys.readouterr().out.split())
-    assert "where a broker serves HTTP, as its own --http says (127.0.0.1:8080)" in shown
+    assert "where a broker serves HTTP, as its own --http says (TIDELOG_HTTP, else" in shown

@@ -214,7 +214,7 @@ def test_a_broker_without_replicas_gets_half_of_them_and_nothing_is_lost(cluster
     assert producer.flush(30) == 0
     line = ["cluster", "rebalance", "--broker", cluster[1].bootstrap]
 
-    assert main([*line, "--plan", "--json"]) == 0
+    assert main([*line, "--dry-run", "--json"]) == 0
     plan = json.loads(capsys.readouterr().out)
     assert len(plan["moves"]) == 3
     assert plan["bytes"] > 0
@@ -283,7 +283,7 @@ def test_a_throttle_limits_the_moves_and_is_gone_when_they_are_done(cluster, cap
     fill(cluster)
     line = ["cluster", "rebalance", "--broker", cluster[1].bootstrap]
     limited = [*line, "--throttle", "200000"]
-    assert main([*limited, "--plan"]) == 0
+    assert main([*limited, "--dry-run"]) == 0
     plan = " ".join(capsys.readouterr().out.split())
     assert (
         "3 partitions are to be moved; 2.3 MiB are to be copied, which takes 13 s at least at 195.3 KiB/s."

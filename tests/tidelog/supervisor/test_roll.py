@@ -139,7 +139,7 @@ def test_settings_are_read_anew_and_those_of_one_broker_are_its_own(tmp_path, ca
     config.write_text("log.message.format.version=0.9.0\n")
     with three(tmp_path, "--config", str(config)) as subject:
         (tmp_path / "cluster.2.properties").write_text("log.message.format.version=0.10.2\n")
-        assert roll(tmp_path, "--brokers", "2") == 0
+        assert roll(tmp_path, "2") == 0
         assert [each["starts"] for each in brokers_of(tmp_path).values()] == [1, 2, 1]
         admin = AdminClient({"bootstrap.servers": ",".join(subject.bootstrap), "log_level": 0})
         found = []
@@ -150,10 +150,10 @@ def test_settings_are_read_anew_and_those_of_one_broker_are_its_own(tmp_path, ca
         assert found == ["0.9.0", "0.10.2", "0.9.0"]
 
         (tmp_path / "cluster.3.properties").write_text("log.retention.hors=3\n")
-        assert roll(tmp_path, "--brokers", "3") == 1
+        assert roll(tmp_path, "3") == 1
         said = capsys.readouterr().err
         assert "broker 3 would not start: there is no setting log.retention.hors" in said
-        assert "To go on: tidelog cluster roll --brokers 3 --log-dirs" in said
+        assert "To go on: tidelog cluster roll 3 --log-dirs" in said
         assert brokers_of(tmp_path)[3]["starts"] == 1
 
 
@@ -168,7 +168,7 @@ def test_nothing_is_restarted_while_a_replica_is_missing(tmp_path, capsys):
         assert "3 partitions are not fully replicated: t-0, t-1, t-2" in said
         assert [each["starts"] for each in brokers_of(tmp_path).values()] == [1, 1, 1]
         assert ask(tmp_path / "data", {"ask": "restart", "broker": 2}) == {"restarting": 2}
-        assert roll(tmp_path, "--brokers", "1") == 0
+        assert roll(tmp_path, "1") == 0
         assert [each["starts"] for each in brokers_of(tmp_path).values()] == [2, 2, 1]
 
 
@@ -179,13 +179,13 @@ def test_a_broker_that_does_not_come_back_ends_the_roll(tmp_path, capsys):
         with (tmp_path / "data" / "brokers" / "2" / ".lock").open("rb") as lock:
             taken = threading.Thread(target=fcntl.flock, args=(lock, fcntl.LOCK_EX))
             taken.start()  # gets the lock when the broker has stopped
-            assert roll(tmp_path, "--brokers", "2,3") == 1
+            assert roll(tmp_path, "2,3") == 1
             taken.join()
         said = capsys.readouterr().err
         assert "broker 2 was started again and ended with status 1" in said
-        assert "To go on: tidelog cluster roll --brokers 2" in said  # with 3, unless 2 is the last
+        assert "To go on: tidelog cluster roll 2" in said  # with 3, unless 2 is the last
         subject.wait_for_log("broker=2 .* msg=ready", count=2)
-        assert roll(tmp_path, "--brokers", "3") == 0
+        assert roll(tmp_path, "3") == 0
 
 
 @pytest.mark.slow
@@ -196,13 +196,13 @@ def test_a_command_restarts_brokers_that_something_else_runs(tmp_path, capsys):
         script.write_text(f"#!/bin/sh\nset -- $1 {pids}\nshift $1\nkill $1\n")
         script.chmod(0o755)
         options = ("--http", subject.said["http"].split(",")[0])
-        options += ("--restart-with", f"{script} {{broker}}", "--brokers", "2,3")
+        options += ("--restart-with", f"{script} {{broker}}", "2,3")
         assert main(["cluster", "roll", *options]) == 0
         assert main(["cluster", "roll", *options]) == 1  # the processes are others now
         said = capsys.readouterr().err
         assert "ended with status 1" in said
         # The controller comes last, whichever it is by now.
-        assert "--brokers 2,3 --http" in said or "--brokers 3,2 --http" in said
+        assert "roll 2 3 --http" in said or "roll 3 2 --http" in said
 
 
 class Upgraded:
@@ -271,7 +271,7 @@ def test_only_the_user_of_the_supervisor_may_ask(tmp_path):
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (("--brokers", "x"), "--brokers x: expected ids, separated by commas"),
+        (("x",), "ID x: expected a number from 0 on"),
         (("--within", "x"), "--within x: expected a number from 0 on"),
         (("--restart-with", "true", "--log-dirs", "d"), "--restart-with and --log-dirs"),
     ],

@@ -11,7 +11,7 @@ import socket
 import time
 from typing import TYPE_CHECKING, Any
 
-from tidelog.cli.shared import CommandError, ask
+from tidelog.cli.shared import CommandError, addresses_in, ask
 from tidelog.control import ControlClient, ControlError
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ def gathered(http: str) -> dict[str, Any]:
     where its leader was not asked. Raises CommandError if a broker
     that is named does not answer, or is of another cluster.
     """
-    first, *more = (each.strip() for each in http.split(","))
+    first, *more = addresses_in(http)
     answer, offset_ms = _asked(first, lambda address: ask(address, "cluster"))
     told = {answer["broker"]: (answer, offset_ms)}
     for address in more:

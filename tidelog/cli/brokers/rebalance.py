@@ -3,7 +3,7 @@
 The plan is made from what each broker has, or is about to get (`rebalance_plan.py`), so the command can
 be interrupted and given again: it waits for what is under way, and goes on. A limited number of partitions
 move at once. `--throttle` limits the bandwidth by Kafka's settings (KIP-73), until everything is moved,
-also when the command was interrupted meanwhile; then it says what it leaves behind. `--plan` only prints
+also when the command was interrupted meanwhile; then it says what it leaves behind. `--dry-run` only prints
 what would be moved, and `--cancel` takes back what is under way.
 
 The limit is the rates of all brokers, and in each topic a list of the replicas that they hold for. The
@@ -16,7 +16,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any
 
-from tidelog.cli.arguments import BROKER_ADDRESS, add_broker, add_flag, add_within, number_given
+from tidelog.cli.arguments import BROKER_ADDRESS, add_flag, add_within, number_given
 from tidelog.cli.brokers.assignments import (
     begin_moves,
     cordoned,
@@ -52,7 +52,7 @@ _AT_ONCE = 10
 def add_rebalance(parser: argparse.ArgumentParser) -> None:
     """Adds the options of `tidelog cluster rebalance`."""
     instead = parser.add_mutually_exclusive_group()
-    add_flag(instead, "--plan", "print the moves, and make none")
+    add_flag(instead, "--dry-run", "print the moves, and make none", "--plan")
     cancel = "take back all moves under way, whoever began them, and remove the limit"
     add_flag(instead, "--cancel", cancel)
     at_once = f"how many partitions move at the same time ({_AT_ONCE})"
@@ -60,7 +60,6 @@ def add_rebalance(parser: argparse.ArgumentParser) -> None:
     rate = "how many bytes each broker sends and fetches in a second for the moves"
     parser.add_argument("--throttle", metavar="BYTES_PER_S", help=rate)
     add_within(parser, _WITHIN_S, "how long to wait until all are moved")
-    add_broker(parser)
 
 
 def run_rebalance(options: argparse.Namespace) -> None:
@@ -80,7 +79,7 @@ def run_rebalance(options: argparse.Namespace) -> None:
             print_json(plan.as_json(rate))
         else:
             print_plan(plan, racks, rate)
-        if options.plan:
+        if options.dry_run:
             return
         try:
             if rate is None:  # one of a command that was interrupted does not hold for this one

@@ -21,7 +21,7 @@ from tidelog.cli.arguments import add_within, number_given
 from tidelog.cli.brokers.gathering import quickly
 from tidelog.cli.escaping import escaped
 from tidelog.cli.output import print_json
-from tidelog.cli.shared import CommandError, UsageError, check_address
+from tidelog.cli.shared import CommandError, UsageError, addresses_in
 from tidelog.control import ControlError
 from tidelog.text import are, first_of, some
 
@@ -204,8 +204,7 @@ def add_roll(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--log-dirs", metavar="DIR", help=what)
     what = "a command that restarts a broker, such as 'systemctl restart tidelog@{broker}'"
     parser.add_argument("--restart-with", metavar="COMMAND", help=what)
-    what = "these brokers alone, separated by commas (all)"
-    parser.add_argument("--brokers", metavar="IDS", help=what)
+    parser.add_argument("brokers", metavar="ID", nargs="*", help="these brokers alone (all)")
     add_within(parser, _WITHIN_S, "how long to wait for each broker to be in sync again")
 
 
@@ -215,11 +214,10 @@ def run_roll(options: argparse.Namespace) -> None:
     within_s = number_given("--within", options.within)
     if options.restart_with is not None and options.log_dirs is not None:
         raise UsageError("--restart-with and --log-dirs: give one of them")
-    check_address("--http", options.http)
-    addresses = [options.http]
     restarter: UnderSupervisor | ByCommand
     if options.restart_with is not None:
         restarter = ByCommand(options.restart_with)
+        addresses = addresses_in(options.http)
     else:
         restarter = UnderSupervisor(Path((options.log_dirs or DATA).split(",")[0]))
         told = [each["http"] for each in restarter.brokers().values() if each["http"]]
@@ -245,11 +243,8 @@ def _say(line: str) -> None:
     sys.stderr.flush()
 
 
-def _ids(text: str | None) -> list[int]:
-    parts = [] if text is None else [part.strip() for part in text.split(",")]
-    if text is not None and not all(part.isascii() and part.isdecimal() for part in parts):
-        raise UsageError(f"--brokers {text}: expected ids, separated by commas")
-    return sorted(set(map(int, parts)))
+def _ids(given: Iterable[str]) -> list[int]:
+    return sorted({number_given("ID", part) for text in given for part in text.split(",")})
 
 
 def _session(answer: Mapping[str, Any], broker: int) -> dict[str, object]:
@@ -289,7 +284,7 @@ def _go_on(options: argparse.Namespace, left: Sequence[int]) -> str:
     """Returns how to go on with the brokers that are left."""
     if not left:
         return ""
-    parts = ["tidelog cluster roll", f"--brokers {','.join(map(str, left))}"]
+    parts = ["tidelog cluster roll", *map(str, left)]
     if options.restart_with is not None:
         parts.append(f"--http {options.http} --restart-with '{options.restart_with}'")
     elif options.log_dirs is not None:
