@@ -74,7 +74,7 @@ def test_groups_and_their_members(broker, run):
             ("delete", WILD, "--yes"),
             ("delete", WILD),
             ("delete-offsets", WILD, topic, "--yes"),
-            ("reset-offsets", WILD, topic, "--to-latest", "--execute"),
+            ("reset-offsets", WILD, topic, "--to-latest", "--yes"),
         ):
             status, told = run("groups", *refused)
             assert (status != 0, SHOWN in told) == (True, True), refused

@@ -271,7 +271,7 @@ def test_where_it_goes_on(broker, run, topic, group, arguments, expected, note):
     assert (found, notes, executed) == (expected, [note] if note else [], False)
     assert offsets(run, group) == {0: 2}, "only said"
     assert plan(run, group, topic, *arguments, "--dry-run") == (found, notes, False)
-    found, _, executed = plan(run, group, topic, *arguments, "--execute")
+    found, _, executed = plan(run, group, topic, *arguments, "--yes")
     assert (found, executed) == (expected, True)
     assert offsets(run, group) == expected
 
@@ -298,8 +298,8 @@ def test_a_table_says_that_nothing_was_changed(broker, run, topic, group):
     committed(broker, group, topic, 2)
     status, out, _ = run("reset-offsets", group, f"{topic}:0", "--to-earliest")
     assert status == 0
-    assert out.endswith("\nNothing was changed: add --execute.\n")
-    status, out, _ = run("reset-offsets", group, f"{topic}:0", "--to-earliest", "--execute")
+    assert out.endswith("\nNothing was changed: add --yes.\n")
+    status, out, _ = run("reset-offsets", group, f"{topic}:0", "--to-earliest", "--yes")
     assert (status, out.splitlines()[-1]) == (0, f"{group} continues there.")
     assert offsets(run, group) == {0: 0}
 
@@ -309,11 +309,11 @@ def test_export_and_from_file(broker, run, topic, group, tmp_path):
     committed(broker, group, topic, 2, 0)
     status, exported, _ = run("reset-offsets", group, "--all-topics", "--to-current", "--export")
     assert (status, exported) == (0, f"{topic},0,2\n{topic},1,0\n")
-    run("reset-offsets", group, topic, "--to-latest", "--execute")
+    run("reset-offsets", group, topic, "--to-latest", "--yes")
     assert offsets(run, group) == {0: 5, 1: 0}
     path = tmp_path / "offsets.csv"
     path.write_text(exported)
-    assert plan(run, group, "--from-file", str(path), "--execute") == ({0: 2, 1: 0}, [], True)
+    assert plan(run, group, "--from-file", str(path), "--yes") == ({0: 2, 1: 0}, [], True)
     assert offsets(run, group) == {0: 2, 1: 0}
     of_kafka = f'"{group}","{topic}",0,1\n"another","{topic}",1,1\n\n'
     assert plan(run, group, "--from-file", "-", stdin=of_kafka.encode())[0] == {0: 1}
@@ -334,9 +334,7 @@ def test_export_and_from_file(broker, run, topic, group, tmp_path):
 def test_a_file_with_a_mistake_changes_nothing(broker, run, topic, group, text, words):
     committed(broker, group, topic, 2)
     text, words = (each.replace("T", topic).replace("G", group) for each in (text, words))
-    status, out, err = run(
-        "reset-offsets", group, "--from-file", "-", "--execute", stdin=text.encode()
-    )
+    status, out, err = run("reset-offsets", group, "--from-file", "-", "--yes", stdin=text.encode())
     assert (status, out, err.count("\n")) == (2, "", 1)
     assert words in err
     assert offsets(run, group) == {0: 2}
@@ -387,7 +385,7 @@ def test_a_coordinator_that_still_reads_its_groups_is_waited_for(
 def test_nobody_is_reset_while_somebody_reads(broker, run, topic, group):
     with consuming(broker, group, topic) as consumer:
         consumer.commit({TopicPartition(topic, 0): OffsetAndMetadata(1, "", -1)})
-        for more in ([], ["--execute"]):
+        for more in ([], ["--yes"]):
             status, out, err = run("reset-offsets", group, topic, "--to-latest", *more)
             assert (status, out) == (1, "")
             assert err == (

@@ -124,7 +124,7 @@ def test_every_command_reads_and_writes_every_year(run, connection):
     asking.create(connection, topic, retention_ms="-1")
     for time in (past, far):
         assert run("produce", topic, "--time", time, stdin=b"v\n")[0] == 0
-    assert run("groups", "reset-offsets", topic, topic, "--to-time", past, "--execute")[0] == 0
+    assert run("groups", "reset-offsets", topic, topic, "--to-time", past, "--yes")[0] == 0
     for offset, at in enumerate((past, far)):
         read = ("consume", topic, "--from", at, "--within")
         for command, wanted in (

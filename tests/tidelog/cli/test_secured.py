@@ -83,7 +83,7 @@ class TestAgainstKafka:
         status, out, err = run("topics", "describe", "moon", *where)
         assert (status, err) == (0, "")
         assert run("configs", "show", "moon", *where)[0] == 0
-        wanted = ["readers", "moon", "--to-latest", "--execute", *where]
+        wanted = ["readers", "moon", "--to-latest", "--yes", *where]
         status, out, err = run("groups", "reset-offsets", *wanted)
         assert (status, err) == (0, "")
         assert "50" in out

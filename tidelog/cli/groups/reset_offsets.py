@@ -2,7 +2,7 @@
 
 The new offset is the beginning, the end, an offset, a number of records forward or back, that in a
 file, or that of a time: the records' own, or with --by append their append time. As Kafka's own
-tool, it only prints the plan unless --execute is given. An offset outside the log becomes the
+tool, it only prints the plan unless --yes is given. An offset outside the log becomes the
 nearest one in it. A group with members is left alone. Nothing is committed before all offsets are
 known.
 """
@@ -66,7 +66,7 @@ def add_reset(parser: argparse.ArgumentParser) -> None:
     add_shift(parser)
     add_flag(parser, "--export", "write topic,partition,offset lines")
     do = parser.add_mutually_exclusive_group()
-    add_flag(do, "--execute", "do it")
+    add_flag(do, "--yes", "do it", "--execute")
     add_flag(do, "--dry-run", "only show what would be done (default)")
 
 
@@ -82,7 +82,7 @@ def reset(cluster: Cluster, wanted: Wanted, options: argparse.Namespace) -> None
         )
     committed = cluster.committed(name)
     plans = _plans(cluster, wanted, committed, options)
-    if options.execute:
+    if options.yes:
         cluster.commit(name, {plan.place: plan.offset for plan in plans})
     _print_plans(name, plans, options)
 
@@ -272,12 +272,12 @@ def _print_plans(name: str, plans: Sequence[Plan], options: argparse.Namespace) 
             }
             for plan in plans
         ]
-        print_json({"group": name, "executed": options.execute, "partitions": rows})
+        print_json({"group": name, "executed": options.yes, "partitions": rows})
         return
     print_table(
         ("topic", ">partition", ">committed", ">new", ""),
         [(*plan.place, plan.committed, plan.offset, plan.note) for plan in plans],
     )
     print_lines(
-        "", f"{name} continues there." if options.execute else "Nothing was changed: add --execute."
+        "", f"{name} continues there." if options.yes else "Nothing was changed: add --yes."
     )
