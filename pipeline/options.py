@@ -17,6 +17,7 @@ import re
 import secrets
 import sys
 import time
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 from tidelog.client import address_of
@@ -53,7 +54,12 @@ _MASTER = re.compile(
     rf"{LOCAL_MASTER}|local-cluster\[ *[0-9]+ *, *[0-9]+ *, *[0-9]+ *\]|yarn"
     rf"|spark://{_PLACE}(,{_PLACE})*|k8s://.+"
 )
+_PLAIN = re.compile("plaintext://", re.IGNORECASE)
 _SIZE = re.compile(r"([0-9]+)(k|m|g)?", re.IGNORECASE)
+
+
+BROKER: Final = ("--broker", "--bootstrap-server", "--brokers")
+"""The spellings of the option for the cluster that is read: ours, that of Kafka's tools, an older one."""
 
 
 class Instant(int):
@@ -89,9 +95,7 @@ def add_source(
     """Adds the options for the source and the selection of records; returns their group."""
     group = parser.add_argument_group("which records")
     where = group.add_mutually_exclusive_group(required=is_required)
-    where.add_argument(
-        "--brokers", type=brokers, metavar="HOST:PORT,...", help="read from a cluster"
-    )
+    where.add_argument(*BROKER, **ADDRESSES, dest="brokers", help="read from a cluster")
     where.add_argument(
         "--logs",
         metavar="DIR|URI",
@@ -204,13 +208,14 @@ def add_verbose(parser: argparse.ArgumentParser, *, default: Any) -> None:
 
 
 def brokers(text: str) -> str:
-    """Checks and returns `host:port,...`."""
+    """Checks and returns `host:port,...`, without `PLAINTEXT://` before an address."""
+    found = [_PLAIN.sub("", one.strip()) for one in text.split(",")]
     try:
-        for one in text.split(","):
+        for one in found:
             address_of(one)
     except ValueError as error:
         raise argparse.ArgumentTypeError(str(error)) from None
-    return text
+    return ",".join(found)
 
 
 def instant(text: str) -> Instant:
@@ -278,6 +283,12 @@ def setting(text: str) -> tuple[str, str]:
         with contextlib.suppress(ValueError):  # the error about the value says what it expects
             value = str(parse_duration(value))
     return key, value
+
+
+ADDRESSES: Final[Mapping[str, Any]] = MappingProxyType(
+    {"type": brokers, "metavar": "HOST:PORT,..."}
+)
+"""How the addresses of a cluster are declared."""
 
 
 # --- combined options ---------------------------------------------------------------------------

@@ -12,6 +12,7 @@ import inspect
 import json
 import keyword
 import re
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn
 
 from tidelog.pipeline import cli
@@ -24,6 +25,10 @@ SPARK: Final = "spark"
 Append: Final = argparse._AppendAction  # noqa: SLF001 - argparse gives it no public name
 _SubParsers: Final = argparse._SubParsersAction  # noqa: SLF001 - as above
 _OPTION: Final = re.compile(r"--([a-z][a-z-]+)")
+
+
+RENAMED: Final = MappingProxyType({"brokers": "broker", "to_brokers": "to_broker"})
+"""Older keywords, which are still taken."""
 
 
 class Call(NamedTuple):

@@ -1,6 +1,6 @@
 """Keep topics as Parquet by event date, exactly once: any year, late data too; check and merge it.
 
-    tidelog pipeline archive --brokers localhost:9092 --topics orders --to /archive --run monday
+    tidelog pipeline archive --broker localhost:9092 --topics orders --to /archive --run monday
     tidelog pipeline archive verify /archive
     tidelog pipeline archive compact /archive
 
@@ -125,7 +125,7 @@ def run(options: argparse.Namespace, session: Session) -> int:
     if options.table is not None and "." not in options.table:
         raise UsageError("--table: a table is in a namespace: NAMESPACE.TABLE")
     if (options.brokers is None) == (options.logs is None):
-        raise UsageError("give either --brokers or --logs to read from")
+        raise UsageError("give either --broker or --logs to read from")
     from tidelog.pipeline.runs.archive_run import Run
 
     one = Run(options, _place(options), name, directory)

@@ -6,7 +6,7 @@ behind. It says which windows and which retention would be safe, and what others
 or deleted. It only reads. Exit status 1: there are findings, or, with --thresholds, a limit is
 exceeded.
 
-    tidelog pipeline audit --brokers localhost:9092 --topics orders
+    tidelog pipeline audit --broker localhost:9092 --topics orders
     tidelog pipeline audit --logs /var/lib/kafka --cluster localhost:9092 --groups billing
 
 Log directories show more than brokers: segments, and what retention deletes. Logs of tidelog also
@@ -23,7 +23,6 @@ from tidelog.pipeline import options as common
 from tidelog.pipeline.errors import OK, UsageError
 from tidelog.pipeline.plan import PLAN, Plan, described
 from tidelog.pipeline.report.output import say
-from tidelog.pipeline.source import access
 from tidelog.pipeline.source import splits as source
 
 if TYPE_CHECKING:
@@ -84,9 +83,10 @@ def run(options: argparse.Namespace, session: Session) -> int:
     """Audits; returns the exit status."""
     cluster = options.brokers or options.cluster
     if options.groups and cluster is None:
-        raise UsageError("--groups needs --brokers or --cluster: offsets are committed there")
+        raise UsageError("--groups needs --broker or --cluster: offsets are committed there")
     from tidelog.pipeline.runs import audit_run
     from tidelog.pipeline.runs.audit_judging import Judge
+    from tidelog.pipeline.source import access
 
     judge = Judge(options)
     started_ms = time.time_ns() // 1_000_000

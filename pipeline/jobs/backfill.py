@@ -11,7 +11,7 @@ are staged as Parquet in the directory of the run, so a run that was killed can 
 same --run, and still writes each row exactly once.
 
     tidelog pipeline backfill --table history.parquet --time-column day --time-unit iso --key-column id \\
-        --to-brokers b:9092 --topic history --create --partitions 6 --set retention.ms=-1
+        --to-broker b:9092 --topic history --create --partitions 6 --set retention.ms=-1
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ repeat the run with the same --run. The file offsets.parquet in the directory of
 every record went, as ranges of offsets; failover reads it. With --follow the job continues in
 rounds.
 
-    tidelog pipeline mirror --brokers a:9092 --to-brokers b:9092 --topics orders --create --run first
+    tidelog pipeline mirror --broker a:9092 --to-broker b:9092 --topics orders --create --run first
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def run(options: argparse.Namespace, session: Session) -> int:
             raise UsageError("--follow has no --dry-run")
         return mirror_run.mirror(options, session, one)
     if options.follow is not None and options.brokers is None:
-        raise UsageError("--follow needs --brokers")
+        raise UsageError("--follow needs --broker")
     with at_work(directory):
         work = mirror_run.mirror if options.follow is None else mirror_run.follow
         return work(options, session, one)

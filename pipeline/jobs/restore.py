@@ -1,6 +1,6 @@
 """Write an archive back to a topic: partitions, order, keys, values, headers and event times kept.
 
-    tidelog pipeline restore /archive --topics orders --to-brokers b:9092 --create --run back
+    tidelog pipeline restore /archive --topics orders --to-broker b:9092 --create --run back
 
 A topic that is created gets the partitions and settings it had (--set NAME=VALUE sets others, NAME=
 removes one). Before anything is written, the job predicts which records the topic's window would

@@ -9,7 +9,7 @@ from the future keeps. It only reads. Exit status 1: a guard is broken.
         --policy week:retention.ms=7d --policy event:retention.max.eventtime.ms=30d
         --horizon 14d --step 1h --guard week:max_killed_early=0
 
-    tidelog pipeline whatif --brokers localhost:9092 --topics orders --policy week:retention.ms=7d
+    tidelog pipeline whatif --broker localhost:9092 --topics orders --policy week:retention.ms=7d
 
 A running cluster is sampled: what its brokers do not tell, above all where segments begin, is
 estimated, and the answer says so.
@@ -54,10 +54,10 @@ def _add_logs(group: argparse._ArgumentGroup) -> None:
         "--logs", metavar="DIR", action="append", help="log directories of a broker: exact"
     )
     where.add_argument(
-        "--brokers",
+        *common.BROKER,
         "--bootstrap",
-        type=common.brokers,
-        metavar="HOST:PORT,...",
+        **common.ADDRESSES,
+        dest="brokers",
         help="a running cluster instead, which is sampled: estimated. What its topics have set is"
         " tried as `now`",
     )
@@ -118,7 +118,7 @@ def _add_trial(group: argparse._ArgumentGroup) -> None:
 def run(options: argparse.Namespace, session: Session) -> int:
     """Tries the policies; returns the exit status."""
     if options.brokers is not None and options.cluster is not None:
-        raise UsageError("--cluster goes with --logs: --brokers names the cluster already")
+        raise UsageError("--cluster goes with --logs: --broker names the cluster already")
     for location in options.logs or ():
         if locations.is_uri(location):
             raise UsageError(

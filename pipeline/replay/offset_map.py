@@ -11,12 +11,11 @@ import contextlib
 import os
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-import numpy as np
-
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from pathlib import Path
 
+    import numpy as np
     import numpy.typing as npt
 
 NAME: Final = "offsets.parquet"
@@ -52,6 +51,8 @@ class Runs:
 
         Their target offsets are consecutive from `target_offset` on.
         """
+        import numpy as np
+
         if not len(source_offsets):
             return
         breaks = np.flatnonzero(np.diff(source_offsets) != 1) + 1

@@ -12,7 +12,7 @@ from tidelog.client import EARLIEST, LATEST, Client, RequestError
 from tidelog.client.calls import topics
 from tidelog.config import BrokerConfig, topic_config
 from tidelog.pipeline.errors import PipelineError, UsageError
-from tidelog.pipeline.options import Deprecated, brokers, setting, size
+from tidelog.pipeline.options import ADDRESSES, Deprecated, setting, size
 from tidelog.pipeline.replay import delivery, identities
 from tidelog.pipeline.replay.delivery import AUTO, MODES, TRANSACTIONS, Delivery
 from tidelog.pipeline.replay.transactions import ensure_progress_topic
@@ -83,10 +83,11 @@ def add_target(parser: argparse.ArgumentParser) -> None:
     """Adds the options for the target and the delivery."""
     group = parser.add_argument_group("where to")
     group.add_argument(
+        "--to-broker",
         "--to-brokers",
-        type=brokers,
+        **ADDRESSES,
+        dest="to_brokers",
         required=True,
-        metavar="HOST:PORT,...",
         help="write to a cluster",
     )
     add_to_command_config(group)

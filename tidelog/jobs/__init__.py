@@ -46,6 +46,7 @@ def _function(name: str, result: type[Result]) -> Callable[..., Any]:
     signature = _keywords.signature_of(one)
 
     def run(*args: Any, **keywords: Any) -> Any:
+        keywords = {_keywords.RENAMED.get(name, name): each for name, each in keywords.items()}
         try:
             given = signature.bind(*args, **keywords).arguments
         except TypeError as error:

@@ -29,7 +29,7 @@ class SetupError(JobError): ...
 def archive(
     *,
     spark: SparkSession | None = None,
-    brokers: Values | None = None,
+    broker: Values | None = None,
     logs: Values | Mapping[str, Value] | None = None,
     command_config: Values | None = None,
     topics: Values | None = None,
@@ -78,7 +78,7 @@ def archive_verify(
 def audit(
     *,
     spark: SparkSession | None = None,
-    brokers: Values | None = None,
+    broker: Values | None = None,
     logs: Values | Mapping[str, Value] | None = None,
     command_config: Values | None = None,
     topics: Values | None = None,
@@ -104,7 +104,7 @@ def audit(
 def backfill(
     *,
     time_column: Values,
-    to_brokers: Values,
+    to_broker: Values,
     topic: Values,
     spark: SparkSession | None = None,
     table: Values | None = None,
@@ -168,9 +168,9 @@ def failover(
 ) -> FailoverResult: ...
 def mirror(
     *,
-    to_brokers: Values,
+    to_broker: Values,
     spark: SparkSession | None = None,
-    brokers: Values | None = None,
+    broker: Values | None = None,
     logs: Values | Mapping[str, Value] | None = None,
     command_config: Values | None = None,
     topics: Values | None = None,
@@ -201,7 +201,7 @@ def mirror(
 def restore(
     directory: Values,
     *,
-    to_brokers: Values,
+    to_broker: Values,
     spark: SparkSession | None = None,
     topics: Values | None = None,
     from_: Values | None = None,
@@ -229,7 +229,7 @@ def whatif(
     *,
     spark: SparkSession | None = None,
     logs: Values | Mapping[str, Value] | None = None,
-    brokers: Values | None = None,
+    broker: Values | None = None,
     topics: Values | None = None,
     cluster: Values | None = None,
     command_config: Values | None = None,
