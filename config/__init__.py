@@ -8,7 +8,8 @@ sentence. The usual questions:
   `broker/replication.py`; addresses: `broker/listeners.py`
 - names of environment variables (KAFKA_LOG_DIRS for log.dirs): `environment.py`
 - properties files: `properties.py`; which source wins: `load.py`; changes while a broker runs: `live.py`
-- format versions (message.format.version): `versions.py`; times as people write them: `instants.py`
+- format versions (message.format.version): `versions.py`; times as people write them: `instants.py`;
+  sizes, and values with a unit: `units.py`
 - a second name of a setting: `aliases` at its declaration; two names that disagree: `load.py`
 - settings of Kafka that do nothing here: `ignored.py`, logged by `broker/ignored_settings.py`; those
   that promise safety and stop the start: `unserved.py`

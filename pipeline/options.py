@@ -12,7 +12,6 @@ plan.json.
 from __future__ import annotations
 
 import argparse
-import contextlib
 import re
 import secrets
 import sys
@@ -21,6 +20,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 from tidelog.client import address_of
+from tidelog.config.units import in_its_unit, parse_size
 from tidelog.pipeline.errors import UsageError
 from tidelog.pipeline.plan import TYPED, Plan
 from tidelog.pipeline.secured import add_command_config
@@ -55,7 +55,6 @@ _MASTER = re.compile(
     rf"|spark://{_PLACE}(,{_PLACE})*|k8s://.+"
 )
 _PLAIN = re.compile("plaintext://", re.IGNORECASE)
-_SIZE = re.compile(r"([0-9]+)(k|m|g)?", re.IGNORECASE)
 
 
 BROKER: Final = ("--broker", "--bootstrap-server", "--brokers")
@@ -242,11 +241,14 @@ def duration(text: str) -> int:
 
 
 def size(text: str) -> int:
-    """Parses a number of bytes: 1000, 64k, 128m, 1g."""
-    found = _SIZE.fullmatch(text.strip())
-    if found is None or int(found[1]) == 0:
-        raise argparse.ArgumentTypeError(f"'{text}' is no size: write 128m, or bytes")
-    return int(found[1]) << {"": 0, "k": 10, "m": 20, "g": 30}[(found[2] or "").lower()]
+    """Parses a number of bytes above 0: 1000, 64k, 128MiB, 1g."""
+    try:
+        found = parse_size(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+    if not found:
+        raise argparse.ArgumentTypeError(f"'{text}' is no size: write 128MiB, or bytes")
+    return found
 
 
 def master(text: str) -> str:
@@ -277,12 +279,9 @@ def pair(text: str) -> tuple[str, str]:
 
 
 def setting(text: str) -> tuple[str, str]:
-    """Parses `key=value`, a setting of a topic; one in ms may be a span (7d)."""
+    """Parses `key=value`, a setting of a topic; its value may have a unit (7d, 64MiB)."""
     key, value = pair(text)
-    if key.endswith(".ms"):
-        with contextlib.suppress(ValueError):  # the error about the value says what it expects
-            value = str(parse_duration(value))
-    return key, value
+    return key, in_its_unit(key, value)
 
 
 ADDRESSES: Final[Mapping[str, Any]] = MappingProxyType(

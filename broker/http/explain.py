@@ -7,13 +7,12 @@ of it goes by the deletion time, which the answer has while the clock has leapt.
 
 from __future__ import annotations
 
-import contextlib
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from tidelog.broker.http.answers import Refused, twice
 from tidelog.broker.topics.settings import BASIS, topic_changes
-from tidelog.config.instants import parse_duration
+from tidelog.config.units import in_its_unit
 from tidelog.storage.compaction.explain import CompactionBlocker
 
 if TYPE_CHECKING:
@@ -72,9 +71,7 @@ def _changes(given: list[str]) -> dict[str, str]:
         name, equals, value = (part.strip() for part in text.partition("="))
         if not equals or not name:
             raise Refused(400, "BAD_REQUEST", f"set={text[:80]}: expected set=NAME=VALUE")
-        if name.endswith(".ms"):
-            with contextlib.suppress(ValueError):  # the setting's own error says what it expects
-                value = str(parse_duration(value))
+        value = in_its_unit(name, value)
         if changes.setdefault(name, value) != value:
             raise Refused(400, "BAD_REQUEST", f"set={text[:80]} contradicts another one")
     return changes

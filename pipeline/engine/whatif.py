@@ -13,7 +13,7 @@ from bisect import bisect_right
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 from tidelog.config import BrokerConfig, ConfigError, topic_config
-from tidelog.config.instants import parse_duration
+from tidelog.config.units import in_its_unit
 from tidelog.storage.time.lookup import reaches
 from tidelog.storage.time.retention import (
     APPEND_BASIS,
@@ -201,7 +201,7 @@ def parse_policy(text: str, base: Mapping[str, str] | None = None) -> Policy:
                 raise PolicyError(f"rules={value!r} in policy {name!r}: tidelog or kafka")
             rules = "kafka" if value == "kafka" else "tidelog"
             continue
-        own[key] = _in_ms(key, value)
+        own[key] = in_its_unit(key, value)
     return policy_of(name, own, rules)
 
 
@@ -214,15 +214,6 @@ def policy_of(name: str, own: Mapping[str, str], rules: Rules = "tidelog") -> Po
     except ConfigError as error:
         raise PolicyError(f"policy {name!r}: {error}") from None
     return Policy(name, config, rules)
-
-
-def _in_ms(key: str, value: str) -> str:
-    if not key.endswith(".ms"):
-        return value
-    try:
-        return str(parse_duration(value))
-    except ValueError as error:
-        raise PolicyError(f"{key}: {error}") from None
 
 
 # --- rounds --------------------------------------------------------------------------------------

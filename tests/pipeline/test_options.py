@@ -163,10 +163,11 @@ def test_a_deprecated_option_works_and_says_what_stands_for_it(arguments, name, 
         ("retention.ms=-1", ("retention.ms", "-1")),
         ("retention.ms=soon", ("retention.ms", "soon")),
         ("retention.bytes=7d", ("retention.bytes", "7d")),
+        ("segment.bytes=64MiB", ("segment.bytes", "67108864")),
     ],
 )
-def test_a_setting_in_ms_may_be_a_span(text, expected):
-    """As for `configs set`; what is no span is left to the error about the setting."""
+def test_a_setting_may_have_a_unit(text, expected):
+    """As for `configs set`; what is none is left to the error about the setting."""
     assert options.setting(text) == expected
 
 

@@ -6,7 +6,7 @@ import argparse
 import os
 from typing import TYPE_CHECKING, Any, Final
 
-from tidelog.cli.shared import UsageError, check_address, instants
+from tidelog.cli.shared import UsageError, check_address, instants, units
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -138,11 +138,9 @@ def add_topic(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--partition", metavar="N", help="one partition alone")
 
 
-def add_within(parser: argparse.ArgumentParser, seconds: int, what: str) -> None:
-    """Adds the option that says how long to wait."""
-    parser.add_argument(
-        "--within", metavar="SECONDS", default=str(seconds), help=f"{what} ({seconds})"
-    )
+def add_within(parser: argparse.ArgumentParser, longest: str, what: str) -> None:
+    """Adds the option that says how long to wait; a number without a unit is seconds."""
+    parser.add_argument("--within", metavar="SPAN", default=longest, help=f"{what} ({longest})")
 
 
 # --- what was given ------------------------------------------------------------------------------
@@ -192,11 +190,30 @@ def _addresses(option: str, text: str, scheme: str) -> str:
 
 
 def setting_of(text: str) -> tuple[str, str]:
-    """Returns the name and the value of a `--set KEY=VALUE`. Raises CommandError."""
+    """Returns the name and the value of a `--set KEY=VALUE`, which may have a unit. Raises CommandError."""
     name, equals, value = text.partition("=")
     if not equals or not name.strip():
         raise UsageError(f"--set {text}: expected KEY=VALUE")
-    return name.strip(), value
+    return name.strip(), units().in_its_unit(name.strip(), value)
+
+
+def size_given(option: str, text: str, low: int = 0) -> int:
+    """Returns the number of bytes that an option gives. Raises CommandError for another one than expected."""
+    try:
+        size: int = units().parse_size(text)
+    except ValueError as error:
+        raise UsageError(f"{option}: {error}") from None
+    if size < low:
+        raise UsageError(f"{option} {text}: expected {low} on")
+    return size
+
+
+def wait_given(options: argparse.Namespace) -> float:
+    """Returns the seconds that `--within` gives: a number of them, or a span. Raises CommandError."""
+    text = options.within
+    if text.isascii() and text.isdecimal():
+        return float(text)
+    return span_given("--within", text, expected="a span such as 90s or 2h, or seconds") / 1000
 
 
 def number_given(option: str, text: str, low: int = 0, high: int | None = None) -> int:

@@ -8,7 +8,6 @@ ask no broker (`stored_configs.py`).
 
 from __future__ import annotations
 
-import contextlib
 from argparse import SUPPRESS
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -16,7 +15,7 @@ from tidelog.cli.arguments import add_actions, add_broker, add_flag, add_json, a
 from tidelog.cli.brokers.adopt import add_settings
 from tidelog.cli.cluster import Cluster
 from tidelog.cli.output import print_json, print_lines, print_table
-from tidelog.cli.shared import USAGE, CommandError, UsageError, ask, confirm, instants
+from tidelog.cli.shared import USAGE, CommandError, UsageError, ask, confirm, units
 from tidelog.client.calls.settings import SOURCE_TOPIC
 from tidelog.text import size_of, some
 
@@ -142,15 +141,13 @@ def _show_or_change(options: argparse.Namespace) -> None:
 
 
 def settings_of(given: Iterable[str]) -> dict[str, str]:
-    """Parses KEY=VALUE; settings in ms also accept spans ("7d"). Raises CommandError."""
+    """Parses KEY=VALUE; a value may have a unit ("7d", "64MiB"). Raises CommandError."""
     found: dict[str, str] = {}
     for text in given:
         name, equals, value = (part.strip() for part in text.partition("="))
         if not equals or not name:
             raise UsageError(f"{text}: expected KEY=VALUE")
-        if name.endswith(".ms"):
-            with contextlib.suppress(ValueError):  # the broker's error says what it expects
-                value = str(instants().parse_duration(value))
+        value = units().in_its_unit(name, value)
         if found.setdefault(name, value) != value:
             raise UsageError(f"{name} is given twice")
     return found

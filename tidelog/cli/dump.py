@@ -8,8 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tidelog.cli.arguments import add_flag
-from tidelog.cli.shared import UsageError
+from tidelog.cli.arguments import add_flag, size_given
 from tidelog.dump import dump
 from tidelog.dump.segments import UNPACK_LIMIT, Wanted
 
@@ -29,15 +28,11 @@ def add_dump(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("files", metavar="FILE", nargs="+", type=Path, help=what)
     add_flag(parser, "--records", "show every record of a segment")
     what = "a compressed batch that unpacks to more is not examined (64 MiB)"
-    parser.add_argument(
-        "--unpack-limit", metavar="BYTES", type=int, default=UNPACK_LIMIT, help=what
-    )
+    parser.add_argument("--unpack-limit", metavar="SIZE", default=str(UNPACK_LIMIT), help=what)
     add_flag(parser, "--json", "one JSON object a line")
     parser.set_defaults(run=_dump)
 
 
 def _dump(options: argparse.Namespace) -> int:
-    limit = options.unpack_limit
-    if limit < 0:
-        raise UsageError(f"--unpack-limit is a number of bytes, not {limit}")
+    limit = size_given("--unpack-limit", options.unpack_limit)
     return dump.run(options.files, Wanted(options.records, limit), as_json=options.json)

@@ -125,6 +125,13 @@ def instants() -> ModuleType:
     return instants
 
 
+def units() -> ModuleType:
+    """Returns the parser of sizes and of settings with units, which is imported late as well."""
+    from tidelog.config import units
+
+    return units
+
+
 def machine_ms() -> int:
     """Returns the time of this machine's clock, in ms."""
     return time.time_ns() // 1_000_000

@@ -267,7 +267,7 @@ def test_a_broken_batch_in_the_middle_is_said(tmp_path):
         ("retention.ms=7d", "'retention.ms=7d' is no policy: write NAME:retention.ms=7d"),
         (":retention.ms=7d", "is no policy"),
         ("a:retention.ms", "'retention.ms' in policy 'a' is no setting: write name=value"),
-        ("a:retention.ms=soon", "retention.ms: 'soon' is no span of time"),
+        ("a:retention.ms=soon", "retention.ms=soon: expected an integer"),
         ("a:rules=mine", "rules='mine' in policy 'a': tidelog or kafka"),
         ("a:retention.mss=7d", "policy 'a': "),
         ("a:retention.bytes=many", "policy 'a': "),

@@ -54,7 +54,7 @@ def cluster(tmp_path_factory):
     [
         ("remove 1 2", "no broker would be left: at least one has to stay"),
         ("remove x", "ID x: expected a number from 0 to 2147483647"),
-        ("remove 2 --within soon", "--within soon: expected a number from 0 on"),
+        ("remove 2 --within soon", "--within: 'soon' is no span of time"),
     ],
 )
 def test_a_mistake_is_one_sentence_and_changes_nothing(cluster, capsys, line, said):

@@ -373,7 +373,7 @@ def moving(cluster):
         (["--throttle", "0"], "--throttle 0: expected a number from 1 on"),
         (["--throttle", "1MB"], "--throttle 1MB: expected a number from 1 on"),
         (["--at-once", "many"], "--at-once many: expected a number from 1 on"),
-        (["--within", "soon"], "--within soon: expected a number from 0 on"),
+        (["--within", "soon"], "--within: 'soon' is no span of time"),
     ],
 )
 def test_a_mistake_is_one_sentence(options, said, capsys):

@@ -16,7 +16,14 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any
 
-from tidelog.cli.arguments import BROKER_ADDRESS, add_flag, add_within, number_given
+from tidelog.cli.arguments import (
+    BROKER_ADDRESS,
+    add_flag,
+    add_within,
+    number_given,
+    size_given,
+    wait_given,
+)
 from tidelog.cli.brokers.assignments import (
     begin_moves,
     cordoned,
@@ -45,7 +52,7 @@ RATES = ("leader.replication.throttled.rate", "follower.replication.throttled.ra
 LEADERS = "leader.replication.throttled.replicas"
 FOLLOWERS = "follower.replication.throttled.replicas"
 _POLL_S = 0.5
-_WITHIN_S = 86_400
+_WITHIN = "1d"
 _AT_ONCE = 10
 
 
@@ -57,17 +64,17 @@ def add_rebalance(parser: argparse.ArgumentParser) -> None:
     add_flag(instead, "--cancel", cancel)
     at_once = f"how many partitions move at the same time ({_AT_ONCE})"
     parser.add_argument("--at-once", metavar="N", default=str(_AT_ONCE), help=at_once)
-    rate = "how many bytes each broker sends and fetches in a second for the moves"
+    rate = "how many bytes each broker sends and fetches in a second for the moves (20MiB)"
     parser.add_argument("--throttle", metavar="BYTES_PER_S", help=rate)
-    add_within(parser, _WITHIN_S, "how long to wait until all are moved")
+    add_within(parser, _WITHIN, "how long to wait until all are moved")
 
 
 def run_rebalance(options: argparse.Namespace) -> None:
     """Runs `tidelog cluster rebalance`. Raises CommandError."""
     at_once, rate = number_given("--at-once", options.at_once, 1), None
     if options.throttle is not None:
-        rate = number_given("--throttle", options.throttle, 1)
-    deadline_s = time.monotonic() + number_given("--within", options.within)
+        rate = size_given("--throttle", options.throttle, 1)
+    deadline_s = time.monotonic() + wait_given(options)
     with Cluster(options.broker) as cluster:
         if options.cancel:
             _cancel(cluster, options)
@@ -91,7 +98,7 @@ def run_rebalance(options: argparse.Namespace) -> None:
                 _remove_throttle(cluster)
         except (KeyboardInterrupt, TimeoutError) as error:
             is_late = isinstance(error, TimeoutError)
-            ended = f"not done within {options.within} s" if is_late else "interrupted"
+            ended = f"not done within {options.within}" if is_late else "interrupted"
             raise CommandError(f"{ended}: {_left_behind(options, plan)}") from None
         if (plan.moves or plan.under_way) and not options.json:
             print_lines("All partitions are moved.")

@@ -11,7 +11,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any
 
-from tidelog.cli.arguments import add_actions, add_within, number_given
+from tidelog.cli.arguments import add_actions, add_within, number_given, wait_given
 from tidelog.cli.arguments import add_broker as add_address
 from tidelog.cli.brokers.assignments import (
     CORDONED,
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from tidelog.protocol.topic_partition import TopicPartition
 
 _POLL_S = 0.25
-_WITHIN_S = 3600
+_WITHIN = "1h"
 _LARGEST_ID = 2**31 - 1
 
 
@@ -44,7 +44,7 @@ def add_broker(parser: argparse.ArgumentParser) -> None:
     actions = {"remove": (_remove, "move all partitions away from brokers")}
     for _, one in add_actions(parser, actions, add_address, None):
         one.add_argument("brokers", metavar="ID", nargs="+", help="the brokers that shall leave")
-        add_within(one, _WITHIN_S, "how long to wait until nothing is left")
+        add_within(one, _WITHIN, "how long to wait until nothing is left")
 
 
 def moved(
@@ -72,7 +72,7 @@ def moved(
 
 def _remove(options: argparse.Namespace) -> None:
     leaving = frozenset(number_given("ID", text, 0, _LARGEST_ID) for text in options.brokers)
-    deadline_s = time.monotonic() + number_given("--within", options.within)
+    deadline_s = time.monotonic() + wait_given(options)
     with Cluster(options.broker) as cluster:
         racks = racks_of(metadata(cluster))
         if not racks.keys() - leaving:

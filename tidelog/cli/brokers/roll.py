@@ -17,7 +17,7 @@ from http.client import HTTPException
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tidelog.cli.arguments import add_within, number_given
+from tidelog.cli.arguments import add_within, number_given, wait_given
 from tidelog.cli.brokers.gathering import quickly
 from tidelog.cli.escaping import escaped
 from tidelog.cli.output import print_json
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 DATA = "data"
-_WITHIN_S = 300
+_WITHIN = "5m"
 POLL_S = 0.2
 _OK = "ok"
 
@@ -205,13 +205,13 @@ def add_roll(parser: argparse.ArgumentParser) -> None:
     what = "a command that restarts a broker, such as 'systemctl restart tidelog@{broker}'"
     parser.add_argument("--restart-with", metavar="COMMAND", help=what)
     parser.add_argument("brokers", metavar="ID", nargs="*", help="these brokers alone (all)")
-    add_within(parser, _WITHIN_S, "how long to wait for each broker to be in sync again")
+    add_within(parser, _WITHIN, "how long to wait for each broker to be in sync again")
 
 
 def run_roll(options: argparse.Namespace) -> None:
     """Runs `tidelog cluster roll`. Raises CommandError."""
     brokers = _ids(options.brokers)
-    within_s = number_given("--within", options.within)
+    within_s = wait_given(options)
     if options.restart_with is not None and options.log_dirs is not None:
         raise UsageError("--restart-with and --log-dirs: give one of them")
     restarter: UnderSupervisor | ByCommand

@@ -139,6 +139,7 @@ def overrides_of(options: argparse.Namespace) -> dict[str, str]:
     from tidelog.config import ConfigError
     from tidelog.config.ignored import HIDDEN, is_secret
     from tidelog.config.instants import parse_instant
+    from tidelog.config.units import in_its_unit
 
     found: dict[str, str] = {}
     given = [
@@ -156,7 +157,8 @@ def overrides_of(options: argparse.Namespace) -> dict[str, str]:
         name, equals, value = text.partition("=")
         if not equals or not name.strip():
             raise ConfigError(f"--set {text}: expected KEY=VALUE")
-        given.append((f"--set {name.strip()}", name.strip(), value))
+        name = name.strip()
+        given.append((f"--set {name}", name, in_its_unit(name, value)))
     try:
         passed_on = settings_in(os.environ)
     except (TypeError, ValueError) as error:

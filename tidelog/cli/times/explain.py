@@ -38,9 +38,8 @@ def add_explain(parser: argparse.ArgumentParser) -> None:
 
 def _explain(options: argparse.Namespace) -> None:
     partition_given(options)
-    for text in options.set:
-        setting_of(text)  # the broker reads it
-    query = [("partition", options.partition), *(("set", text) for text in options.set)]
+    changes = ["=".join(setting_of(text)) for text in options.set]
+    query = [("partition", options.partition), *(("set", text) for text in changes)]
     answer = ask(options.http, "topics", options.topic, "explain", query=query)
     if options.json:
         print_json(answer)
