@@ -8,9 +8,7 @@ exist; 3 failed with one sentence of explanation (`--verbose` shows where, and S
 
 from __future__ import annotations
 
-import argparse
 import contextlib
-import difflib
 import importlib
 import os
 import signal
@@ -21,6 +19,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, NoReturn, Protocol, cast
 
 from tidelog.client import ClientError
+from tidelog.command_line import Parser
 from tidelog.pipeline.errors import FAILED, FINDINGS, USAGE, PipelineError, Refused, UsageError
 from tidelog.pipeline.options import add_verbose
 from tidelog.pipeline.secured import use_command_configs
@@ -30,6 +29,7 @@ from tidelog.pipeline.spark_start import INSTALL, kept_log
 from tidelog.text import with_signed_values
 
 if TYPE_CHECKING:
+    import argparse
     from collections.abc import Iterator, Mapping, Sequence
 
 # Each job is a module in pipeline/jobs, and has a line of help.
@@ -44,6 +44,11 @@ JOBS: Final[Mapping[str, str]] = MappingProxyType(
         "backfill": "a table to a topic, with event times of its own",
     }
 )
+_EXAMPLES: Final = """examples:
+
+  tidelog pipeline audit --broker localhost:9092 --topics orders
+  tidelog pipeline mirror --broker a:9092 --to-broker b:9092 --topics orders --create --run first
+  tidelog pipeline archive --help"""
 _OURS: Final = (PipelineError, ClientError, SourceError)
 _IN_WORKERS: Final = "tidelog."
 """How the names of errors of ours begin in a trace of Spark."""
@@ -64,43 +69,17 @@ class _Job(Protocol):
         """Runs the job; returns the exit status."""
 
 
-class _Parser(argparse.ArgumentParser):
-    """Reports a mistake in one sentence instead of a page."""
-
-    def error(self, message: str) -> NoReturn:
-        """Prints the sentence and exits with the status of a mistake."""
-        self.exit(USAGE, f"{self.prog}: {message} (see {self.prog} --help)\n")
-
-
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs a job; returns the exit status. `argv` does not include the name of the program."""
     arguments = with_signed_values(list(sys.argv[1:] if argv is None else argv))
     parser = parser_of(arguments[0] if arguments else None)
     options, unknown = parser.parse_known_args(arguments)
     if unknown:
-        _refuse_unknown(parser, options.job, unknown)
+        parser.part(options.job, getattr(options, "action", None)).refuse(unknown)
     if options.job is None:
         parser.print_help(sys.stderr)
         return USAGE
     return run(options)
-
-
-def _refuse_unknown(parser: argparse.ArgumentParser, job: str | None, unknown: list[str]) -> None:
-    """Exits with the status of a mistake; the sentence names the nearest option of the job."""
-    if job is None:
-        parser.error(f"unrecognized arguments: {' '.join(unknown)}")
-    one = _Parser(prog=f"{parser.prog} {job}", allow_abbrev=False)
-    add_options(one, job)
-    known = [
-        text
-        for action in one._actions  # noqa: SLF001 - argparse has no other way to list them
-        if action.help != argparse.SUPPRESS
-        for text in action.option_strings
-    ]
-    named = next((text.partition("=")[0] for text in unknown if text.startswith("-")), "")
-    near = difflib.get_close_matches(named, known, 1)
-    meant = f": did you mean {near[0]}?" if near else ""
-    one.error(f"unrecognized arguments: {' '.join(unknown)}{meant}")
 
 
 def run(options: argparse.Namespace) -> int:
@@ -195,21 +174,17 @@ def _said_in_worker(error: BaseException) -> str | None:
     return None
 
 
-def parser_of(job: str | None) -> argparse.ArgumentParser:
+def parser_of(job: str | None) -> Parser:
     """Returns the parser of the whole command line; only the options of `job` are added."""
-    parser = _Parser(
+    parser = Parser(
         prog="tidelog pipeline",
         description="Jobs over the logs of Kafka clusters that keep time. Exit status: 0 done,"
         " 1 findings, 2 usage, 3 failed.",
+        epilog=_EXAMPLES,
     )
     jobs = parser.add_subparsers(dest="job", metavar="JOB")
     for name, described in JOBS.items():
-        one = jobs.add_parser(
-            name,
-            help=described,
-            allow_abbrev=False,
-            formatter_class=argparse.RawDescriptionHelpFormatter,
-        )
+        one = jobs.add_parser(name, help=described, allow_abbrev=False)
         if name == job:
             add_options(one, name)
     return parser

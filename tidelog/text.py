@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
 _SIGNED = re.compile(r"-[0-9]")  # a time such as -2h or -0044-03-15T12:00Z, not an option
 _OPTION = re.compile(r"--[a-z-]+")
@@ -22,6 +22,14 @@ def with_signed_values(arguments: Sequence[str]) -> list[str]:
         else:
             joined.append(argument)
     return joined
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """Returns a hint that names the known word that is most like another; empty if none is like it."""
+    from difflib import get_close_matches
+
+    near = get_close_matches(word, list(known), 1)
+    return f": did you mean {near[0]}?" if near else ""
 
 
 def size_of(count: float) -> str:

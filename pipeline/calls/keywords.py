@@ -7,7 +7,6 @@ of Python: `from_`); a positional argument has its own name.
 from __future__ import annotations
 
 import argparse
-import difflib
 import inspect
 import json
 import keyword
@@ -17,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn
 
 from tidelog.pipeline import cli
 from tidelog.pipeline.errors import UsageError
+from tidelog.text import did_you_mean
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -99,9 +99,8 @@ def unbound(
     """Returns the sentence for arguments that do not fit the function, with the nearest keyword."""
     for one in keywords:
         if one not in signature.parameters:
-            near = difflib.get_close_matches(one, signature.parameters, 1)
-            meant = f": did you mean {near[0]}?" if near else f" (see help(tidelog.jobs.{name}))"
-            return f"{name} has no keyword {one}{meant}"
+            meant = did_you_mean(one, signature.parameters)
+            return f"{name} has no keyword {one}{meant or f' (see help(tidelog.jobs.{name}))'}"
     return f"{name}: {error}"
 
 

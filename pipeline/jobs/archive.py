@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 _FILE_BYTES: Final = 128 << 20
 _MOST_FILE_BYTES: Final = 1 << 30
 _TASK_OFFSETS: Final = 1_000_000
+_ARCHIVES: Final = ("/archive", "s3://bucket/archive", "./archive --run monday")  # in the help
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -96,8 +97,9 @@ def _add_actions(parser: argparse.ArgumentParser) -> None:
         ("verify", "compare an archive with its manifests"),
         ("compact", "put the small files of each date together"),
     ):
+        examples = "".join(f"\n    tidelog pipeline archive {name} {each}" for each in _ARCHIVES)
         action = actions.add_parser(
-            name, help=summary, description=f"{summary}.", allow_abbrev=False
+            name, help=summary, description=f"{summary}.\n{examples}", allow_abbrev=False
         )
         action.add_argument("directory", metavar="DIR|URI", help="the archive")
         if name == "compact":

@@ -8,6 +8,7 @@ exceeded.
 
     tidelog pipeline audit --broker localhost:9092 --topics orders
     tidelog pipeline audit --logs /var/lib/kafka --cluster localhost:9092 --groups billing
+    tidelog pipeline audit --broker localhost:9092 --topics 'orders-.*' --from -7d --to now
 
 Log directories show more than brokers: segments, and what retention deletes. Logs of tidelog also
 show when records were appended, from either source.

@@ -10,8 +10,12 @@ would delete at once are refused (exit status 1), the last unless --accept-delet
 are staged as Parquet in the directory of the run, so a run that was killed can be repeated with the
 same --run, and still writes each row exactly once.
 
-    tidelog pipeline backfill --table history.parquet --time-column day --time-unit iso --key-column id \\
+    tidelog pipeline backfill --table history.parquet --time-column day --time-unit iso --key-column id \
         --to-broker b:9092 --topic history --create --partitions 6 --set retention.ms=-1
+    tidelog pipeline backfill --table visits.csv --time-column seen --time-zone Europe/Paris \
+        --to-broker b:9092 --topic visits --create
+    tidelog pipeline backfill --jdbc jdbc:postgresql://db/shop --query 'select * from visits' \
+        --time-column seen --to-broker b:9092 --topic visits --dry-run
 """
 
 from __future__ import annotations

@@ -8,6 +8,7 @@ changed if a record would be lost.
 
     tidelog pipeline failover --group billing --from a:9092 --to b:9092 --map tidelog-runs/first
     tidelog pipeline failover --group billing --from a:9092 --to b:9092 --by time --max-latency 10m --apply
+    tidelog pipeline failover --group billing --from a:9092 --to b:9092 --by time --topics orders
 
 Exit status 1: a record would be lost, is not there, or nothing could be proven.
 """

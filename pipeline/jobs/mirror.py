@@ -8,6 +8,8 @@ every record went, as ranges of offsets; failover reads it. With --follow the jo
 rounds.
 
     tidelog pipeline mirror --broker a:9092 --to-broker b:9092 --topics orders --create --run first
+    tidelog pipeline mirror --broker a:9092 --to-broker b:9092 --topics orders --create --follow 5
+    tidelog pipeline mirror --logs ./data --upto log-end --to-broker b:9092 --topics orders --create
 """
 
 from __future__ import annotations

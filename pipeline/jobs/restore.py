@@ -1,6 +1,8 @@
 """Write an archive back to a topic: partitions, order, keys, values, headers and event times kept.
 
     tidelog pipeline restore /archive --topics orders --to-broker b:9092 --create --run back
+    tidelog pipeline restore /archive --rename orders=again --to-broker b:9092 --create --dry-run
+    tidelog pipeline restore s3://bucket/archive --from 2025-01-01T00:00Z --to-broker b:9092 --create
 
 A topic that is created gets the partitions and settings it had (--set NAME=VALUE sets others, NAME=
 removes one). Before anything is written, the job predicts which records the topic's window would

@@ -10,6 +10,7 @@ from the future keeps. It only reads. Exit status 1: a guard is broken.
         --horizon 14d --step 1h --guard week:max_killed_early=0
 
     tidelog pipeline whatif --broker localhost:9092 --topics orders --policy week:retention.ms=7d
+    tidelog pipeline whatif --logs ./data --policy small:retention.bytes=1GiB --guard max_pinned_bytes=0
 
 A running cluster is sampled: what its brokers do not tell, above all where segments begin, is
 estimated, and the answer says so.

@@ -7,7 +7,8 @@ all. The log goes to standard error. Exit status: 0 after a normal stop, 1 if it
 crashed, 2 for a mistake in the command line or the settings, which it reports in one sentence.
 
 The other commands, most of which ask a running broker, have the exit status 0 for success, 1 for failure
-or findings, 2 for a mistake in the command line; the modules of some say more.
+or findings, 2 for a mistake in the command line; the modules of some say more. With `--json` what failed
+is an object on standard error, `{"error": NAME, "message": SENTENCE}`.
 
 `tidelog pipeline JOB ...` runs jobs on Spark. Exit status: 0 done, 1 done with findings, 2 a
 mistake in the command line, 3 failed.
@@ -17,7 +18,6 @@ A command imports only what it needs, so that it starts fast.
 
 from __future__ import annotations
 
-import argparse
 import importlib
 import os
 import sys
@@ -25,9 +25,11 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from tidelog import __version__
 from tidelog.cli.brokers.serve import DESCRIPTION, add_serve, run_serve
+from tidelog.command_line import USAGE, Parser
 from tidelog.text import with_signed_values
 
 if TYPE_CHECKING:
+    import argparse
     from collections.abc import Sequence
 
 # Most of these ask a running broker. A module has the function add_NAME, for its options; then the help.
@@ -61,6 +63,7 @@ _ASKING = {
     "broker": ("brokers.remove", "take a broker out of the cluster: move its partitions away"),
     "adopt": ("brokers.adopt", "begin a cluster with the directories of a Kafka cluster"),
     "delete-records": ("delete_records", "delete the records before a time"),
+    "completion": ("help.completion", "the script that completes commands in bash, zsh or fish"),
 }
 _TOPIC_OPTIONS = frozenset({"-t", "--topic"})
 _TOPIC_AFTER = {  # how many words stand before TOPIC
@@ -72,43 +75,61 @@ _TOPIC_AFTER = {  # how many words stand before TOPIC
 }
 _FILES = frozenset({"file", "from_file"})  # options whose file names may be any bytes
 
-USAGE_ERROR = 2
+_HELP = frozenset({"-h", "--help"})
 _FAILED = 1
 
 
-class _Parser(argparse.ArgumentParser):
-    """Reports a mistake in one sentence instead of a page."""
+class _JsonParser(Parser):
+    """Reports a mistake as JSON."""
 
     def error(self, message: str) -> NoReturn:
-        """Prints the sentence and exits with status 2."""
-        self.exit(USAGE_ERROR, f"{self.prog}: {message} (see {self.prog} --help)\n")
+        """Prints the object and exits with status 2."""
+        from tidelog.cli.shared import complain
+
+        complain(self.prog, message, "USAGE", as_json=True)
+        self.exit(USAGE)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs the command line (without the program's name); returns the exit status."""
     arguments = _with_topic_first(with_signed_values(sys.argv[1:] if argv is None else argv))
-    if arguments[:1] == ["pipeline"]:  # it has its own sub-commands and options
+    command = arguments[0] if arguments else None
+    if command == "pipeline":  # it has its own sub-commands and options
         return _pipeline(arguments[1:])
-    parser = parser_of(arguments[0] if arguments else None)
+    if arguments[:2] == [
+        "completion",
+        "words",
+    ]:  # what a shell asks: any text, also that of options
+        from tidelog.cli.help.completion import print_words
+
+        return print_words(arguments[2:])
+    # For `produce` it is about the input.
+    parser = parser_of(command, as_json="--json" in arguments and command != "produce")
+    if not _HELP.isdisjoint(arguments):
+        from tidelog.cli.help import add_help
+
+        add_help(parser)
     options, unknown = parser.parse_known_args(arguments)
-    names = (parser.prog, options.command, getattr(options, "action", None))
-    parser.prog = " ".join(name for name in names if name)  # later errors are of this command
+    part = parser.part(options.command, getattr(options, "action", None))
     if unknown:
-        parser.error(f"unrecognized arguments: {' '.join(map(_shown, unknown))}")
+        part.refuse(unknown, parser.part(options.command).parts())
     if options.command is None:
+        from tidelog.cli.help import add_help
+
+        add_help(parser)
         parser.print_help(sys.stderr)
-        return USAGE_ERROR
-    if sys.stdout is None and options.command != "serve":
-        sys.stderr.write(f"{parser.prog}: standard output is closed\n")
-        return _FAILED
+        return USAGE
     if options.command == "serve":
         return run_serve(options)
-    from tidelog.cli.shared import run
+    from tidelog.cli.shared import complain, run
 
+    if sys.stdout is None:
+        complain(part.prog, "standard output is closed", "FAILED", as_json=options.json)
+        return _FAILED
     for name, value in vars(options).items():
         if name not in _FILES:
-            setattr(options, name, _as_text(parser, value))
-    return run(parser.prog, options)
+            setattr(options, name, _as_text(part, value))
+    return run(part.prog, options)
 
 
 def _with_topic_first(arguments: list[str]) -> list[str]:
@@ -137,16 +158,16 @@ def _as_text(parser: argparse.ArgumentParser, value: Any) -> Any:
     try:
         return os.fsencode(value).decode()
     except UnicodeError:
-        return parser.error(f"{_shown(value)} is not UTF-8")
+        return parser.error(f"{value.encode(errors='backslashreplace').decode()} is not UTF-8")
 
 
-def _shown(text: str) -> str:
-    return text.encode(errors="backslashreplace").decode()
+def parser_of(command: str | None = None, *, as_json: bool = False) -> Parser:
+    """Returns the parser of the whole command line, with only this broker command's options.
 
-
-def parser_of(command: str | None = None) -> argparse.ArgumentParser:
-    """Returns the parser of the whole command line, with only this broker command's options."""
-    parser = _Parser(prog="tidelog", description="A Kafka-protocol broker whose subject is time.")
+    With `as_json` it reports mistakes as JSON.
+    """
+    kind = _JsonParser if as_json else Parser
+    parser = kind(prog="tidelog", description="A Kafka-protocol broker whose subject is time.")
     parser.add_argument("--version", action="version", version=f"tidelog {__version__}")
     commands = parser.add_subparsers(dest="command", metavar="command")
     serve = commands.add_parser(

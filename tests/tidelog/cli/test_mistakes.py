@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -101,7 +102,6 @@ def broker(tmp_path_factory):
         ("consume orders --within", USAGE, "wants a time"),
         ("consume orders --follow --to 3", USAGE, "has no end"),
         ("consume orders --format %x", USAGE, "is nothing there is"),
-        ("consume orders --format %s --json", USAGE, "one of them"),
     ],
 )
 def test_a_mistake_is_told_in_the_words_of_the_command_line(run, line, status, said):
@@ -111,6 +111,25 @@ def test_a_mistake_is_told_in_the_words_of_the_command_line(run, line, status, s
     assert said in err
     assert err.startswith(f"tidelog {command}")
     assert err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("line", "status", "error", "message"),
+    [
+        ("consume orders --format %s --json", USAGE, "USAGE", "--json and --format: one of them"),
+        ("offsets nobody --json", FAILED, "UNKNOWN_TOPIC_OR_PARTITION", "there is no topic nobody"),
+        ("topics create orders --json", FAILED, "TOPIC_ALREADY_EXISTS", "exists"),
+        ("offsets orders --frob --json", USAGE, "USAGE", "unrecognized arguments: --frob"),
+        ("topics crate x --json", USAGE, "USAGE", "'crate'"),
+    ],
+)
+def test_with_json_a_mistake_is_one_object_on_standard_error(run, line, status, error, message):
+    got, out, err = run(*line.split())
+    assert (got, out, err.count("\n")) == (status, "", 1)
+    told = json.loads(err)
+    assert told.keys() == {"error", "message"}
+    assert told["error"] == error
+    assert message in told["message"]
 
 
 @pytest.mark.parametrize(
