@@ -28,6 +28,12 @@ _MINUTE_MS = 60_000
 _YEAR_MS = 31_557_600_000
 _MOST_TIMES = 16
 _YEARS_FROM_MS = 2 * _YEAR_MS
+# Numbers that would be times between 2001 and 2286, and what makes milliseconds of them.
+_OTHER_UNITS = (
+    ("seconds", 10**9, 10**10, 1000, 1),
+    ("microseconds", 10**15, 10**16, 1, 1000),
+    ("nanoseconds", 10**18, 10**19, 1, 1_000_000),
+)
 _INTEGER = re.compile(r"[+-]?[0-9]{1,30}", re.ASCII)
 _SPAN = re.compile(r"([+-]?)((?:[0-9]{1,19}(?:\.[0-9]{1,9})?(?:ms|[smhdw]))+)", re.ASCII)
 _SPAN_PART = re.compile(r"([0-9]+)(?:\.([0-9]+))?(ms|[smhdw])", re.ASCII)
@@ -84,6 +90,19 @@ def parse_times(text: str) -> tuple[int, ...]:
     if any(not FIRST_MS <= time_ms <= LAST_MS for time_ms in found):
         raise ValueError("expected integers of 64 bits")
     return tuple(sorted(found - {-1}))
+
+
+def suspect_unit(value: int | str) -> str | None:
+    """Returns a sentence if a bare number is far from our days in ms, and near in another unit."""
+    text = str(value).strip()
+    if not _INTEGER.fullmatch(text):
+        return None
+    found = int(text)
+    for unit, low, high, factor, divisor in _OTHER_UNITS:
+        if low <= found < high and found <= LAST_MS:
+            meant_ms = found * factor // divisor
+            return f"{text} is {to_iso(found)}: if {unit} are meant, write {meant_ms} for {to_iso(meant_ms)}"
+    return None
 
 
 def is_local(text: str) -> bool:

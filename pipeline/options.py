@@ -20,6 +20,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 from tidelog.client import address_of
+from tidelog.config.instants import suspect_unit
 from tidelog.config.units import in_its_unit, parse_size
 from tidelog.pipeline.errors import UsageError
 from tidelog.pipeline.plan import TYPED, Plan
@@ -224,6 +225,8 @@ def instant(text: str) -> Instant:
         found = Instant(parse_time(text, now_ms))
     except ValueError as error:
         raise argparse.ArgumentTypeError(str(error)) from None
+    if suspect := suspect_unit(text):
+        sys.stderr.write(f"tidelog pipeline: warning: {suspect}\n")
     if is_relative(text):
         found.typed = text.strip()
     return found

@@ -28,7 +28,7 @@ from tidelog.cli.arguments import (
 )
 from tidelog.cli.cluster import UNSAYABLE_MS, Cluster
 from tidelog.cli.connecting import raised_as_sentences
-from tidelog.cli.output import bar
+from tidelog.cli.output import bar_beside_output
 from tidelog.cli.records import (
     formatter,
     is_about_append_times,
@@ -38,7 +38,7 @@ from tidelog.cli.records import (
     table_rows,
     time_of,
 )
-from tidelog.cli.shared import CommandError, UsageError, machine_ms
+from tidelog.cli.shared import CommandError, UsageError, machine_ms, warn, warn_of_unit
 from tidelog.client import EARLIEST, LATEST, READ_COMMITTED, READ_UNCOMMITTED
 from tidelog.client.consumer import Consumer
 from tidelog.protocol.records.layout import NO_TIMESTAMP
@@ -54,6 +54,7 @@ if TYPE_CHECKING:
 _POLL_MS = 200
 _SILENT_S = 30.0
 _FETCH_BYTES = 4 << 20
+_LIKE_A_TIME = re.compile(r"1[0-9]{9}|1[0-9]{12}")  # of our days, in seconds or in milliseconds
 _PLACES = "TIME, earliest, latest, an offset, or @MS for milliseconds"
 
 
@@ -122,9 +123,14 @@ def _place(option: str, text: str, now_ms: int, options: argparse.Namespace) -> 
     if text in ("earliest", "latest"):
         return Place(offset=EARLIEST if text == "earliest" else LATEST)
     if text.isascii() and text.isdecimal():
+        if _LIKE_A_TIME.fullmatch(text):
+            warn(
+                options, f"{option} {text} is an offset: a time in milliseconds is written @{text}"
+            )
         return Place(offset=int(text))
     if re.fullmatch(r"[+-][0-9]+", text):
         raise UsageError(f"{option} {text}: milliseconds are written @{text}")
+    warn_of_unit(options, option, text.removeprefix("@"))
     at = time_of(text.removeprefix("@"), now_ms, shift=options.shift, what=option)
     return Place(time_ms=at)
 
@@ -260,8 +266,12 @@ def _write(
     write = _writer(options)
     out = sys.stdout.buffer
     left = sys.maxsize if most is None else most
-    watched = not options.follow and not sys.stdout.isatty() and sys.stderr.isatty()
-    with bar(reader.total) if watched else contextlib.nullcontext(lambda _: None) as advance:
+    watched = (
+        contextlib.nullcontext(lambda _: None)
+        if options.follow
+        else bar_beside_output(reader.total)
+    )
+    with watched as advance:
         if options.format is None and not options.json:
             out.write(table_head(with_append_times=_shows_append_times(options)))
         try:

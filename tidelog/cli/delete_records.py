@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from tidelog.cli.arguments import add_all, add_flag, add_shift, add_topic, add_yes
 from tidelog.cli.cluster import Cluster
 from tidelog.cli.output import print_json, print_lines, print_table, shown
-from tidelog.cli.shared import NONE, CommandError, UsageError, confirm
+from tidelog.cli.shared import NONE, CommandError, UsageError, confirm, warn_of_unit
 from tidelog.cli.times.offsets import look_up
 from tidelog.text import size_of, some
 
@@ -54,6 +54,7 @@ def add_delete_records(parser: argparse.ArgumentParser) -> None:
 def _delete(options: argparse.Namespace) -> None:
     if options.appended and options.largest_before:
         raise UsageError("--largest-before is about record times: leave out --appended")
+    warn_of_unit(options, "--before", options.before)
     at, appended_at = (None, options.before) if options.appended else (options.before, None)
     found = look_up(options, at, appended_at, capped=options.largest_before)
     ends = {row["partition"]: row for row in look_up(options, None, None)["partitions"]}

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 _LEAST_WRAPPED = 26  # a time and what follows it
 _WIDE = 500  # columns without a terminal
 _FOLDED = 100  # columns of sentences
+_SHOWN_AFTER_S = 1.0
 
 
 def print_json(value: Any) -> None:
@@ -133,3 +134,41 @@ def bar(total: int, *, of_bytes: bool = False) -> Iterator[Callable[[int], None]
     ) as shown_bar:
         task = shown_bar.add_task("", total=total)
         yield lambda count: shown_bar.advance(task, count)
+
+
+@contextlib.contextmanager
+def bar_beside_output(total: int, *, of_bytes: bool = False) -> Iterator[Callable[[int], None]]:
+    """Shows a progress bar as `bar` does, unless the terminal shows what the command prints as it goes."""
+    if sys.stdout.isatty() or not sys.stderr.isatty():
+        yield lambda _: None
+        return
+    with bar(total, of_bytes=of_bytes) as advance:
+        yield advance
+
+
+@contextlib.contextmanager
+def working(what: str) -> Iterator[None]:
+    """Says on standard error, for a terminal, what a command waits for, when a second has passed."""
+    if not sys.stderr.isatty():
+        yield
+        return
+    from threading import Timer
+
+    shown_status: list[Any] = []
+
+    def show() -> None:
+        from rich.console import Console
+
+        status = Console(stderr=True).status(escaped(what))
+        status.start()
+        shown_status.append(status)
+
+    timer = Timer(_SHOWN_AFTER_S, show)
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+        timer.join()
+        for status in shown_status:
+            status.stop()

@@ -20,7 +20,7 @@ from tidelog.cli.cluster import Cluster, raise_for_topic
 from tidelog.cli.connecting import sentence_of
 from tidelog.cli.output import bar, print_lines
 from tidelog.cli.records import Record, from_json, is_relative, time_of
-from tidelog.cli.shared import CommandError, UsageError, machine_ms
+from tidelog.cli.shared import CommandError, UsageError, machine_ms, warn_of_unit
 from tidelog.client import ClientError, RequestError
 from tidelog.client.calls.topics import describe
 from tidelog.client.producer import ACKS_ALL, Producer
@@ -127,6 +127,7 @@ class _Reader:
     def __init__(self, options: argparse.Namespace) -> None:
         self._options = options
         self._now_ms: int | None = None
+        self._has_looked = False
         self._separator = os.fsencode(options.key_separator or "")
         if options.json and (self._separator or options.empty_is_null):
             raise UsageError("--key-separator and --empty-is-null are for plain lines")
@@ -141,6 +142,7 @@ class _Reader:
         if options.time is not None:
             # The topic may not exist yet, so the broker cannot be asked. This finds mistakes.
             self._time = self._checked(options.time, machine_ms(), "--time")
+            warn_of_unit(options, "--time", options.time)
 
     def record_of(self, line: bytes) -> Record:
         """Returns the record of a line. Raises ValueError and CommandError for a mistake in it."""
@@ -169,6 +171,9 @@ class _Reader:
     def _read_time(self, text: str | int, what: str) -> int:
         if self._now_ms is None and is_relative(str(text)):
             self._now_ms = self._now()
+        if not self._has_looked:  # the lines that follow look alike
+            self._has_looked = True
+            warn_of_unit(self._options, what, text)
         return self._checked(text, self._now_ms or 0, what)
 
     def _checked(self, text: str | int, now_ms: int, what: str) -> int:

@@ -113,6 +113,22 @@ def complain(name: str, sentence: str, kind: str, *, as_json: bool) -> None:
     sys.stderr.write(f"{told if as_json else f'{name}: {escaped(sentence)}'}\n")
 
 
+def warn(options: argparse.Namespace, sentence: str) -> None:
+    """Writes what a user should know beside the answer on standard error, as `complain` does."""
+    if has_json_errors(options):
+        sys.stderr.write(as_json_line({"warning": sentence}) + "\n")
+        return
+    names = ("tidelog", options.command, getattr(options, "action", None))
+    sys.stderr.write(f"{' '.join(filter(None, names))}: warning: {escaped(sentence)}\n")
+
+
+def warn_of_unit(options: argparse.Namespace, option: str, time_given: str | int | None) -> None:
+    """Warns of a time that looks like seconds, or another unit, where milliseconds are meant."""
+    sentence = None if time_given is None else instants().suspect_unit(time_given)
+    if sentence is not None:
+        warn(options, f"{option} {sentence}")
+
+
 def _drop_output() -> None:
     """Discards unwritten output, so that the end of the process does not report the error again."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -156,11 +172,14 @@ def ask(
     url = "/v1/" + "/".join(quote(part, safe="") for part in path)
     given = urlencode([(name, value) for name, value in query if value is not None])
     method = "GET" if body is None else "POST"
+    from tidelog.cli.output import working
+
     reasons = []
     for each in addresses_in(address):
         client = ControlClient(each, timeout_s=_TIMEOUT_S)
         try:
-            return client.ask(method, f"{url}?{given}" if given else url, body)
+            with working(f"waiting for {each}"):
+                return client.ask(method, f"{url}?{given}" if given else url, body)
         except ControlError as error:
             status = USAGE if error.name in _MISTAKES else FAILED
             name, colon, rest = str(error).partition(": ")

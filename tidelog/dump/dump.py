@@ -19,12 +19,13 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tidelog.cli.escaping import as_json, escaped
+from tidelog.cli.output import bar_beside_output
 from tidelog.cli.shared import UsageError
 from tidelog.dump.files import kind_of
 from tidelog.dump.segments import Finding, Row
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
     from pathlib import Path
     from typing import TextIO
 
@@ -50,27 +51,47 @@ def run(paths: Sequence[Path], wanted: Wanted, *, as_json: bool) -> int:
     """Shows every file; returns FINE or FINDINGS. Raises UsageError before anything is written."""
     work = [(path, _files(path) if path.is_dir() else [_known(path)]) for path in paths]
     page = _JsonPage(sys.stdout) if as_json else _TextPage(sys.stdout)
+    size = sum(_size(file) for _, files in work for file, _ in files)
     clean = True
-    for path, files in work:
-        judged = [_Judged(*file, _show(page, *file, wanted)) for file in files]
-        if path.is_dir():
-            _sum_up(page, path, judged)
-        clean = clean and not any(one.findings for one in judged)
+    with bar_beside_output(size, of_bytes=True) as advance:
+        for path, files in work:
+            judged = [_Judged(*file, _show(page, *file, wanted, advance)) for file in files]
+            if path.is_dir():
+                _sum_up(page, path, judged)
+            clean = clean and not any(one.findings for one in judged)
     return FINE if clean else FINDINGS
 
 
-def _show(page: _JsonPage | _TextPage, path: Path, kind: Kind, wanted: Wanted) -> int:
+def _show(
+    page: _JsonPage | _TextPage,
+    path: Path,
+    kind: Kind,
+    wanted: Wanted,
+    advance: Callable[[int], None],
+) -> int:
     """Shows one file; returns the number of findings."""
     page.begin(path, kind.name)
     findings, totals = 0, Counter[str]()
+    size, done = _size(path), 0
     for item in _items(path, kind, wanted):
         page.show(item)
         if isinstance(item, Finding):
             findings += 1
         else:
             _count(item, totals)
+            if item.kind == "batch":
+                advance(item.fields["position"] - done)
+                done = item.fields["position"]
+    advance(size - done)
     page.end(findings, totals)
     return findings
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except OSError:  # retention or compaction has removed it meanwhile
+        return 0
 
 
 def _known(path: Path) -> tuple[Path, Kind]:

@@ -2,7 +2,7 @@
 
     import tidelog.jobs
 
-    result = tidelog.jobs.audit(brokers="localhost:9092", topics="orders")
+    result = tidelog.jobs.audit(broker="localhost:9092", topics="orders")
     if result.has_findings:
         print(result)
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tidelog.cli.arguments import add_actions, add_flag, add_json, add_many, setting_of
-from tidelog.cli.output import print_answer
+from tidelog.cli.output import print_answer, working
 from tidelog.cli.shared import CommandError, UsageError
 from tidelog.text import some
 
@@ -68,7 +68,8 @@ def _inspect(options: argparse.Namespace) -> None:
     structured_log.set_up("error")  # each log of Kafka would be warned of
     try:
         now_ms, boot_id = SystemClock().now_ms(), machine_boot_id()
-        found = take_inventory(directories, now_ms=now_ms, boot_id=boot_id, defaults=defaults)
+        with working(f"reading the logs in {options.log_dirs}"):
+            found = take_inventory(directories, now_ms=now_ms, boot_id=boot_id, defaults=defaults)
         write_inventory(Path(options.out), found)
     except (AdoptionError, LogDirectoryError, BrokerError, OSError) as error:
         raise CommandError(str(error)) from None
@@ -98,7 +99,8 @@ def _apply(options: argparse.Namespace) -> None:
     try:
         plan = make_plan([read_inventory(each) for each in options.from_file], config)
         if not options.dry_run:
-            asyncio.run(_write(config, plan))
+            with working("writing to the metadata store"):
+                asyncio.run(_write(config, plan))
     except (AdoptionError, MetadataError, BrokerError, OSError) as error:
         raise CommandError(str(error)) from None
     _say(plan, options)

@@ -138,7 +138,7 @@ def overrides_of(options: argparse.Namespace) -> dict[str, str]:
     """Returns the settings given on the command line, or by a parent process. Raises ConfigError."""
     from tidelog.config import ConfigError
     from tidelog.config.ignored import HIDDEN, is_secret
-    from tidelog.config.instants import parse_instant
+    from tidelog.config.instants import parse_instant, suspect_unit
     from tidelog.config.units import in_its_unit
 
     found: dict[str, str] = {}
@@ -152,6 +152,8 @@ def overrides_of(options: argparse.Namespace) -> dict[str, str]:
             start_ms = parse_instant(options.clock_start, time.time_ns() // 1_000_000)
         except ValueError as error:
             raise ConfigError(f"--clock-start: {error}") from None
+        if suspect := suspect_unit(options.clock_start):
+            sys.stderr.write(f"tidelog serve: warning: --clock-start {suspect}\n")
         given.append(("--clock-start", "clock.start.ms", str(start_ms)))
     for text in options.set:
         name, equals, value = text.partition("=")

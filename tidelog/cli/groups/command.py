@@ -15,7 +15,7 @@ from tidelog.cli.arguments import add_actions, add_yes, span_given
 from tidelog.cli.cluster import Cluster
 from tidelog.cli.groups.lag import Lag, as_json, measure, with_catch_up
 from tidelog.cli.groups.reset_offsets import add_reset, reset
-from tidelog.cli.output import print_answer, print_json, print_lines, print_table, span_of
+from tidelog.cli.output import print_answer, print_json, print_lines, print_table, span_of, working
 from tidelog.cli.shared import FAILED, CommandError, UsageError, confirm
 from tidelog.text import some
 
@@ -84,7 +84,8 @@ def _describe(options: argparse.Namespace) -> None:
         measured = _measured(cluster, names, options.http)
         began = time.monotonic()
         if over_ms is not None:
-            time.sleep(over_ms / 1000)
+            with working(f"watching the groups for {options.over}"):
+                time.sleep(over_ms / 1000)
             earlier = {group.name: lags for group, lags in measured}
             measured = _measured(cluster, names, options.http)
             elapsed_ms = max(int((time.monotonic() - began) * 1000), 1)

@@ -19,7 +19,7 @@ from tidelog.cli.cluster import INACTIVE, by_topic
 from tidelog.cli.escaping import escaped
 from tidelog.cli.output import print_json, print_lines, print_table
 from tidelog.cli.records import time_of
-from tidelog.cli.shared import NONE, CommandError, UsageError, machine_ms
+from tidelog.cli.shared import NONE, CommandError, UsageError, machine_ms, warn_of_unit
 from tidelog.client import EARLIEST, LATEST
 
 if TYPE_CHECKING:
@@ -197,6 +197,7 @@ def _at_time(
     """Returns the first record at or after a time in each partition. Raises CommandError."""
     here_ms = cluster.clock_at(options.http, places[0][0])  # None: it has no HTTP port
     now_ms = machine_ms() if here_ms is None else here_ms
+    warn_of_unit(options, "--to-time", options.to_time)
     at = time_of(options.to_time, now_ms, shift=options.shift, what="--to-time")
     by = "appended-at" if options.by == "append" else "at"
     rows = cluster.rows_at(places, at, by, options.http, is_here=here_ms is not None)

@@ -17,7 +17,7 @@ from tidelog.cli.arguments import (
     partition_given,
 )
 from tidelog.cli.output import print_json, print_lines, print_table, shown
-from tidelog.cli.shared import NONE, ask
+from tidelog.cli.shared import NONE, ask, warn_of_unit
 
 if TYPE_CHECKING:
     import argparse
@@ -65,6 +65,8 @@ def look_up(
 
 
 def _offsets(options: argparse.Namespace) -> None:
+    warn_of_unit(options, "--at", options.at)
+    warn_of_unit(options, "--appended-at", options.appended_at)
     answer = look_up(options, options.at, options.appended_at)
     if options.json:
         print_json(answer)
