@@ -4,7 +4,8 @@ They read less than the formats allow, and refuse the rest for ever. Libraries r
 
   gzip    several members: Java up to 0.11 overlooks what follows some of them, and every Java calls itself at
           each empty one, until its stack is full
-  snappy  many empty blocks in xerial's framing: so does Java up to 2.8
+  snappy  many empty blocks in xerial's framing: so does Java up to 2.8. Another version of that framing is
+          read by Java, and taken for a block without one by aiokafka
   lz4     blocks that need those before them, a dictionary's id, an empty block
   zstd    a frame that is cut short, a window beyond 128 MiB, a block that is larger than the window
 
@@ -34,7 +35,7 @@ _GZIP_STEP = 1 << 20
 _GZIP_SIZE = Struct("<I")
 
 _XERIAL_MAGIC = b"\x82SNAPPY\0"
-_XERIAL_HEAD_SIZE = 16
+_XERIAL_HEAD = _XERIAL_MAGIC + b"\0\0\0\1\0\0\0\1"
 _XERIAL_SIZE = Struct(">I")
 
 _LZ4_HEAD = Struct("<IB")
@@ -98,9 +99,10 @@ def _is_one_member(packed: memoryview, unpacked_bytes: int | None) -> bool:
 
 
 def _has_few_empty_blocks(data: Buffer, position: int, end: int) -> bool:
-    if data[position : position + 8] != _XERIAL_MAGIC:
-        return True  # one block without a frame
-    position += _XERIAL_HEAD_SIZE
+    head = bytes(data[position : position + len(_XERIAL_HEAD)])
+    if head != _XERIAL_HEAD:
+        return not head.startswith(_XERIAL_MAGIC)  # one block without a frame
+    position += len(_XERIAL_HEAD)
     empty = 0
     while position < end:
         (size,) = _XERIAL_SIZE.unpack_from(data, position)

@@ -1,8 +1,8 @@
 """How a compressed set may be framed, by codec: as clients do, as the formats allow, and as neither does.
 
 Everything is written by hand or by the codecs' own libraries. `framings(codec, data, magic)` yields names and
-packed bytes; those in REFUSED_BY_JAVA are read by libraries, and refused or misread by some Kafka client in
-Java since 0.10.
+packed bytes. Those in MISREAD are read by libraries, and refused or misread by some Kafka client in
+Java since 0.10 (another version of snappy's framing by aiokafka). Those in REFUSED libraries do not read.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 MANY = 20_000
-REFUSED_BY_JAVA = {
+MISREAD = {
     GZIP: {"empty members", "ten members", "two members at 8192"},
-    SNAPPY: {"empty blocks"},
+    SNAPPY: {"empty blocks", "another version"},
     LZ4: {
         *("linked", "linked and sized", "a dictionary", "an empty block", "an empty raw block"),
         *("empty blocks", "an empty block first"),
@@ -39,6 +39,16 @@ REFUSED_BY_JAVA = {
             "a magic behind it",
         ),
     },
+}
+
+REFUSED = {
+    GZIP: {"bytes behind it", "cut short"},
+    SNAPPY: {"twice", "the framing format", "cut short"},
+    LZ4: {
+        *("two frames", "a skipped frame first", "a skipped frame, then linked"),
+        *("a skipped frame last", "no end"),
+    },
+    ZSTD: {"a skipped frame first", "bytes behind it"},
 }
 
 

@@ -22,16 +22,6 @@ from tidelog.protocol.records.legacy import packed_value, put_message
 JUDGE = Path(__file__).with_name("RecordsJudge.java")
 VERSIONS = ("3.9.1", "4.1.1")
 RECORDS = [Record(i, 5, b"k%d" % i, b"value %d " % i * 9_000) for i in range(3)]
-# Libraries refuse these, and so does Produce, whether or not Java would read them.
-REFUSED = {
-    GZIP: {"bytes behind it", "cut short"},
-    SNAPPY: {"twice", "the framing format", "cut short"},
-    LZ4: {
-        *("two frames", "a skipped frame first", "a skipped frame, then linked"),
-        *("a skipped frame last", "no end"),
-    },
-    ZSTD: {"a skipped frame first", "bytes behind it"},
-}
 
 
 def sets():
@@ -80,7 +70,7 @@ def packed_of(data):
 
 @pytest.mark.parametrize(("codec", "magic", "name", "data"), CASES)
 def test_what_java_cannot_read_is_written_again_or_refused(codec, magic, name, data):
-    if name in REFUSED[codec]:
+    if name in framings.REFUSED[codec]:
         with pytest.raises(CorruptMessage):
             append(data, magic=magic)
         return
@@ -88,7 +78,7 @@ def test_what_java_cannot_read_is_written_again_or_refused(codec, magic, name, d
     (batch,) = scan(written)
     assert (batch.magic, batch.attributes & 7) == (magic, codec)
     assert [each[2:4] for each in records(written)] == [each[2:4] for each in RECORDS]
-    if name in framings.REFUSED_BY_JAVA[codec]:
+    if name in framings.MISREAD[codec]:
         assert packed_of(written) != packed_of(data)
     elif codec != GZIP and magic:  # several members of gzip are always written again
         assert packed_of(written) == packed_of(data)
@@ -101,9 +91,9 @@ def test_a_stored_set_that_java_cannot_read_is_known(codec, magic, name, data):
     (batch,) = scan(data)
     # Whoever asks has the segment in memory, and what follows the batch.
     is_readable = is_readable_by_java(b"before" + data + data, batch._replace(position=6))
-    if name in framings.REFUSED_BY_JAVA[codec]:
+    if name in framings.MISREAD[codec]:
         assert not is_readable
-    elif name not in REFUSED[codec] and "member" not in name:
+    elif name not in framings.REFUSED[codec] and "member" not in name:
         assert is_readable
 
 
@@ -116,9 +106,9 @@ def test_kafka_reads_what_is_stored(version):
         pytest.skip(able.reason)
     cases, lines = [], []
     for codec, magic, name, data in sets():
-        if name not in REFUSED[codec]:
+        if name not in framings.REFUSED[codec]:
             written = append(data, magic=magic, max_message_bytes=2 << 20)[1]
-            cases.append((NAMES[codec], magic, name, name in framings.REFUSED_BY_JAVA[codec]))
+            cases.append((NAMES[codec], magic, name, name in framings.MISREAD[codec]))
             lines += [data.hex(), written.hex()]
     done = subprocess.run(
         [find_java(), "-cp", ":".join(map(str, fetch(version).rglob("*.jar"))), str(JUDGE)],
