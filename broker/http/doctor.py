@@ -4,8 +4,8 @@ What keeps clients from the broker comes first (`readiness`). One of several bro
 that it leads, and names what scrubbing has found in any replica here. Each finding has a sentence, a
 figure, and the command that helps. A log that is open is judged as it is; one that a clean stop closed is
 judged by what the stop wrote down, and stays closed. Times of segments that nobody has read yet are read,
-up to a bound for each request. Batches that have gone bad are those that scrubbing has found; none is
-looked for here.
+up to a bound for each request; that also finds the batches of other brokers that Java clients refuse.
+Batches that have gone bad are those that scrubbing has found; none is looked for here.
 """
 
 from __future__ import annotations

@@ -48,7 +48,7 @@ _ASKING = {
     "produce": ("produce", "write records: lines, or JSON lines with times, keys and headers"),
     "consume": ("consume", "read records with both their times, from a time or an offset on"),
     "explain": ("times.explain", "why segments are still there, and when they are deleted"),
-    "scrub": ("scrub", "read closed segments again, and find batches that the disk has spoilt"),
+    "scrub": ("scrub", "read closed segments again, and find batches that consumers stop at"),
     "doctor": ("times.doctor", "what is wrong with times, and which command helps"),
     "offsets": ("times.offsets", "the first offset at or after a time, or appended then"),
     "times": ("times.offsets", "when a record happened, and when it was appended"),

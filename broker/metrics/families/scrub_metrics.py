@@ -33,7 +33,7 @@ FAMILIES = (
     Family(
         "tidelog_scrub_bad_batches",
         GAUGE,
-        "Batches of closed segments that have gone bad, as scrubbing last found them",
+        "Batches of closed segments that have gone bad, or that Java clients refuse, by the last scrubbing",
         (),
         _bad_batches,
     ),
