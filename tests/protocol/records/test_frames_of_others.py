@@ -100,7 +100,7 @@ def test_a_stored_set_that_java_cannot_read_is_known(codec, magic, name, data):
 @pytest.mark.oracle
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("version", VERSIONS)
-def test_kafka_reads_what_is_stored(version):
+def test_kafka_refuses_what_came_and_reads_what_is_stored(version):
     able = available(version)
     if not able:
         pytest.skip(able.reason)
