@@ -11,5 +11,5 @@ no time. Begin with `timestamp.py`; docs/time.md says the same for users. Where 
 append times count as that it gave meanwhile.
 `event_time.py`: how far an event time counts. `segment_times.py`: the times of one segment.
 `compaction_lag.py`, `tombstones.py`: what compaction may clean, and when tombstones go.
-`arrivals.py`: lateness, records expired on arrival, and mistaken units.
+`arrivals.py`: lateness, records expired on arrival, mistaken units, and the zero times of clients.
 """
