@@ -169,22 +169,24 @@ def read_as_stored(
     return _of_one_format(buffers, size, partition.state.settings.magic)
 
 
-def _of_one_format(buffers: Sequence[memoryview], size: int, newest_magic: int) -> Records:
-    """Returns what was read up to where its message format changes.
+def _of_one_format(
+    buffers: Sequence[memoryview], size: int, newest_magic: int, carried: int = NEWEST_MAGIC
+) -> Records:
+    """Returns what was read up to where its message format changes, newer ones converted to `carried`.
 
     Clients fail at a second format in one answer (ruby-kafka 696, kafkajs 246). Where the topic has the
     newest format (`newest_magic`), and a slice begins with it, the slice is not looked through: an older
     format in its middle is not found.
     """
     has_magic = bool(buffers) and len(buffers[0]) > _MAGIC_AT
-    magic = buffers[0][_MAGIC_AT] if has_magic else NEWEST_MAGIC
+    magic = min(buffers[0][_MAGIC_AT], carried) if has_magic else NEWEST_MAGIC
     for number, data in enumerate(buffers):
         if magic == newest_magic == NEWEST_MAGIC and (
             len(data) <= _MAGIC_AT or data[_MAGIC_AT] == NEWEST_MAGIC
         ):
             continue
         end, most = 0, len(data) - _MAGIC_AT
-        while end < most and data[end + _MAGIC_AT] == magic:
+        while end < most and min(data[end + _MAGIC_AT], carried) == magic:
             end += PREFIX_SIZE + int.from_bytes(data[end + 8 : end + PREFIX_SIZE], "big")
         if end < most:
             kept = [*buffers[:number], data[:end]] if end else buffers[:number]
@@ -229,6 +231,10 @@ def _read_old(reading: Reading) -> Records:
         return NO_RECORDS  # all of it would be truncated
     buffers: Sequence[Buffer | LargeBatch]
     buffers, size, first_batch_size = reading.fetch(reading.offset, minimum_one=False)
+    ends_early = False
+    if magic:
+        found = _of_one_format(buffers, size, NEWEST_MAGIC, magic)
+        buffers, size, ends_early = found.buffers, found.size, found.ends_early
     batches = _batches(buffers)
     if size < first_batch_size:
         if not reading.is_first and not reading.is_cut_for_the_client:
@@ -250,10 +256,11 @@ def _read_old(reading: Reading) -> Records:
         with _limited(reading.permit):
             data, records = _converted(reading, _held(buffers, reading.permit), magic)
         kept = _cut((data,), _cut_at(reading, data)) if hard else (data,)
-        return Records(kept, sum(map(len, kept)), records, is_as_stored=False)
+        size = sum(map(len, kept))
+        return Records(kept, size, records, is_as_stored=False, ends_early=ends_early)
     if size <= _HELD_BYTES and not hard:
         buffers = _held(buffers, reading.permit)
-    return Records(buffers, size, 0)
+    return Records(buffers, size, 0, ends_early=ends_early)
 
 
 def _cut_at(reading: Reading, data: Buffer) -> int:
