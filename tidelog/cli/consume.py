@@ -53,7 +53,6 @@ if TYPE_CHECKING:
 
 _POLL_MS = 200
 _SILENT_S = 30.0
-_FETCH_BYTES = 4 << 20
 _LIKE_A_TIME = re.compile(r"1[0-9]{9}|1[0-9]{12}")  # of our days, in seconds or in milliseconds
 _PLACES = "TIME, earliest, latest, an offset, or @MS for milliseconds"
 
@@ -214,7 +213,6 @@ class _Reader:
             cluster.client,
             {(options.topic, number): spans[number][0] for number in self._ends},
             isolation=READ_COMMITTED if options.committed else READ_UNCOMMITTED,
-            partition_max_bytes=_FETCH_BYTES,
             with_append_times=_shows_append_times(options),
         )
 

@@ -14,6 +14,7 @@ import base64
 import json
 import re
 from itertools import repeat
+from json.encoder import encode_basestring
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from tidelog.cli.escaping import as_json, escaped
@@ -98,8 +99,8 @@ def json_lines(topic: str, *, with_append_times: bool) -> Writer:
             records.offsets,
             _each(time, list(zip(records.timestamps, records.is_log_append, strict=True))),
             _each(append_time, records.append_times) if with_append_times else repeat(""),
-            map(_json_text, records.keys),
-            map(_json_text, records.values),
+            _json_texts(records.keys),
+            _json_texts(records.values),
             _each(_json_headers, records.headers),
             strict=False,
         )
@@ -120,8 +121,15 @@ def _fields(**fields: Any) -> str:
     return json.dumps(fields)[1:-1] + ", "
 
 
-def _json_text(data: bytes | None) -> str:
-    return as_json(_to_json(data))
+def _json_texts(column: list[bytes | None]) -> list[str]:
+    """Returns keys or values as JSON; as a rule they are texts of which all is printable."""
+    try:
+        texts = ["null" if data is None else encode_basestring(data.decode()) for data in column]
+        if "".join(texts).isprintable():
+            return texts
+    except UnicodeDecodeError:
+        pass
+    return [as_json(_to_json(data)) for data in column]
 
 
 def _json_headers(headers: Headers) -> str:
@@ -313,8 +321,8 @@ def table_rows(*, with_append_times: bool) -> Writer:
             records.offsets,
             _each(lambda time_ms: shown(time_ms, "none"), records.timestamps),
             _each(append_time, records.append_times) if with_append_times else repeat(""),
-            map(_readable, records.keys),
-            map(_readable, records.values),
+            _readable(records.keys),
+            _readable(records.values),
             _each(_readable_headers, records.headers),
             strict=False,
         )
@@ -323,17 +331,16 @@ def table_rows(*, with_append_times: bool) -> Writer:
     return write
 
 
-def _readable(data: bytes | None) -> str:
-    """Returns bytes as one line for a terminal; unprintable characters are escaped."""
-    if data is None:
-        return "null"
-    return escaped(data.decode(errors="backslashreplace"))
+def _readable(column: Iterable[bytes | None]) -> list[str]:
+    """Returns bytes as texts in one line for a terminal; unprintable characters are escaped."""
+    texts = ["null" if data is None else data.decode(errors="backslashreplace") for data in column]
+    return texts if "".join(texts).isprintable() else [*map(escaped, texts)]
 
 
 def _readable_headers(headers: Headers) -> str:
-    return "".join(
-        f"  {escaped(name.decode(errors='replace'))}={_readable(value)}" for name, value in headers
-    )
+    names = [escaped(name.decode(errors="replace")) for name, _ in headers]
+    values = _readable(value for _, value in headers)
+    return "".join(f"  {name}={value}" for name, value in zip(names, values, strict=True))
 
 
 def shown(time_ms: int | None, missing: str) -> str:
