@@ -5,7 +5,9 @@ that it leads, and names what scrubbing has found in any replica here. Each find
 figure, and the command that helps. A log that is open is judged as it is; one that a clean stop closed is
 judged by what the stop wrote down, and stays closed. Times of segments that nobody has read yet are read,
 up to a bound for each request; that also finds the batches of other brokers that Java clients refuse.
-Batches that have gone bad are those that scrubbing has found; none is looked for here.
+Times in a wrong unit are also those that this broker has counted as they arrived: in the middle of a
+segment nobody finds them again. Batches that have gone bad are those that scrubbing has found; none is
+looked for here.
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ from tidelog.broker.http.answers import Refused, twice
 from tidelog.broker.http.readiness import reasons
 from tidelog.config.instants import to_iso
 from tidelog.protocol.errors import BrokerError
-from tidelog.storage.log.retention.diagnosis import diagnose
+from tidelog.storage.log.retention.diagnosis import against_wrong_unit, diagnose
 from tidelog.storage.log.retention.findings import (
     APPEND,
     END_BY_AGE,
@@ -31,6 +33,7 @@ from tidelog.storage.log.retention.findings import (
     Finding,
     Readings,
 )
+from tidelog.storage.time.stamping import rules_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -48,7 +51,8 @@ LEAPT = "clock has leapt"
 BEHIND = "clock is behind"
 BAD_BATCHES = "bad batches"
 UNREADABLE = "Java clients stop"
-_ACCEPT, _STATUS, _SCRUB, _CLUSTER = "accept", "status", "scrub", "cluster"
+ARRIVED = "times in a wrong unit arrived"
+_ACCEPT, _STATUS, _SCRUB, _CLUSTER, _SETTINGS = "accept", "status", "scrub", "cluster", "settings"
 _SCRUB_ALL = "scrub all"  # also the active segment
 
 # The command that helps, by what helps.
@@ -58,6 +62,7 @@ COMMANDS = {
     _CLUSTER: "tidelog cluster doctor",
     _SCRUB: "tidelog scrub --log-dirs {directory} --topic {topic}",
     _SCRUB_ALL: "tidelog scrub --log-dirs {directory} --topic {topic} --with-active",
+    _SETTINGS: "tidelog configs show {topic} --changed",
     RESET: "tidelog clock reset {topic}",
     END_BY_AGE: "tidelog configs set {topic} segment.ms=7d",
     APPEND: "tidelog produce {topic} --partition {partition} --key-separator :",
@@ -103,6 +108,8 @@ def doctor(asked: Asked) -> dict[str, Any]:
             finally:
                 time.sleep(_BREATH_S)  # releases the interpreter's lock for the loop
         findings += _of_scrubbing(node, name, index)
+    if "partition" not in asked.given:  # they are counted by topic
+        findings += (each for name in names for each in _of_arrivals(asked, name))
     return {
         "topic": topic,
         **twice("now", asked.now_ms),
@@ -209,6 +216,29 @@ def _of_framing(facts: Facts) -> Iterator[Finding]:
             "it to another topic, where all can. The command names all such batches, and where they end."
         )
         yield Finding(UNREADABLE, len(found), SEGMENTS, sentence, _SCRUB_ALL)
+
+
+def _of_arrivals(asked: Asked, topic: str) -> Iterator[dict[str, Any]]:
+    """Yields what this broker has counted of times that arrived for a topic since its start, as JSON."""
+    node = asked.node
+    counts = node.time_watch.topics.get(topic)
+    if counts is None:
+        return
+    for unit, mismatch in tuple(counts.last_mismatches.items()):
+        config = node.store.config_of(topic)
+        rules = rules_of(config, config.target_magic)
+        what, remedy = against_wrong_unit(mismatch.timestamp, rules, asked.now_ms)
+        count = counts.unit_mismatches[unit]
+        batches = "1 batch" if count == 1 else f"{count:,} batches"
+        sentence = (
+            f"Since its start, broker {node.metadata.node_id} has got {batches} with times that look like "
+            f"{unit}, refused ones included. The last, {mismatch.timestamp}, means "
+            f"{to_iso(mismatch.timestamp)} here, and {to_iso(mismatch.meant)} in {unit}. {what}"
+        )
+        finding = Finding(
+            ARRIVED, count, "batches", sentence, _SETTINGS if remedy == EXPLAIN else remedy
+        )
+        yield _shown(node, topic, None, finding)
 
 
 def _of_scrubbing(node: Node, topic: str, index: int) -> Iterator[dict[str, Any]]:

@@ -54,6 +54,7 @@ class TopicAnomalies:
 
     __slots__ = (
         "expired_on_arrival",
+        "last_mismatches",
         "refused_batches",
         "refused_records",
         "unit_mismatches",
@@ -64,6 +65,7 @@ class TopicAnomalies:
         self.expired_on_arrival: defaultdict[str, int] = defaultdict(int)  # records, by policy
         self.unit_mismatches: defaultdict[str, int] = defaultdict(int)  # batches, by unit
         self.zero_times: defaultdict[int, int] = defaultdict(int)  # batches, by the time
+        self.last_mismatches: dict[str, UnitMismatch] = {}  # by unit
         self.refused_batches = 0  # appends refused for a record outside the window
         self.refused_records = 0  # the records of those appends that are outside the window
 
@@ -170,6 +172,7 @@ class TimeWatch:
         self, partition: Partition, counts: TopicAnomalies, unit_mismatch: UnitMismatch
     ) -> None:
         timestamp, unit, meant = unit_mismatch
+        counts.last_mismatches[unit] = unit_mismatch
         counts.unit_mismatches[unit] += 1
         count = self._count_to_log(partition.topic, unit, 1)
         if count:

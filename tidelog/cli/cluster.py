@@ -9,6 +9,7 @@ import contextlib
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tidelog.cli.connecting import connect, raised_as_sentences, sentence_of
+from tidelog.cli.nearest import did_you_mean
 from tidelog.cli.shared import CommandError, UsageError, ask, machine_ms
 from tidelog.client import ClientError, GroupOffset, RequestError
 from tidelog.client.calls import groups as group_calls
@@ -109,10 +110,18 @@ class Cluster:
     # --- topics ------------------------------------------------------------------------------
 
     def topics(self, names: Iterable[str] | None = None) -> list[Topic]:
-        """Topics by name: all, or those named."""
+        """Topics by name: all, or those named, which exist."""
         wanted = None if names is None else list(dict.fromkeys(names))
         answer = self.perform(topic_calls.describe(wanted))
+        for each in answer.topics:
+            if each.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                raise CommandError(f"there is no topic {each.name}{self.near_topic(each.name)}")
         return sorted(map(_topic, answer.topics), key=lambda topic: topic.name)
+
+    def near_topic(self, name: str) -> str:
+        """Returns `did_you_mean` of the topics that there are."""
+        answer = self.perform(topic_calls.describe(None))
+        return did_you_mean(name, [str(each.name) for each in answer.topics])
 
     def create_topic(
         self,

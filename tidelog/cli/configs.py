@@ -123,6 +123,7 @@ def _show_or_change(options: argparse.Namespace) -> None:
         raise UsageError("TOPIC is missing (or --of-broker)")
     if options.action == "show":
         with Cluster(options.broker) as cluster:
+            _check_topic(cluster, topic)
             _show(cluster, topic, names, options)
         return
     if not names:
@@ -133,11 +134,18 @@ def _show_or_change(options: argparse.Namespace) -> None:
     elif wrong := [name for name in names if "=" in name]:
         raise UsageError(f"{wrong[0]}: unset takes names alone")
     with Cluster(options.broker) as cluster:
+        _check_topic(cluster, topic)
         answer = alter(cluster, topic, changes, options)
         if options.json:
             print_json(answer)
         elif answer["changed"]:
             print_lines(f"Changed {topic or 'the broker'}: {_listed(changes)}.")
+
+
+def _check_topic(cluster: Cluster, topic: str | None) -> None:
+    """Raises CommandError for a topic that does not exist."""
+    if topic is not None:
+        cluster.topics([topic])
 
 
 def settings_of(given: Iterable[str]) -> dict[str, str]:

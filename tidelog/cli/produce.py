@@ -1,7 +1,8 @@
 """`tidelog produce`: turns lines or JSON lines into records, with any time, before 1970 too.
 
 It counts every acknowledged record. It reports every other record at the end, with exit status 1.
-An invalid line ends it with status 2; the records before that line are written.
+An invalid line ends it with status 2; the records before that line are written. A topic that does not
+exist is created with the first line, if the broker's settings allow that; the command says so.
 """
 
 from __future__ import annotations
@@ -13,11 +14,12 @@ import stat
 import sys
 import time
 from collections import Counter
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from tidelog.cli.arguments import add_broker, add_flag, add_many, add_shift
 from tidelog.cli.cluster import Cluster, raise_for_topic
 from tidelog.cli.connecting import sentence_of
+from tidelog.cli.escaping import escaped
 from tidelog.cli.output import bar, print_lines
 from tidelog.cli.records import Record, from_json, is_relative, time_of
 from tidelog.cli.shared import CommandError, UsageError, machine_ms, warn_of_unit
@@ -88,6 +90,8 @@ def _produce(options: argparse.Namespace) -> None:
         number = 0
         for lines in _lines(source, advance):
             batch = []
+            if lines:
+                sender.create_topic()
             try:
                 for line in lines:
                     number += 1
@@ -192,42 +196,60 @@ class _Sender:
     """Sends batches of records, and counts the results."""
 
     def __init__(self, cluster: Cluster, options: argparse.Namespace) -> None:
-        """Checks that topic and partition exist. Raises CommandError."""
+        """Checks that the partition exists if the topic does. Raises CommandError."""
         self.produced = 0
+        self._cluster = cluster
         self._topic = options.topic
         self._errors: Counter[str] = Counter()
-        self._count = self._partition_count(cluster)
+        self._count = 0  # of partitions; 0 while there is no topic
         self._honours_lines = options.partition is None
-        self._partition = self._checked(options.partition)
+        self._partition = self._number(options.partition)
+        topic = self._described(may_create=False)
+        self._is_new = topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        if topic.error_code == ErrorCode.INVALID_TOPIC_EXCEPTION:
+            raise_for_topic(topic)
+        if not topic.error_code:
+            self._begin(len(topic.partitions))
         self._producer = Producer(
             cluster.client,
             acks={"0": 0, "1": 1, "all": ACKS_ALL}[options.acks],
             compression=Compression[options.compression.upper()],
         )
 
-    def _partition_count(self, cluster: Cluster) -> int:
-        """Returns the partition count of the topic, which the broker may now create.
-
-        Raises CommandError.
-        """
+    def create_topic(self) -> None:
+        """Lets the broker create the topic if there is none, and waits for leaders. Raises CommandError."""
+        if self._count:
+            return
         until = time.monotonic() + _KNOWN_WITHIN_S
-        prefix = f"nobody can write to {self._topic}: "
-        while True:
-            (topic,) = cluster.perform(describe([self._topic], may_create=True), prefix).topics
-            if not topic.error_code:
-                return len(topic.partitions)
-            is_illegal = topic.error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
-            if is_illegal or time.monotonic() > until:
-                raise_for_topic(topic, prefix)
+        near = self._cluster.near_topic(self._topic) if self._is_new else ""
+        while (topic := self._described(may_create=True)).error_code:
+            if time.monotonic() > until:
+                if topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                    nobody = "and the broker creates none (auto.create.topics.enable)"
+                    raise CommandError(f"there is no topic {self._topic}, {nobody}{near}")
+                raise_for_topic(topic, f"nobody can write to {self._topic}: ")
             time.sleep(_AGAIN_S)
+        self._begin(len(topic.partitions))
+        if self._is_new:
+            what = f"created topic {self._topic} with {some(self._count, 'partition')}{near}"
+            sys.stderr.write(f"tidelog produce: {escaped(what)}\n")
 
-    def _checked(self, text: str | None) -> int | None:
+    def _described(self, *, may_create: bool) -> Any:
+        call = describe([self._topic], may_create=may_create)
+        (topic,) = self._cluster.perform(call, f"nobody can write to {self._topic}: ").topics
+        return topic
+
+    def _begin(self, partition_count: int) -> None:
+        self._count = partition_count
+        if self._partition is not None and self._partition >= partition_count:
+            raise UsageError(f"there is no partition {self._topic}-{self._partition}")
+
+    @staticmethod
+    def _number(text: str | None) -> int | None:
         if text in (None, "any"):
             return None
         if not (text.isascii() and text.isdecimal()):
             raise UsageError(f'--partition {text}: expected a number or "any"')
-        if int(text) >= self._count:
-            raise UsageError(f"there is no partition {self._topic}-{text}")
         return int(text)
 
     def placed(self, record: Record) -> tuple[int | None, Sent]:

@@ -183,9 +183,13 @@ def ask(
         except ControlError as error:
             status = USAGE if error.name in _MISTAKES else FAILED
             name, colon, rest = str(error).partition(": ")
-            raise CommandError(
-                f"{options.get(name, name)}{colon}{rest}", status, error.name
-            ) from None
+            sentence = f"{options.get(name, name)}{colon}{rest}"
+            if error.name == "UNKNOWN_TOPIC_OR_PARTITION":
+                from tidelog.cli.nearest import nearest_topic
+
+                topic = path[1] if path[0] == "topics" else dict(query).get("topic")
+                sentence += nearest_topic(client, topic or "")
+            raise CommandError(sentence, status, error.name) from None
         except (http.client.HTTPException, ValueError, KeyError, TypeError):
             raise CommandError(f"what answers at {each} is not the HTTP port of tidelog") from None
         except OSError as error:

@@ -215,7 +215,7 @@ def _wrong_unit(facts: Facts, config: TopicConfig, readings: Readings) -> Iterat
                 found.setdefault(mismatch.unit, []).append((segment.base_offset, mismatch))
     for unit, examples in found.items():
         base_offset, mismatch = examples[0]
-        what, remedy = _against_wrong_unit(mismatch.timestamp, rules, readings.now_ms)
+        what, remedy = against_wrong_unit(mismatch.timestamp, rules, readings.now_ms)
         yield Finding(
             WRONG_UNIT,
             len({offset for offset, _ in examples}),
@@ -227,7 +227,7 @@ def _wrong_unit(facts: Facts, config: TopicConfig, readings: Readings) -> Iterat
         )
 
 
-def _against_wrong_unit(timestamp: int, rules: Rules, now_ms: int) -> tuple[str, str]:
+def against_wrong_unit(timestamp: int, rules: Rules, now_ms: int) -> tuple[str, str]:
     """Returns what becomes of new records with such a time, and what helps."""
     if rules.log_append_time:
         return "New records get the broker's time. These stay as they are.", EXPLAIN

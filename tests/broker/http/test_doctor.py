@@ -126,6 +126,25 @@ def test_logs_that_were_not_closed_are_judged_as_they_are_also_by_a_clock_that_l
         assert idle["figure"] == 59 * 86_400_000 - 1 + 1_000  # by the time that is trusted
 
 
+def test_what_the_broker_has_counted_of_times_in_a_wrong_unit_is_found(tmp_path):
+    """No first or largest time of a segment shows a batch of seconds between right ones."""
+    plant(tmp_path / "data", [])
+    with examined(tmp_path / "data") as broker:
+        with broker.connect() as connection:
+            for time in (NOW_MS, NOW_MS // 1000, NOW_MS):
+                data = recordset.batch([Rec(time, b"v")])
+                assert asking.produce(connection, "healthy", data)["error_code"] == 0
+        counted = broker.metric("tidelog_suspect_time_batches_total", topic="healthy")
+        for query in ("", "?topic=healthy"):
+            (finding,) = ask(broker, query)[1]["findings"]
+            assert finding["finding"] == "times in a wrong unit arrived"
+            assert (finding["topic"], finding["partition"]) == ("healthy", None)
+            assert (finding["figure"], finding["unit"]) == (counted, "batches")
+            assert "1 batch with times that look like seconds" in finding["sentence"]
+            assert "message.timestamp.before.max.ms" in finding["command"]
+        assert ask(broker, "?topic=healthy&partition=0")[1]["findings"] == []
+
+
 @pytest.mark.slow
 def test_where_nothing_was_planted_nothing_is_found_also_by_a_clock_that_goes_back(tmp_path):
     plant(tmp_path / "data", [])
@@ -162,7 +181,15 @@ def test_nothing_else_waits_for_a_diagnosis_that_reads(copied):
 def test_every_remedy_has_a_command_that_there_is():
     names = "RESET END_BY_AGE APPEND REFUSE_OLD REFUSE_FUTURE NAME_MISSING EXPLAIN"
     remedies = {getattr(findings, name) for name in names.split()}
-    assert set(COMMANDS) == {*remedies, "accept", "status", "scrub", "scrub all", "cluster"}
+    assert set(COMMANDS) == {
+        *remedies,
+        "accept",
+        "status",
+        "scrub",
+        "scrub all",
+        "cluster",
+        "settings",
+    }
     for command in COMMANDS.values():
         with pytest.raises(SystemExit) as ended:
             main([command.split()[1], "--help"])

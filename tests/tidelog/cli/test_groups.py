@@ -178,6 +178,18 @@ def test_the_estimate_counts_what_is_appended_meanwhile():
     assert with_catch_up([], [lag(0, 5)], 10_000)[0].catch_up_ms is None
 
 
+def test_a_misspelt_group_is_refused_with_the_nearest_name(broker, run, topic, group):
+    committed(broker, group, topic, 1)
+    misspelt = f"x{group}"
+    for action in (["describe"], ["delete", "--yes"], ["delete-offsets", "--yes"]):
+        places = [topic] if action[0] == "delete-offsets" else []
+        status, out, err = run(action[0], misspelt, *places, *action[1:])
+        assert (status, out) == (1, "")
+        assert f"there is no group {misspelt}; did you mean " in err
+    err = run("delete-offsets", group, f"x{topic}", "--yes")[2]
+    assert f"did you mean {topic}?" in err
+
+
 def test_what_retention_took_is_not_behind(connection, broker, run, topic, group):
     committed(broker, group, topic, 0)
     wanted = [{"name": topic, "partitions": [{"partition_index": 0, "offset": 2}]}]
@@ -439,7 +451,7 @@ def test_groups_are_deleted_and_what_they_committed(broker, run, topic, group):
         (["describe", ""], 2, "a group has a name"),
         (["delete", "nobody", "--yes"], 1, "there is no group nobody"),
         (["delete"], 2, "GROUP"),
-        (["delete-offsets", "nobody", "T", "--yes"], 1, "nobody has committed nothing in {topic}"),
+        (["delete-offsets", "nobody", "T", "--yes"], 1, "there is no group nobody"),
         (["delete-offsets", "G", "T:1", "--yes"], 1, "{group} has committed nothing in {topic}-1"),
         (["delete-offsets", "G", "T:x", "--yes"], 2, "expected TOPIC or TOPIC:0,1"),
         (["reset-offsets", "G", "T"], 2, "one of the arguments --to-earliest"),

@@ -83,6 +83,18 @@ def test_a_mistake_in_a_time_creates_no_topic(run):
     assert new not in run("topics", "list")[1]
 
 
+def test_a_topic_that_is_created_is_named_and_none_is_for_empty_input(run):
+    new = asking.new_name("produced")
+    assert run("produce", new) == (0, f"Produced 0 records to {new}.\n", "")
+    assert new not in run("topics", "list")[1]
+    status, out, err = run("produce", new, stdin=b"v\n")
+    assert (status, out) == (0, f"Produced 1 record to {new}.\n")
+    assert err.startswith(f"tidelog produce: created topic {new} with 1 partition")
+    assert run("produce", new, stdin=b"v\n")[2] == ""
+    near = run("produce", f"{new}x", stdin=b"v\n")[2]
+    assert f"; did you mean {new}?" in near
+
+
 def test_lines_become_records(run, connection, topic):
     options = ("--key-separator", ":", "--header", "a=b", "--partition", "1", "--time", "-2h")
     assert run("produce", topic, *options, stdin=b"k:v:w\nx\n\n\xff") == (

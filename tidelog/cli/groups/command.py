@@ -15,6 +15,7 @@ from tidelog.cli.arguments import add_actions, add_yes, span_given
 from tidelog.cli.cluster import Cluster
 from tidelog.cli.groups.lag import Lag, as_json, measure, with_catch_up
 from tidelog.cli.groups.reset_offsets import add_reset, reset
+from tidelog.cli.nearest import did_you_mean
 from tidelog.cli.output import print_answer, print_json, print_lines, print_table, span_of, working
 from tidelog.cli.shared import FAILED, CommandError, UsageError, confirm
 from tidelog.text import some
@@ -116,10 +117,14 @@ def _measured(cluster: Cluster, names: Iterable[str], http: str) -> list[tuple[G
     for name in names:
         group, committed = cluster.group(name), cluster.committed(name)
         if group.state == "Dead" and not committed:
-            raise CommandError(f"there is no group {name}")
+            raise _no_group(name, cluster.group_names())
         assigned = [place for each in group.members for place in each.assigned or ()]
         measured.append((group, measure(cluster, http, committed, assigned)))
     return measured
+
+
+def _no_group(name: str, there: Iterable[str]) -> CommandError:
+    return CommandError(f"there is no group {name}{did_you_mean(name, there)}")
 
 
 def _catch_up(lag: Lag) -> str:
@@ -258,7 +263,7 @@ def _delete(options: argparse.Namespace) -> None:
         there = cluster.group_names()
         for name in options.groups:
             if name not in there:
-                raise CommandError(f"there is no group {name}")
+                raise _no_group(name, there)
         listed = ", ".join(options.groups)
         confirm(
             options,
@@ -280,6 +285,8 @@ def _delete_offsets(options: argparse.Namespace) -> None:
     wanted = _places(options.places)
     with Cluster(options.broker) as cluster:
         committed = cluster.committed(options.group)
+        if not committed and options.group not in (there := cluster.group_names()):
+            raise _no_group(options.group, there)
         places = _committed_there(options.group, committed, wanted)
         listed = ", ".join(f"{topic}-{number}" for topic, number in places)
         what = f"what {options.group} has committed in {listed}"
@@ -301,7 +308,8 @@ def _committed_there(
     for topic, numbers in wanted.items():
         there = [place for place in committed if place[0] == topic]
         if not there:
-            raise CommandError(f"{group} has committed nothing in {topic}")
+            near = did_you_mean(topic, {place[0] for place in committed})
+            raise CommandError(f"{group} has committed nothing in {topic}{near}")
         for number in numbers or ():
             if (topic, number) not in committed:
                 raise CommandError(f"{group} has committed nothing in {topic}-{number}")

@@ -73,12 +73,15 @@ def _row(finding: dict[str, Any]) -> tuple[str, ...]:
 
 
 def _where(entry: dict[str, Any]) -> str:
-    """Returns a partition's name; without one, that of the broker (older brokers do not say)."""
+    """Returns a partition's name, or the topic's; without one, that of the broker (older ones do not say)."""
     if entry["topic"] is not None:
-        return f"{entry['topic']}-{entry['partition']}"
+        number = entry["partition"]
+        return str(entry["topic"]) if number is None else f"{entry['topic']}-{number}"
     return f"broker {entry['broker']}" if "broker" in entry else "the broker"
 
 
 def _figure(finding: dict[str, Any]) -> str:
     figure, unit = finding["figure"], finding["unit"]
+    if unit == "batches":
+        return "1 batch" if figure == 1 else f"{figure:,} batches"
     return span_of(figure) if unit == "ms" else some(figure, unit.removesuffix("s"))

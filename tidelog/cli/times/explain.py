@@ -18,6 +18,7 @@ from tidelog.cli.arguments import (
 )
 from tidelog.cli.output import print_json, print_lines, print_table, shown
 from tidelog.cli.shared import ask
+from tidelog.cli.times.offsets import status_of
 from tidelog.text import size_of, some
 
 if TYPE_CHECKING:
@@ -36,14 +37,16 @@ def add_explain(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(run=_explain)
 
 
-def _explain(options: argparse.Namespace) -> None:
+def _explain(options: argparse.Namespace) -> int:
+    """Prints the explanation; returns the exit status, which is FAILED where a leader has not answered."""
     partition_given(options)
     changes = ["=".join(setting_of(text)) for text in options.set]
     query = [("partition", options.partition), *(("set", text) for text in changes)]
     answer = ask(options.http, "topics", options.topic, "explain", query=query)
+    status = status_of(answer)
     if options.json:
         print_json(answer)
-        return
+        return status
     print_lines(f"{answer['topic']} at {shown(answer, 'now')}: {_listed(answer['settings'])}")
     if "deletion_time_ms" in answer:
         print_lines(
@@ -54,6 +57,7 @@ def _explain(options: argparse.Namespace) -> None:
     for partition in answer["partitions"]:
         print_lines("")
         _print_partition(answer, partition, with_reasons=options.why)
+    return status
 
 
 def _print_partition(

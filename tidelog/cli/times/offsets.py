@@ -17,7 +17,7 @@ from tidelog.cli.arguments import (
     partition_given,
 )
 from tidelog.cli.output import print_json, print_lines, print_table, shown
-from tidelog.cli.shared import NONE, ask, warn_of_unit
+from tidelog.cli.shared import FAILED, NONE, ask, warn_of_unit
 
 if TYPE_CHECKING:
     import argparse
@@ -64,7 +64,13 @@ def look_up(
     )
 
 
-def _offsets(options: argparse.Namespace) -> None:
+def status_of(answer: dict[str, Any]) -> int:
+    """Returns the exit status for an answer by partition: FAILED if one of them has an error in its place."""
+    return FAILED if any("error" in row for row in answer["partitions"]) else 0
+
+
+def _offsets(options: argparse.Namespace) -> int:
+    """Prints the offsets; returns the exit status."""
     warn_of_unit(options, "--at", options.at)
     warn_of_unit(options, "--appended-at", options.appended_at)
     answer = look_up(options, options.at, options.appended_at)
@@ -74,6 +80,7 @@ def _offsets(options: argparse.Namespace) -> None:
         _print_ends(answer)
     else:
         _print_found(answer)
+    return status_of(answer)
 
 
 def _print_ends(answer: dict[str, Any]) -> None:
