@@ -156,7 +156,7 @@ class ClusterConfig:
         Type.LIST,
         (),
         "The brokers, by id, that get no new replicas, unless a client chooses them: they are to be "
-        "removed. `tidelog broker remove` adds a broker, kafka-cluster.sh unregister takes it out. "
+        "removed. `tidelog broker remove` adds a broker, `tidelog broker forget` takes it out. "
         "Not a Kafka setting.",
         convert=parse_broker_ids,
     )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from tidelog.cli.brokers.remove import moved
@@ -53,6 +55,9 @@ def cluster(tmp_path_factory):
     ("line", "said"),
     [
         ("remove 1 2", "no broker would be left: at least one has to stay"),
+        ("remove 9", "there is no broker 9 in the cluster, which has 1, 2"),
+        ("remove 2 9", "there is no broker 9 in the cluster, which has 1, 2"),
+        ("forget 9", "there is no broker 9 in the cluster, which has 1, 2"),
         ("remove x", "ID x: expected a number from 0 to 2147483647"),
         ("remove 2 --within soon", "--within: 'soon' is no span of time"),
     ],
@@ -60,15 +65,32 @@ def cluster(tmp_path_factory):
 def test_a_mistake_is_one_sentence_and_changes_nothing(cluster, capsys, line, said):
     assert main(["broker", *line.split(), "--broker", cluster[1].bootstrap]) == 2
     out, err = capsys.readouterr()
-    assert (out, err) == ("", f"tidelog broker remove: {said}\n")
+    assert (out, err) == ("", f"tidelog broker {line.split()[0]}: {said}\n")
+    assert cordoned(cluster, capsys) == ""
 
 
-def test_a_broker_without_partitions_can_leave_at_once_and_gets_none(cluster, capsys):
-    address = cluster[1].bootstrap
-    assert main(["broker", "remove", "2", "--broker", address]) == 0
-    assert "Broker 2 has no partitions any more" in capsys.readouterr().out
-    settings = ["--broker", address, "--json"]
+def cordoned(cluster, capsys):
+    """The value of cordoned.brokers."""
+    settings = ["--broker", cluster[1].bootstrap, "--json"]
     assert main(["configs", "show", "--of-broker", "cordoned.brokers", *settings]) == 0
-    assert '"value": "2"' in capsys.readouterr().out
-    assert main(["topics", "create", "t", "--partitions", "4", "--broker", address]) == 1
-    assert "only 1 broker(s) are registered" in capsys.readouterr().err  # two replicas are wanted
+    return json.loads(capsys.readouterr().out)["settings"]["cordoned.brokers"]["value"]
+
+
+def test_a_broker_without_partitions_leaves_at_once_gets_none_and_is_forgotten(tmp_path, capsys):
+    with BrokerCluster(tmp_path / "data", 2) as cluster:
+        address = ["--broker", cluster[1].bootstrap]
+        assert main(["broker", "remove", "2", *address]) == 0
+        assert "Broker 2 has no partitions any more" in capsys.readouterr().out
+        assert cordoned(cluster, capsys) == "2"
+        assert main(["topics", "create", "t", "--partitions", "4", *address]) == 1
+        assert "only 1 broker(s) are registered" in capsys.readouterr().err  # two are wanted
+        assert main(["broker", "forget", "2", *address]) == 2
+        assert "2" in capsys.readouterr().err
+        cluster[2].stop()
+        assert main(["broker", "remove", "2", *address]) == 0, "one that is down is known"
+        capsys.readouterr()
+        assert main(["broker", "forget", "2", *address]) == 0
+        assert capsys.readouterr().out == "Broker 2 is forgotten.\n"
+        assert cordoned(cluster, capsys) == ""
+        assert main(["broker", "forget", "2", *address]) == 2
+        assert "there is no broker 2 in the cluster" in capsys.readouterr().err

@@ -133,7 +133,7 @@ def _states(answer: Answer) -> Iterator[Finding]:
                 f"Broker {broker} has no session: its process has ended, hangs, or does not reach the "
                 f"metadata.{said} It has {of_it}, which are out of sync until it is back",
                 f"start it again; if it is gone for good, `tidelog broker remove {broker}` moves its "
-                f"replicas to others, and `kafka-cluster.sh unregister --id {broker}` forgets it",
+                f"replicas to others, and `tidelog broker forget {broker}` forgets it",
                 [broker],
             )
         elif state == "fenced":

@@ -1,13 +1,16 @@
-"""`tidelog broker remove ID...`: moves every partition away from brokers that shall leave the cluster.
+"""`tidelog broker`: takes brokers out of the cluster.
 
-The brokers are closed to new replicas first (`cordoned.brokers`). Then each of their replicas goes to
-a broker that stays: to another rack if there is one, else to the broker that has least. Where no
-broker is left to take it, the partition has one replica less. The command waits until nothing is
-left, and can be given again if it was interrupted: the brokers go on without it.
+`remove ID...` moves every partition away from brokers that shall leave. They are closed to new replicas
+first (`cordoned.brokers`). Then each of their replicas goes to a broker that stays: to another rack if
+there is one, else to the broker that has least. Where no broker is left to take it, the partition has one
+replica less. The command waits until nothing is left, and can be given again if it was interrupted: the
+brokers go on without it. `forget ID...` lets the cluster forget brokers that are stopped for good and have
+no replicas, their places in `cordoned.brokers` too.
 """
 
 from __future__ import annotations
 
+import contextlib
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +29,8 @@ from tidelog.cli.brokers.assignments import (
 from tidelog.cli.cluster import Cluster
 from tidelog.cli.output import bar, print_lines
 from tidelog.cli.shared import CommandError, UsageError
+from tidelog.client.calls import brokers as broker_calls
+from tidelog.protocol.wire import EncodeError
 from tidelog.text import some
 
 if TYPE_CHECKING:
@@ -41,10 +46,14 @@ _LARGEST_ID = 2**31 - 1
 
 def add_broker(parser: argparse.ArgumentParser) -> None:
     """Adds the options of `tidelog broker`."""
-    actions = {"remove": (_remove, "move all partitions away from brokers")}
-    for _, one in add_actions(parser, actions, add_address, None):
+    actions = {
+        "remove": (_remove, "move all partitions away from brokers"),
+        "forget": (_forget, "forget brokers that are stopped for good"),
+    }
+    for action, one in add_actions(parser, actions, add_address, None):
         one.add_argument("brokers", metavar="ID", nargs="+", help="the brokers that shall leave")
-        add_within(one, _WITHIN, "how long to wait until nothing is left")
+        if action == "remove":
+            add_within(one, _WITHIN, "how long to wait until nothing is left")
 
 
 def moved(
@@ -71,21 +80,53 @@ def moved(
 
 
 def _remove(options: argparse.Namespace) -> None:
-    leaving = frozenset(number_given("ID", text, 0, _LARGEST_ID) for text in options.brokers)
+    leaving = _ids(options)
     deadline_s = time.monotonic() + wait_given(options)
     with Cluster(options.broker) as cluster:
-        racks = racks_of(metadata(cluster))
+        answer = metadata(cluster)
+        _check_known(cluster, answer, leaving)
+        racks = racks_of(answer)
         if not racks.keys() - leaving:
             raise UsageError("no broker would be left: at least one has to stay")
-        closed = _cordon(cluster, leaving)
+        were_closed = cordoned(cluster)
+        closed = were_closed | leaving
         if not racks.keys() - closed:
             raise CommandError(
                 f"no broker is left that takes replicas: {CORDONED} has all others that are up"
             )
+        if closed != were_closed:
+            cluster.alter(None, {CORDONED: ",".join(map(str, sorted(closed)))})
         _move_all(cluster, leaving, closed, deadline_s)
-    left = ", ".join(map(str, sorted(leaving)))
-    who = f"Broker {left} has" if len(leaving) == 1 else f"Brokers {left} have"
-    print_lines(f"{who} no partitions any more, and can be stopped for good.")
+    left = [str(each) for each in sorted(leaving)]
+    who = f"Broker {left[0]} has" if len(left) == 1 else f"Brokers {', '.join(left)} have"
+    print_lines(
+        f"{who} no partitions any more, and can be stopped for good.",
+        f"Then: tidelog broker forget {' '.join(left)}",
+    )
+
+
+def _forget(options: argparse.Namespace) -> None:
+    leaving = _ids(options)
+    with Cluster(options.broker) as cluster:
+        _check_known(cluster, metadata(cluster), leaving)
+        for broker in sorted(leaving):
+            cluster.perform(broker_calls.unregister(broker))
+            print_lines(f"Broker {broker} is forgotten.")
+
+
+def _ids(options: argparse.Namespace) -> frozenset[int]:
+    return frozenset(number_given("ID", text, 0, _LARGEST_ID) for text in options.brokers)
+
+
+def _check_known(cluster: Cluster, answer: Any, wanted: frozenset[int]) -> None:
+    """Raises CommandError if one of these brokers is not in the cluster, up or down."""
+    known = {*racks_of(answer), *counts_of(answer)}
+    if wanted - known:
+        with contextlib.suppress(EncodeError):  # a broker that names only those that are up
+            known |= cluster.perform(broker_calls.registered())
+    if unknown := sorted(wanted - known):
+        there = ", ".join(map(str, sorted(known)))
+        raise UsageError(f"there is no broker {unknown[0]} in the cluster, which has {there}")
 
 
 def _move_all(
@@ -128,12 +169,3 @@ def _left(answer: Any, leaving: frozenset[int]) -> dict[TopicPartition, Sequence
     """Returns the partitions that have a replica on one of the brokers, with their replicas."""
     there = replicas_of(answer).items()
     return {place: replicas for place, replicas in there if not leaving.isdisjoint(replicas)}
-
-
-def _cordon(cluster: Cluster, leaving: frozenset[int]) -> frozenset[int]:
-    """Closes brokers to new replicas; returns these and those that were closed already."""
-    closed = cordoned(cluster)
-    wanted = closed | leaving
-    if wanted != closed:
-        cluster.alter(None, {CORDONED: ",".join(map(str, sorted(wanted)))})
-    return wanted
