@@ -100,7 +100,7 @@ class ClusterConfig:
         Type.BOOLEAN,
         True,
         "Whether a broker that has come back leads again the partitions of which it is the first replica. "
-        "Without it, `kafka-leader-election.sh --election-type preferred` lets it. A leader whose disk is "
+        "Without it, `tidelog cluster elect` lets it. A leader whose disk is "
         "slow is relieved in any case. leader.imbalance.per.broker.percentage has no effect, as in Kafka "
         "without ZooKeeper.",
         dynamic=False,

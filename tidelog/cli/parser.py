@@ -37,6 +37,7 @@ _ASKING = {
     "dump": ("dump", "show and judge files of a log"),
     "topics": ("topics", "list, describe, create, delete and alter topics"),
     "configs": ("configs", "show and change settings, and say first what a change would delete"),
+    "quotas": ("quotas", "show and change what users, clients and addresses may take"),
     "groups": (
         "groups.command",
         "list, describe, reset and delete consumer groups; lag in records and in time",

@@ -10,6 +10,8 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from tidelog.cli.arguments import add_actions, add_many, add_yes, number_given
+from tidelog.cli.brokers.assignments import begin_moves
+from tidelog.cli.brokers.resize import moves_to
 from tidelog.cli.cluster import Cluster
 from tidelog.cli.configs import DEFAULT, Changes, add_asking, alter, as_json, settings_of
 from tidelog.cli.escaping import escaped
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterable, Mapping
 
+    from tidelog.cli.brokers.resize import Moves
     from tidelog.cli.cluster import Topic
 
 _OWN = {  # what happens to the broker's own topics
@@ -38,7 +41,7 @@ def add_topics(parser: argparse.ArgumentParser) -> None:
         "describe": (_describe, "ids, partitions, offsets, sizes and what somebody has set"),
         "create": (_create, "make topics"),
         "delete": (_delete, "delete topics and what is in them"),
-        "alter": (_alter, "add partitions, change settings"),
+        "alter": (_alter, "add partitions or replicas, change settings"),
     }
     for action, one in add_actions(parser, actions):
         if action == "describe":
@@ -49,8 +52,9 @@ def add_topics(parser: argparse.ArgumentParser) -> None:
             one.add_argument("--partitions", metavar="N", help="how many, in all")
             what = "a setting (retention.ms=7d); may be given many times"
             add_many(one, "--set", "KEY=VALUE", what)
-        if action == "create":
-            what = "on how many brokers each partition is (the broker's default.replication.factor)"
+            what = "on how many brokers each partition is"
+            if action == "create":
+                what += " (the broker's default.replication.factor)"
             one.add_argument("--replication-factor", metavar="N", help=what)
         if action == "alter":
             add_many(one, "--unset", "KEY", "take it back")
@@ -190,17 +194,23 @@ def _own(topics: Iterable[Topic]) -> str:
 
 
 def _alter(options: argparse.Namespace) -> None:
-    count = None
+    count = factor = None
     if options.partitions is not None:
         count = _count("--partitions", options.partitions, _MOST_PARTITIONS)
+    if options.replication_factor is not None:
+        factor = _count("--replication-factor", options.replication_factor, _MOST_REPLICAS)
     changes: Changes = {**settings_of(options.set), **dict.fromkeys(options.unset)}
-    if count is None and not changes:
-        raise UsageError("nothing to alter: --partitions, --set or --unset")
+    if count is None and factor is None and not changes:
+        raise UsageError("nothing to alter: --partitions, --replication-factor, --set or --unset")
     altered_topics = []
     with Cluster(options.broker) as cluster:
         topics = cluster.topics(options.topics)
         if own := _own(topics):
             sys.stderr.write(f"tidelog topics alter: warning: {escaped(own.rstrip())}\n")
+        if factor is not None:
+            moves_to(
+                cluster, [topic.name for topic in topics], factor
+            )  # refuses what is impossible
         for topic in topics:
             name = topic.name
             changed = not options.dry_run
@@ -209,8 +219,28 @@ def _alter(options: argparse.Namespace) -> None:
                 altered = alter(cluster, name, changes, options)
             if count is not None and changed:
                 cluster.add_partitions(name, count)
-            altered_topics.append(altered | {"partitions": count})
-            if changed and not options.json:
-                print_lines(f"Changed {name}.")
+            moves = {} if factor is None else moves_to(cluster, [name], factor)
+            replicas = {index: each for (_, index), each in sorted(moves.items())}
+            altered_topics.append(altered | {"partitions": count, "replicas": replicas})
+            if changed:
+                begin_moves(cluster, moves)
+            if not options.json:
+                if moves:
+                    _print_moves(name, moves, begun=changed)
+                if changed:
+                    print_lines(f"Changed {name}.")
     if options.json:
         print_json(altered_topics)
+
+
+def _print_moves(topic: str, moves: Moves, *, begun: bool) -> None:
+    """Says which brokers have a partition's replicas from now on."""
+    rows = [
+        (f"{topic}-{index}", ", ".join(map(str, replicas)))
+        for (_, index), replicas in sorted(moves.items())
+    ]
+    print_table(("partition", "replicas"), rows)
+    if begun:
+        print_lines(
+            "New replicas are being copied: tidelog cluster status --unhealthy shows the rest."
+        )

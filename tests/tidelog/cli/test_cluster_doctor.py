@@ -166,7 +166,7 @@ def test_a_leader_that_is_not_the_preferred_one(cluster, examined, capsys):
     told = lambda: {each.finding for each in findings(gathered(cluster[1].http))}
     eventually(lambda: NOT_PREFERRED in told(), WITHIN_S)
     assert main(["cluster", "doctor", "--http", cluster[1].http]) == 1
-    assert "kafka-leader-election.sh --election-type preferred" in capsys.readouterr().out
+    assert "`tidelog cluster elect`" in capsys.readouterr().out
 
 
 def test_a_broker_that_cannot_be_asked_is_no_finding(capsys):

@@ -285,7 +285,7 @@ def _help_for_leaderless(brokers: list[int], owns: dict[int, dict[str, Any]]) ->
         return f"see why no session is there for {named}; nothing has to be elected by hand"
     return (
         f"start {_brokers(brokers, first='broker')}; if the records may be lost, "
-        "`kafka-leader-election.sh --election-type unclean`"
+        "`tidelog cluster elect TOPIC --unclean`"
     )
 
 
@@ -330,8 +330,7 @@ def _preferred(answer: Answer) -> Iterator[Finding]:
             f"Another replica than the first one leads {first_of(_names(found))}, so some brokers have more "
             "to do than others",
             "wait: a broker gets its leaderships back a minute after it came back, unless its disk is "
-            "slow; at once with `kafka-leader-election.sh --election-type preferred "
-            "--all-topic-partitions`",
+            "slow; at once with `tidelog cluster elect`",
             sorted({each["replicas"][0] for each in found}),
             _names(found),
         )

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from tidelog.cli.arguments import add_actions, add_common, add_flag
 from tidelog.cli.brokers.diagnosis import findings
+from tidelog.cli.brokers.elect import add_elect, run_elect
 from tidelog.cli.brokers.gathering import gathered, not_asked
 from tidelog.cli.brokers.rebalance import add_rebalance, run_rebalance
 from tidelog.cli.brokers.roll import add_roll, run_roll
@@ -40,6 +41,7 @@ def add_cluster(parser: argparse.ArgumentParser) -> None:
             "restart the brokers one after another, each when all replicas are in sync",
         ),
         "rebalance": (run_rebalance, "even out replicas and leaders over the brokers"),
+        "elect": (run_elect, "let the first replicas lead, or any where nobody leads"),
     }
     for action, one in add_actions(parser, actions, add_common, "status"):
         if action == "status":
@@ -48,6 +50,8 @@ def add_cluster(parser: argparse.ArgumentParser) -> None:
             one.set_defaults(failed=_UNKNOWN)
         elif action == "roll":
             add_roll(one)
+        elif action == "elect":
+            add_elect(one)
         else:
             add_rebalance(one)
 

@@ -7,7 +7,6 @@ terminal. The broker refuses them while the group has members.
 
 from __future__ import annotations
 
-import re
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +16,8 @@ from tidelog.cli.groups.lag import Lag, as_json, measure, with_catch_up
 from tidelog.cli.groups.reset_offsets import add_reset, reset
 from tidelog.cli.nearest import did_you_mean
 from tidelog.cli.output import print_answer, print_json, print_lines, print_table, span_of, working
-from tidelog.cli.shared import FAILED, CommandError, UsageError, confirm
+from tidelog.cli.places import places_given
+from tidelog.cli.shared import FAILED, CommandError, confirm
 from tidelog.text import some
 
 if TYPE_CHECKING:
@@ -25,10 +25,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from tidelog.cli.cluster import Group, Member
+    from tidelog.cli.places import Wanted
     from tidelog.client import GroupOffset
     from tidelog.protocol.topic_partition import TopicPartition
 
-_PLACES = re.compile(r"(?P<topic>[a-zA-Z0-9._-]+)(:(?P<numbers>[0-9]{1,9}(,[0-9]{1,9})*))?")
 _LONGEST_WATCH_MS = 3_600_000
 _TIMES = {"event": "record", "append": "append"}  # by the names in JSON
 
@@ -239,23 +239,7 @@ def _print_lags(group: Group, lags: Sequence[Lag]) -> None:
 
 def _reset(options: argparse.Namespace) -> None:
     with Cluster(options.broker) as cluster:
-        reset(cluster, _places(options.places), options)
-
-
-def _places(given: Iterable[str]) -> dict[str, list[int] | None]:
-    """Parses TOPIC or TOPIC:0,1; None stands for all partitions. Raises CommandError."""
-    found: dict[str, list[int] | None] = {}
-    for text in given:
-        match = _PLACES.fullmatch(text)
-        if match is None:
-            raise UsageError(f"{text}: expected TOPIC or TOPIC:0,1")
-        if match["topic"] in found:
-            raise UsageError(f"{match['topic']} is named twice")
-        numbers = match["numbers"]
-        found[match["topic"]] = (
-            None if numbers is None else sorted({int(each) for each in numbers.split(",")})
-        )
-    return found
+        reset(cluster, places_given(options.places), options)
 
 
 def _delete(options: argparse.Namespace) -> None:
@@ -282,7 +266,7 @@ def _delete(options: argparse.Namespace) -> None:
 
 
 def _delete_offsets(options: argparse.Namespace) -> None:
-    wanted = _places(options.places)
+    wanted = places_given(options.places)
     with Cluster(options.broker) as cluster:
         committed = cluster.committed(options.group)
         if not committed and options.group not in (there := cluster.group_names()):
@@ -301,7 +285,7 @@ def _delete_offsets(options: argparse.Namespace) -> None:
 
 
 def _committed_there(
-    group: str, committed: dict[TopicPartition, GroupOffset], wanted: dict[str, list[int] | None]
+    group: str, committed: dict[TopicPartition, GroupOffset], wanted: Wanted
 ) -> list[TopicPartition]:
     """Returns the selected partitions that have committed offsets. Raises CommandError."""
     found: list[TopicPartition] = []

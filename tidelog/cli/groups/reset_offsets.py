@@ -18,6 +18,7 @@ from tidelog.cli.arguments import add_flag, add_shift, number_given
 from tidelog.cli.cluster import INACTIVE, by_topic
 from tidelog.cli.escaping import escaped
 from tidelog.cli.output import print_json, print_lines, print_table
+from tidelog.cli.places import places_in
 from tidelog.cli.records import time_of
 from tidelog.cli.shared import NONE, CommandError, UsageError, machine_ms, warn_of_unit
 from tidelog.client import EARLIEST, LATEST
@@ -27,10 +28,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from tidelog.cli.cluster import Cluster
+    from tidelog.cli.places import Wanted
     from tidelog.client import GroupOffset
     from tidelog.protocol.topic_partition import TopicPartition
 
-Wanted = dict[str, list[int] | None]
 _LAST = 2**63 - 1
 
 
@@ -138,15 +139,7 @@ def _places(
             raise CommandError(f"{options.group} has committed nothing: name TOPIC")
     if targets is not None:
         wanted = {**by_topic(targets)}
-    found = []
-    for described in cluster.topics(list(wanted)):
-        name, numbers = described.name, wanted[described.name]
-        there = [each.number for each in described.partitions]
-        for number in numbers or ():
-            if number not in there:
-                raise CommandError(f"there is no partition {name}-{number}: it has {len(there)}")
-        found += [(name, number) for number in (there if numbers is None else numbers)]
-    return found
+    return places_in(cluster, wanted)
 
 
 def _targets(
