@@ -17,6 +17,7 @@ from tidelog.client.calls import records as record_calls
 from tidelog.client.calls import settings as setting_calls
 from tidelog.client.calls import topics as topic_calls
 from tidelog.client.calls.settings import Resource
+from tidelog.client.cluster import addresses_of
 from tidelog.client.errors import PartitionRefused
 from tidelog.protocol.errors import ErrorCode
 
@@ -106,6 +107,15 @@ class Cluster:
         """Returns the ids of the brokers that have a session."""
         answer = self.perform(topic_calls.describe([]))
         return [one.node_id for one in answer.brokers]
+
+    def broker_here(self) -> int:
+        """Returns the id of the broker that was given, by what brokers advertise; else of the first one."""
+        brokers, given = self.perform(topic_calls.describe([])).brokers, addresses_of(self.address)
+        ports = {port for _, port in given}
+        nearest = min(
+            brokers, key=lambda each: ((each.host, each.port) not in given, each.port not in ports)
+        )
+        return int(nearest.node_id)
 
     # --- topics ------------------------------------------------------------------------------
 
@@ -233,11 +243,11 @@ class Cluster:
     # --- settings ----------------------------------------------------------------------------
 
     def settings(self, topic: str | None, names: Sequence[str] = ()) -> list[Setting]:
-        """Returns settings of a topic, or with None of the broker: those named, or all.
+        """Returns settings of a topic, or with None of the broker that was given: those named, or all.
 
         A setting is found by any of its names, and has the name by which it was asked for.
         """
-        resource = Resource(topic) if topic is not None else Resource(node_id=self.node_ids()[0])
+        resource = Resource(topic) if topic is not None else Resource(node_id=self.broker_here())
         call = setting_calls.describe(
             resource, names=list(names) or None, with_synonyms=True, with_documentation=True
         )

@@ -171,9 +171,12 @@ def _show(
     if unknown := [name for name in names if name not in {entry.name for entry in entries}]:
         raise UsageError(f"there is no setting {unknown[0]}")
     shown = [entry for entry in entries if not (options.changed and entry.source == DEFAULT)]
+    of = {"topic": topic, **({} if topic is not None else {"broker": cluster.broker_here()})}
     if options.json:
-        print_json({"topic": topic, "settings": {entry.name: as_json(entry) for entry in shown}})
+        print_json(of | {"settings": {entry.name: as_json(entry) for entry in shown}})
         return
+    if topic is None:
+        print_lines(f"Settings of broker {of['broker']}:", "")
     print_table(
         ("setting", "value", "from", "default", "meaning"),
         [

@@ -158,6 +158,24 @@ def test_a_change_that_deletes_is_refused_at_every_broker_with_the_sum_of_all(
     assert "add --yes" in refusal
 
 
+def test_settings_of_a_broker_are_those_of_the_broker_that_is_named(cluster, capsys):
+    for broker in BROKERS:
+        address = cluster[broker].bootstrap
+        show = (
+            "configs",
+            "show",
+            "--of-broker",
+            "advertised.listeners",
+            "--json",
+            "--broker",
+            address,
+        )
+        status, out, _ = run(capsys, cluster[broker], *show)
+        answer = json.loads(out)
+        assert (status, answer["broker"]) == (0, broker)
+        assert address in answer["settings"]["advertised.listeners"]["value"]
+
+
 # --- leaders that cannot be asked ----------------------------------------------------------------
 
 
