@@ -28,10 +28,14 @@ def clock(asked: Asked) -> dict[str, Any]:
 
 
 def shown(node: Node) -> dict[str, Any]:
-    """Returns the clock as JSON; the time since which it was behind is null if it is unknown."""
+    """Returns the clock as JSON; the time since which it was behind is null if it is unknown.
+
+    One of several brokers says which it is: the others have clocks, and partitions, of their own.
+    """
     status = node.clock_watch.status()
     leap = status.leap
     return {
+        **({} if node.cluster is None else {"broker": node.metadata.node_id}),
         "clock": "manual" if status.is_manual else "system",
         "state": _state(status),
         **twice("now", status.now_ms),

@@ -158,6 +158,15 @@ def test_a_change_that_deletes_is_refused_at_every_broker_with_the_sum_of_all(
     assert "add --yes" in refusal
 
 
+def test_a_clock_is_that_of_the_broker_that_is_asked(cluster, capsys):
+    for broker in BROKERS:
+        assert ask(cluster[broker], "/clock")[1]["broker"] == broker
+        status, out, _ = run(capsys, cluster[broker], "clock")
+        assert status == 0
+        assert out.startswith(f"The clock of broker {broker} shows ")
+        assert "tidelog doctor finds times that are ahead in what any of them leads" in out
+
+
 def test_settings_of_a_broker_are_those_of_the_broker_that_is_named(cluster, capsys):
     for broker in BROKERS:
         address = cluster[broker].bootstrap
@@ -301,6 +310,10 @@ def check_unknown(broker, number, capsys):
         status, answer = ask(broker, f"/topics/lone/{alone}")
         assert (status, answer["error"]) == (503, "LEADER_NOT_AVAILABLE")
     assert ask(broker, f"/topics/lone/partitions/{number}/records/0/times")[0] == 503
+    for command in (("explain", "lone"), ("offsets", "lone"), ("offsets", "lone", "--at", "now")):
+        status, out, _ = run(capsys, broker, *command)
+        assert (status, "broker 3, which leads it, " in out) == (1, True)
+        assert run(capsys, broker, *command, "--json")[0] == 1
     status, out, _ = run(capsys, broker, "doctor", "lone")
     assert status == 2
     assert "broker 3 could not be examined: broker 3 " in out

@@ -53,7 +53,8 @@ def _status(options: argparse.Namespace) -> None:
         print_json(answer)
         return
     whose = "the machine's" if answer["clock"] == "system" else "a manual one"
-    print_lines(f"The clock shows {shown(answer, 'now')}. It is {whose}.")
+    of = f" of broker {answer['broker']}" if "broker" in answer else ""
+    print_lines(f"The clock{of} shows {shown(answer, 'now')}. It is {whose}.")
     leap = answer["leap"]
     if leap is not None:
         print_lines(
@@ -73,6 +74,11 @@ def _status(options: argparse.Namespace) -> None:
         print_lines(
             f"Append times are ahead of it, and stand still, in: {', '.join(waiting)}. Other brokers have "
             "copies, so they go back only by: tidelog clock reset TOPIC"
+        )
+    if of:
+        print_lines(
+            "Other brokers have their own: tidelog cluster status compares them, and tidelog doctor finds "
+            "times that are ahead in what any of them leads."
         )
     for step in answer.get("steps_back", ()):  # an older broker does not say
         to = shown(step, "to")
