@@ -11,6 +11,7 @@ import re
 from tidelog.config.instants import parse_duration
 
 _SIZE = re.compile(r"([0-9]{1,19})\s*([kmgt]?)(i?b)?", re.ASCII | re.IGNORECASE)
+_WITH_UNIT = re.compile(r"-?[0-9].*[a-z]", re.ASCII | re.IGNORECASE)
 _POWERS = {"": 0, "k": 10, "m": 20, "g": 30, "t": 40}
 _SPANS_MS = {"ms": 1, "seconds": 1_000, "minutes": 60_000, "hours": 3_600_000}
 _SIZES = (".bytes", ".bytes.per.second", ".throttled.rate", "_byte_rate")
@@ -32,16 +33,18 @@ def parse_size(text: str) -> int:
 def in_its_unit(name: str, value: str) -> str:
     """Returns a setting's value as Kafka writes it: `7d` of retention.ms is 604800000.
 
-    Where the name says no unit, or the value is none of it, the value stays: the error of the setting says
-    what it expects.
+    A value without a unit stays, and so does every one of a setting whose name says none: what the setting
+    expects is said by its own error. Raises ValueError for another unit than that of the setting.
     """
-    try:
-        if name.endswith(_SIZES):
-            return str(parse_size(value))
-        each_ms = _SPANS_MS.get(name.rpartition(".")[2])
-        if each_ms is not None and value.strip()[-1:].isalpha():
-            number, rest_ms = divmod(parse_duration(value), each_ms)
-            return value if rest_ms else str(number)
-    except ValueError:
-        pass
-    return value
+    text = value.strip()
+    if not _WITH_UNIT.fullmatch(text):
+        return value
+    if name.endswith(_SIZES):
+        return str(parse_size(text))
+    unit = name.rpartition(".")[2]
+    if unit not in _SPANS_MS:
+        return value
+    number, rest_ms = divmod(parse_duration(text), _SPANS_MS[unit])
+    if rest_ms:
+        raise ValueError(f"{text!r} is no whole number of {unit}")
+    return str(number)

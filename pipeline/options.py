@@ -284,7 +284,10 @@ def pair(text: str) -> tuple[str, str]:
 def setting(text: str) -> tuple[str, str]:
     """Parses `key=value`, a setting of a topic; its value may have a unit (7d, 64MiB)."""
     key, value = pair(text)
-    return key, in_its_unit(key, value)
+    try:
+        return key, in_its_unit(key, value)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"{key}: {error}") from None
 
 
 ADDRESSES: Final[Mapping[str, Any]] = MappingProxyType(

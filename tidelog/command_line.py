@@ -11,6 +11,7 @@ Its help shows every spelling of an option once, and examples as they are writte
 from __future__ import annotations
 
 import argparse
+import re
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from tidelog.text import did_you_mean
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 
 USAGE = 2
+_SPELLINGS = re.compile(r"(--[a-z-]+)(?:/-[a-z-]+)+")
 _ELSEWHERE = {  # what other programs call it
     "--add-config": "configs set",
     "--config": "--set KEY=VALUE",
@@ -54,13 +56,21 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Prints the sentence and exits with status 2."""
-        self.exit(USAGE, f"{self.prog}: {message} (see {self.prog} --help)\n")
+        self.exit(USAGE, f"{self.prog}: {self.sentence(message)} (see {self.prog} --help)\n")
+
+    def sentence(self, message: str) -> str:
+        """Returns a mistake as it is printed: an option has its first spelling alone."""
+        return _SPELLINGS.sub(r"\1", message)
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
-        if action.choices is not None and value not in action.choices:
-            known = list(map(str, action.choices))
-            hint = did_you_mean(str(value), known) or f" (choose from {', '.join(known)})"
-            raise argparse.ArgumentError(action, f"invalid choice: {value!r}{hint}")
+        if action.choices is None or value in action.choices:
+            return
+        known = list(map(str, action.choices))
+        hint = did_you_mean(str(value), known) or f" (choose from {', '.join(known)})"
+        if action is self._choice_of_parts:
+            what = str(action.metavar).lower()
+            raise argparse.ArgumentError(None, f"there is no {what} {value!r}{hint}")
+        raise argparse.ArgumentError(action, f"invalid choice: {value!r}{hint}")
 
     @property
     def _choice_of_parts(self) -> Any:

@@ -71,7 +71,10 @@ def _changes(given: list[str]) -> dict[str, str]:
         name, equals, value = (part.strip() for part in text.partition("="))
         if not equals or not name:
             raise Refused(400, "BAD_REQUEST", f"set={text[:80]}: expected set=NAME=VALUE")
-        value = in_its_unit(name, value)
+        try:
+            value = in_its_unit(name, value)
+        except ValueError as error:
+            raise Refused(400, "BAD_REQUEST", f"{name[:80]}: {error}") from None
         if changes.setdefault(name, value) != value:
             raise Refused(400, "BAD_REQUEST", f"set={text[:80]} contradicts another one")
     return changes

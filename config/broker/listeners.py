@@ -123,7 +123,8 @@ def joined(host: str, port: int) -> str:
 def _listener(text: str) -> Listener:
     found = _LISTENER.fullmatch(text)
     if found is None:
-        raise ValueError(f"{text!r} is not NAME://host:port")
+        hint = f": write PLAINTEXT://{text}" if _ADDRESS.fullmatch(text) and "/" not in text else ""
+        raise ValueError(f"{text!r} is not NAME://host:port{hint}")
     return Listener(found[1].upper(), _host(found[2]), _port(found[3]))
 
 

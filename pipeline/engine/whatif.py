@@ -201,7 +201,10 @@ def parse_policy(text: str, base: Mapping[str, str] | None = None) -> Policy:
                 raise PolicyError(f"rules={value!r} in policy {name!r}: tidelog or kafka")
             rules = "kafka" if value == "kafka" else "tidelog"
             continue
-        own[key] = in_its_unit(key, value)
+        try:
+            own[key] = in_its_unit(key, value)
+        except ValueError as error:
+            raise PolicyError(f"policy {name!r}: {key}: {error}") from None
     return policy_of(name, own, rules)
 
 

@@ -92,7 +92,7 @@ def _add_file_bytes(group: argparse._ActionsContainer, measure: str) -> None:
 
 
 def _add_actions(parser: argparse.ArgumentParser) -> None:
-    actions = parser.add_subparsers(dest="action", metavar="verify|compact")
+    actions = parser.add_subparsers(dest="action", metavar="action")
     for name, summary in (
         ("verify", "compare an archive with its manifests"),
         ("compact", "put the small files of each date together"),

@@ -45,7 +45,6 @@ def test_no_size(text, said):
         ("retention.ms", "7d", "604800000"),
         ("retention.ms", "-1", "-1"),
         ("log.retention.hours", "7d", "168"),
-        ("log.retention.hours", "90m", "90m"),  # no whole hours: the setting refuses it
         ("offsets.retention.minutes", "2h", "120"),
         ("quota.window.size.seconds", "1m", "60"),
         ("segment.bytes", "64MiB", "67108864"),
@@ -53,9 +52,22 @@ def test_no_size(text, said):
         ("log.scrub.io.max.bytes.per.second", "1m", "1048576"),
         ("leader.replication.throttled.rate", "20m", "20971520"),
         ("retention.ms", "soon", "soon"),
-        ("segment.bytes", "10MB", "10MB"),
         ("cleanup.policy", "7d", "7d"),
     ],
 )
 def test_a_setting_in_its_unit(name, value, written):
     assert in_its_unit(name, value) == written
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "said"),
+    [
+        ("log.retention.hours", "90m", "'90m' is no whole number of hours"),
+        ("segment.bytes", "10MB", "of 1000 or of 1024"),
+        ("retention.bytes", "7d", "'7d' is no size"),
+        ("retention.ms", "7days", "'7days' is no span of time"),
+    ],
+)
+def test_another_unit_than_that_of_the_setting_is_refused(name, value, said):
+    with pytest.raises(ValueError, match=said):
+        in_its_unit(name, value)

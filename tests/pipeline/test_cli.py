@@ -165,8 +165,8 @@ def test_what_spark_submit_is_given_finds_our_packages_first(tmp_path):
             "audit: unrecognized arguments: --topcis orders: did you mean --topics? (see tidelog pipeline a",
         ),
         (
-            "archive verify DIR --file-byte=1",
-            "archive: unrecognized arguments: --file-byte=1: did you mean --file-bytes?",
+            "archive compact DIR --file-bites=1",
+            "archive compact: unrecognized arguments: --file-bites=1: did you mean --file-bytes?",
         ),
         (
             "audit --logs . orders",

@@ -162,7 +162,6 @@ def test_a_deprecated_option_works_and_says_what_stands_for_it(arguments, name, 
         ("retention.ms=7d", ("retention.ms", "604800000")),
         ("retention.ms=-1", ("retention.ms", "-1")),
         ("retention.ms=soon", ("retention.ms", "soon")),
-        ("retention.bytes=7d", ("retention.bytes", "7d")),
         ("segment.bytes=64MiB", ("segment.bytes", "67108864")),
     ],
 )

@@ -22,6 +22,13 @@ DEFAULTS = {"command_config": None, "json": False, "asks": False}
 _VARIABLES: Final = {"broker": "TIDELOG_BROKER", "http": "TIDELOG_HTTP"}
 _CONFIG_VARIABLE: Final = "TIDELOG_COMMAND_CONFIG"
 _SCHEMES: Final = {"broker": "plaintext", "http": "http"}
+_SECURED: Final = "; security.protocol in --command-config FILE asks for TLS and SASL"
+_HINTS: Final = {
+    "plaintext": "; a Kafka port is given as --broker",
+    "http": "; an HTTP port is given as --http",
+    "https": "; the HTTP port has no TLS",
+    **dict.fromkeys(("ssl", "sasl_ssl", "sasl_plaintext"), _SECURED),
+}
 
 
 class Options(argparse.Namespace):
@@ -177,12 +184,8 @@ def _addresses(option: str, text: str, scheme: str) -> str:
     for part in text.split(","):
         before, separator, address = part.strip().rpartition("://")
         if separator and before.lower() != scheme:
-            raise UsageError(
-                f"{option} {part.strip()}: expected HOST:PORT; TLS and SASL are asked for by "
-                "security.protocol in --command-config FILE"
-                if scheme == "plaintext"
-                else f"{option} {part.strip()}: expected HOST:PORT"
-            )
+            hint = _HINTS.get(before.lower(), "")
+            raise UsageError(f"{option} {part.strip()}: expected HOST:PORT{hint}")
         address = address.rstrip("/") if separator else address
         check_address(option, address)
         found.append(address)
@@ -194,7 +197,16 @@ def setting_of(text: str) -> tuple[str, str]:
     name, equals, value = text.partition("=")
     if not equals or not name.strip():
         raise UsageError(f"--set {text}: expected KEY=VALUE")
-    return name.strip(), units().in_its_unit(name.strip(), value)
+    return name.strip(), value_given(name.strip(), value)
+
+
+def value_given(name: str, value: str) -> str:
+    """Returns a setting's value as Kafka writes it, without a unit. Raises CommandError."""
+    try:
+        found: str = units().in_its_unit(name, value)
+    except ValueError as error:
+        raise UsageError(f"{name}: {error}") from None
+    return found
 
 
 def size_given(option: str, text: str, low: int = 0) -> int:

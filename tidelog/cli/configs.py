@@ -11,11 +11,11 @@ from __future__ import annotations
 from argparse import SUPPRESS
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from tidelog.cli.arguments import add_actions, add_broker, add_flag, add_json, add_yes
+from tidelog.cli.arguments import add_actions, add_broker, add_flag, add_json, add_yes, value_given
 from tidelog.cli.brokers.adopt import add_settings
 from tidelog.cli.cluster import Cluster
 from tidelog.cli.output import print_json, print_lines, print_table
-from tidelog.cli.shared import USAGE, CommandError, UsageError, ask, confirm, units
+from tidelog.cli.shared import USAGE, CommandError, UsageError, ask, confirm
 from tidelog.client.calls.settings import SOURCE_TOPIC
 from tidelog.text import size_of, some
 
@@ -155,7 +155,7 @@ def settings_of(given: Iterable[str]) -> dict[str, str]:
         name, equals, value = (part.strip() for part in text.partition("="))
         if not equals or not name:
             raise UsageError(f"{text}: expected KEY=VALUE")
-        value = units().in_its_unit(name, value)
+        value = value_given(name, value)
         if found.setdefault(name, value) != value:
             raise UsageError(f"{name} is given twice")
     return found

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 
 _HTTP_SETTING = "http.listener"
 _EVERY_INTERFACE = ("", "0.0.0.0", "[::]")  # noqa: S104 - recognised, not chosen
+_HTTP_ANSWER = f" {int.from_bytes(b'HTTP')} bytes"  # what would follow, if it were Kafka's
 _CONNECT_S = 10.0
 _TIMEOUT_S = 30.0
 _MISTAKES = frozenset(
@@ -83,10 +84,10 @@ def connect(addresses: str) -> Client:
         )
         raise CommandError(f"{error}{hint}") from None
     except ConnectionBroken as error:
-        what = f"what answers at {_joined(host, port)} is no Kafka broker"
-        if not isinstance(addresses, Brokers):
-            what += ", or asks for TLS (--command-config FILE)"
-        raise CommandError(f"{what} ({error})") from None
+        at = _joined(host, port)
+        if _HTTP_ANSWER in str(error):
+            raise CommandError(f"{at} is an HTTP port: give it as --http {at}") from None
+        raise CommandError(f"what answers at {at} is no Kafka broker ({error})") from None
     return Client(addresses, client_id="tidelog", timeout_s=_TIMEOUT_S)
 
 

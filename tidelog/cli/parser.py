@@ -87,7 +87,7 @@ class _JsonParser(Parser):
         """Prints the object and exits with status 2."""
         from tidelog.cli.shared import complain
 
-        complain(self.prog, message, "USAGE", as_json=True)
+        complain(self.prog, self.sentence(message), "USAGE", as_json=True)
         self.exit(USAGE)
 
 

@@ -81,9 +81,13 @@ def run(name: str, options: argparse.Namespace) -> int:
         status = error.status
     except BrokenPipeError:  # the reader of the pipe has closed it, as `head` does
         _drop_output()
-    except OSError as error:  # errors of files and sockets are a CommandError by now
-        _drop_output()
-        sys.stderr.write(f"{name}: the answer cannot be written: {error.strerror or error}\n")
+    except OSError as error:  # errors of sockets are a CommandError by now
+        what = error.filename
+        if what is None:
+            _drop_output()
+            what = "the answer cannot be written"
+        sentence = f"{what}: {error.strerror or error}"
+        complain(name, sentence, "FAILED", as_json=has_json_errors(options))
     except KeyboardInterrupt:
         sys.stderr.write(f"{name}: interrupted\n")
     else:
@@ -191,7 +195,9 @@ def ask(
                 sentence += nearest_topic(client, topic or "")
             raise CommandError(sentence, status, error.name) from None
         except (http.client.HTTPException, ValueError, KeyError, TypeError):
-            raise CommandError(f"what answers at {each} is not the HTTP port of tidelog") from None
+            raise CommandError(
+                f"what answers at {each} is not the HTTP port of tidelog: a Kafka port is given as --broker"
+            ) from None
         except OSError as error:
             reasons.append(f"http://{each} ({error.strerror or error})")
             if body is not None:

@@ -47,9 +47,9 @@ class Terminal(io.StringIO):
 def run(broker, capsysbinary, monkeypatch):
     """Runs a command against a broker: exit status, what it printed, what it complained of."""
 
-    def run(*arguments, at=broker, http=None, kafka=None, stdin=b"", answer=None):
-        where = ["--http", http or at.http]
-        if arguments[0] not in OVER_HTTP_ALONE and "--broker" not in arguments:
+    def run(*arguments, at=broker, http=None, kafka=None, stdin=b"", answer=None, is_told=True):
+        where = ["--http", http or at.http] if is_told else []
+        if is_told and arguments[0] not in OVER_HTTP_ALONE and "--broker" not in arguments:
             where += ["--broker", kafka or at.bootstrap]
         given = io.TextIOWrapper(io.BytesIO(stdin))
         monkeypatch.setattr(sys, "stdin", given if answer is None else Terminal(answer))

@@ -110,7 +110,7 @@ def test_a_mistake_in_a_setting(capsys, arguments, sentence):
 
 def test_a_mistake_in_an_option(capsys):
     assert "unrecognized arguments: --listener" in mistake(capsys, "serve", "--listener", "x")
-    assert "invalid choice: 'sevre'" in mistake(capsys, "sevre")
+    assert "there is no command 'sevre'" in mistake(capsys, "sevre")
     assert "invalid choice: 'moon'" in mistake(capsys, "serve", "--clock", "moon")
 
 

@@ -83,5 +83,5 @@ def test_settings_and_waits_have_units(run, topic):
     }
     assert "segment.bytes=67108864" in run("explain", topic, "--set", "segment.bytes=64MiB")[1]
     status, _, err = run("configs", "set", topic, "retention.bytes=10MB")
-    assert (status, "expected an integer" in err) == (2, True)
+    assert (status, "write 10MiB for 1024" in err) == (2, True)
     assert run("cluster", "rebalance", "--dry-run", "--throttle", "20MiB", "--within", "5m")[0] == 0

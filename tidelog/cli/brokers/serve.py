@@ -160,7 +160,10 @@ def overrides_of(options: argparse.Namespace) -> dict[str, str]:
         if not equals or not name.strip():
             raise ConfigError(f"--set {text}: expected KEY=VALUE")
         name = name.strip()
-        given.append((f"--set {name}", name, in_its_unit(name, value)))
+        try:
+            given.append((f"--set {name}", name, in_its_unit(name, value)))
+        except ValueError as error:
+            raise ConfigError(f"{name}: {error}") from None
     try:
         passed_on = settings_in(os.environ)
     except (TypeError, ValueError) as error:
