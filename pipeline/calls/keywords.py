@@ -14,6 +14,7 @@ import re
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn
 
+from tidelog.command_line import Parser
 from tidelog.pipeline import cli
 from tidelog.pipeline.errors import UsageError
 from tidelog.text import did_you_mean
@@ -50,12 +51,13 @@ CALLS: Final = (
 )
 
 
-class _Parser(argparse.ArgumentParser):
+class _Parser(Parser):
     """Raises UsageError, which names the keywords of Python."""
 
     def error(self, message: str) -> NoReturn:
         """Raises UsageError."""
-        raise UsageError(_OPTION.sub(lambda found: keyword_of(found[1]), message))
+        sentence = self.sentence(message)
+        raise UsageError(_OPTION.sub(lambda found: keyword_of(found[1]), sentence))
 
 
 def keyword_of(option: str) -> str:

@@ -216,7 +216,7 @@ def size_given(option: str, text: str, low: int = 0) -> int:
     except ValueError as error:
         raise UsageError(f"{option}: {error}") from None
     if size < low:
-        raise UsageError(f"{option} {text}: expected {low} on")
+        raise UsageError(f"{option} {text}: expected a number from {low} on")
     return size
 
 

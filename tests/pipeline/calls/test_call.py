@@ -15,7 +15,7 @@ from tidelog.pipeline.errors import UsageError
 
 BY_NAME = {one.name: one for one in CALLS}
 READ = {"logs": "/data"}
-COPY = {"brokers": "a:1", "to_brokers": "b:1"}
+COPY = {"broker": "a:1", "to_broker": "b:1"}
 
 
 def test_every_job_can_be_called():
@@ -23,9 +23,9 @@ def test_every_job_can_be_called():
 
 
 def test_a_keyword_is_an_option_with_underscores():
-    assert [keyword_of(name) for name in ("topics", "to-brokers", "from")] == [
+    assert [keyword_of(name) for name in ("topics", "to-broker", "from")] == [
         "topics",
-        "to_brokers",
+        "to_broker",
         "from_",
     ]
 
@@ -49,7 +49,7 @@ def test_what_is_needed_has_no_default():
     }
     assert needed["audit"] == set()
     assert needed["archive_verify"] == {"directory"}
-    assert needed["restore"] == {"directory", "to_brokers"}
+    assert needed["restore"] == {"directory", "to_broker"}
     assert needed["failover"] == {"group", "from_", "to"}
 
 
@@ -85,7 +85,7 @@ def test_what_is_needed_has_no_default():
             "policy",
             ["week:retention.ms=7d,retention.bytes=5"],
         ),
-        ("archive", {"brokers": "a:1", "to": "/arch"}, "action", None),
+        ("archive", {"broker": "a:1", "to": "/arch"}, "action", None),
     ],
 )
 def test_values(name, given, option, expected):
@@ -95,8 +95,8 @@ def test_values(name, given, option, expected):
 @pytest.mark.parametrize(
     ("name", "given", "sentence"),
     [
-        ("audit", {}, "one of the arguments brokers logs is required"),
-        ("audit", {**READ, "brokers": "a:1"}, "argument brokers: not allowed with argument logs"),
+        ("audit", {}, "one of the arguments broker logs is required"),
+        ("audit", {**READ, "broker": "a:1"}, "argument broker: not allowed with argument logs"),
         ("audit", {**READ, "upto": "x"}, "argument upto: invalid choice: 'x'"),
         ("audit", {**READ, "at": "noon"}, "argument at: "),
         (
@@ -104,7 +104,7 @@ def test_values(name, given, option, expected):
             {**READ, "from_": dt.datetime(2026, 1, 1)},
             "2026-01-01T00:00:00 has no time zone: give the datetime one",
         ),
-        ("mirror", {"brokers": "a:1"}, "the following arguments are required: to_brokers"),
+        ("mirror", {"broker": "a:1"}, "the following arguments are required: to_broker"),
     ],
 )
 def test_what_does_not_fit_is_one_sentence(name, given, sentence):

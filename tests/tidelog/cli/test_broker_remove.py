@@ -59,7 +59,10 @@ def cluster(tmp_path_factory):
         ("remove 2 9", "there is no broker 9 in the cluster, which has 1, 2"),
         ("forget 9", "there is no broker 9 in the cluster, which has 1, 2"),
         ("remove x", "ID x: expected a number from 0 to 2147483647"),
-        ("remove 2 --within soon", "--within: 'soon' is no span of time"),
+        (
+            "remove 2 --within soon",
+            "--within: 'soon' is no span of time: write 7d, -2h, 1h30m, 1.5s or 250ms",
+        ),
     ],
 )
 def test_a_mistake_is_one_sentence_and_changes_nothing(cluster, capsys, line, said):

@@ -371,9 +371,15 @@ def moving(cluster):
     [
         (["--at-once", "0"], "--at-once 0: expected a number from 1 on"),
         (["--throttle", "0"], "--throttle 0: expected a number from 1 on"),
-        (["--throttle", "1MB"], "--throttle 1MB: expected a number from 1 on"),
+        (
+            ["--throttle", "1MB"],
+            "--throttle: '1MB': of 1000 or of 1024? write 1MiB for 1024, or bytes",
+        ),
         (["--at-once", "many"], "--at-once many: expected a number from 1 on"),
-        (["--within", "soon"], "--within: 'soon' is no span of time"),
+        (
+            ["--within", "soon"],
+            "--within: 'soon' is no span of time: write 7d, -2h, 1h30m, 1.5s or 250ms",
+        ),
     ],
 )
 def test_a_mistake_is_one_sentence(options, said, capsys):

@@ -98,7 +98,8 @@ def run_rebalance(options: argparse.Namespace) -> None:
                 _remove_throttle(cluster)
         except (KeyboardInterrupt, TimeoutError) as error:
             is_late = isinstance(error, TimeoutError)
-            ended = f"not done within {options.within}" if is_late else "interrupted"
+            unit = " s" if options.within.isdecimal() else ""
+            ended = f"not done within {options.within}{unit}" if is_late else "interrupted"
             raise CommandError(f"{ended}: {_left_behind(options, plan)}") from None
         if (plan.moves or plan.under_way) and not options.json:
             print_lines("All partitions are moved.")

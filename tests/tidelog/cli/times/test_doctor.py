@@ -75,7 +75,7 @@ def test_a_healthy_topic_has_exit_status_0(run):
         (["healthy", "--partition", "7"], "there is no partition healthy-7"),
         (["healthy", "--partition", "x"], "--partition x: expected a number"),
         (["--partition", "0"], "--partition needs a TOPIC"),
-        (["--broker", "localhost:9092"], "unrecognized arguments"),
+        (["--brokr", "localhost:9092"], "unrecognized arguments"),
     ],
 )
 def test_what_cannot_be_answered_has_exit_status_2(run, arguments, sentence):
