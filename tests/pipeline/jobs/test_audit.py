@@ -288,9 +288,9 @@ def test_retention_is_that_of_the_topic_where_the_cluster_tells_it(tmp_path):
     ("arguments", "status", "sentence"),
     [
         (["--logs", "nowhere"], 2, "nowhere is no directory"),
-        (["--logs", ".", "--groups", "g"], 2, "--groups needs --brokers or --cluster"),
+        (["--logs", ".", "--groups", "g"], 2, "--groups needs --broker or --cluster"),
         (["--brokers", "127.0.0.1:1,nonsense"], 2, "nonsense"),
-        ([], 2, "one of the arguments --brokers --logs is required"),
+        ([], 2, "one of the arguments --broker --logs is required"),
         (["--logs", ".", "--margin", "soon"], 2, "soon"),
         (["--logs", ".", "--topics", "none-such"], 2, "there is no topic none-such"),
     ],
