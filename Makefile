@@ -38,7 +38,7 @@ ROOM ?= storage
 MUTANTS ?= 20
 
 .DEFAULT_GOAL := help
-.PHONY: help setup serve fetch test test-all test-slow test-long test-clients test-docker test-spark simulate simulate-clocks nemesis soak oracle check style types imports derived derive rewrite bench bench-cluster bench-full bench-logs bench-partitions bench-pipeline bench-silence bench-streaming fuzz-kernels mutants image lock compose-up compose-down compose-cluster-up compose-cluster-down fuzz clean
+.PHONY: help setup serve fetch test test-all test-slow test-long test-clients test-docker test-spark simulate simulate-clocks nemesis soak oracle check style types imports derived manifests derive rewrite bench bench-cluster bench-full bench-logs bench-partitions bench-pipeline bench-silence bench-streaming fuzz-kernels mutants image lock compose-up compose-down compose-cluster-up compose-cluster-down fuzz clean
 
 help: ## list the commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-20s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -60,7 +60,7 @@ $(TEST): $(SERVE)
 	@touch $@
 
 $(CHECK): $(TEST)
-	@echo "Installing what the checks need into $(VENV): 90 MB more."
+	@echo "Installing what the checks need into $(VENV): 200 MB more."
 	@PIP_COMPILE=0 $(INSTALL) 'tidelog[check]'
 	@touch $@
 
@@ -126,7 +126,7 @@ oracle: $(TEST) ## the same requests to Apache Kafka and to tidelog, differences
 	@for version in $(ORACLES) $(TOOLS); do $(FETCH) $$version >/dev/null || $(FETCH) $$version >/dev/null || true; done
 	$(BIN)/python -m pytest -q $(HEAVY) -m 'oracle and not spark' --timeout 1800 tests
 
-check: $(CHECK) style types imports derived ## lint, types, imports, derived pages
+check: $(CHECK) style types imports derived manifests ## lint, types, imports, derived pages, Kubernetes' schemas
 
 style:
 	$(BIN)/ruff check .
@@ -148,6 +148,9 @@ derived:
 	$(BIN)/python tools/derive_job_options.py --check
 	$(BIN)/python tools/derive_time_picture.py --check
 	$(BIN)/python tools/check_links.py
+
+manifests:
+	$(BIN)/kubernetes-validate --quiet --strict --kubernetes-version 1.32 deploy/kubernetes/*.yaml
 
 derive: $(TEST) ## write the derived pages anew
 	$(BIN)/python tools/derive_configuration.py
