@@ -82,9 +82,12 @@ def test_a_topic_is_deleted_and_appends_go_on(full):
     disk, broker, connection = full
     status, text = page_at(broker.http, "/readyz")
     assert (status, text) == (503, f"not ready: no space left in {disk / 'data'}\n")
+    sample = f'tidelog_log_dir_full{{directory="{disk / "data"}"}}'
+    assert f"{sample} 1.0\n" in page_at(broker.http, "/metrics")[1]
     assert delete_topic(connection, "old") == 0
     assert not (disk / "data" / "old-0").exists()
     eventually(lambda: page_at(broker.http, "/readyz")[0] == 200)
+    assert f"{sample} 0.0\n" in page_at(broker.http, "/metrics")[1]
     assert (disk / "data" / "reserve").stat().st_size == RESERVE_BYTES
     assert code(connection, "kept") == 0
     assert broker.stop() == 0
