@@ -69,7 +69,10 @@ def test_loopback_may_be_advertised_without_asking(host):
         ),
     ],
 )
-def test_who_wants_to_be_reached_says_where_to_listen(settings, reason, tmp_path, capsys):
+def test_who_wants_to_be_reached_says_where_to_listen(
+    settings, reason, tmp_path, capsys, monkeypatch
+):
+    monkeypatch.setattr("tidelog.broker.server.run", lambda _: pytest.fail("it serves"))
     given = [f"--set={name}={value}" for name, value in settings.items()]
     assert main(["serve", "--log-dirs", str(tmp_path), *given]) == 2
     assert capsys.readouterr().err == (
