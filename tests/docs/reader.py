@@ -113,10 +113,10 @@ class Reader:
                 self._stop(before)
         log = (self.directory / f"serve-{len(self._servers)}.log").open("w+")
         server = subprocess.Popen(
-            ["bash", "-c", f"exec {self._told(command)}"],
+            ["bash", "-c", f"exec {self._told(command)} --stop-at-eof"],
             cwd=self.directory,
             env=self._environment,
-            stdin=subprocess.DEVNULL,
+            stdin=subprocess.PIPE,  # a broker does not outlive the test
             stdout=subprocess.PIPE,
             stderr=log,
             text=True,
@@ -130,8 +130,8 @@ class Reader:
     def _stop(self, command: str) -> None:
         server = self._servers.pop(command)
         server.terminate()
-        with contextlib.closing(server.stdout):  # type: ignore[type-var]
-            assert server.wait(WITHIN_S) == 0, command
+        server.communicate(timeout=WITHIN_S)
+        assert server.returncode == 0, command
 
     def _type(self, commands: list[tuple[str, str]]) -> None:
         """Types commands into one shell."""
