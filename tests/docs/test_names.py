@@ -1,4 +1,4 @@
-"""What pages name exists: metrics, commands, their options, targets of make; the README names every page."""
+"""What pages name exists: settings, metrics, commands, options, targets; the README names every page."""
 
 from __future__ import annotations
 
@@ -11,6 +11,9 @@ import pytest
 from tests.docs.blocks import blocks_of
 from tests.docs.test_pages import PAGES, ROOT
 from tidelog.cli.parser import parser_of as parser_of_commands
+from tidelog.config import BROKER_SETTINGS, TOPIC_SETTINGS
+from tidelog.config.ignored import IGNORED_BROKER_NAMES, IGNORED_TOPIC_NAMES
+from tidelog.config.unserved import CONSEQUENCES
 from tidelog.pipeline.cli import parser_of as parser_of_jobs
 
 FENCED = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
@@ -24,6 +27,25 @@ METRIC = re.compile(r"\b((?:tidelog|kafka)_[a-z0-9]+_[a-z0-9_]+)")
 NO_METRIC = re.compile(
     r"tidelog_(\w+_)?(broker|cluster|factory|ready)(_\w+)?"
 )  # of the pytest plugin
+SETTING = re.compile(r"(?<![\w.=/*-])([a-z][a-z0-9-]*(?:\.[a-z][a-z0-9-]*)+)(?![\w./(*:-])")
+OTHERS = {
+    "broker",
+    "client",
+    "fetch",
+    "group",
+    "kafka",
+    "sasl",
+    "server",
+    "ssl",
+}  # begin names of others, too
+OF_CLIENTS = {
+    "auto.offset.reset",
+    "offsets.parquet",
+    "security.protocol",
+    "transaction.timeout.ms",
+    "transaction.version",
+    "transactional.id",
+}
 
 
 def names_code(page):
@@ -88,3 +110,15 @@ def test_the_readme_names_every_page():
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     pages = {name for name in PAGES if re.fullmatch(r"docs/\w+\.md", name)}
     assert pages - set(re.findall(r"^\| \[(docs/\w+\.md)\]", text, re.MULTILINE)) == set()
+
+
+def test_every_setting_that_a_page_names_exists():
+    settings = {name for each in BROKER_SETTINGS.values() for name in each.names}
+    for each in TOPIC_SETTINGS.values():
+        settings |= {*each.names, *each.broker_aliases, *(name.name for name in each.broker_names)}
+    settings |= {*IGNORED_BROKER_NAMES, *IGNORED_TOPIC_NAMES, *CONSEQUENCES}
+    begun = {name.partition(".")[0] for name in settings} - OTHERS
+    for name, page in PAGES.items():
+        named = {each for code in names_code(page) for each in SETTING.findall(code)}
+        unknown = {each for each in named - settings if each.partition(".")[0] in begun}
+        assert unknown <= OF_CLIENTS, name
