@@ -35,9 +35,6 @@ _PROGRESS = re.compile(r"^\{.*\}\n", re.MULTILINE)
 _TIDELOG = """#!{python} -P
 import sys
 sys.path.append({root!r})
-from tidelog.cli import arguments
-given = {{'broker': {broker!r}, 'http': {http!r}}}
-arguments.DEFAULTS.update({{name: given[name] for name in given if name in arguments.DEFAULTS}})
 from tidelog.cli import main
 sys.exit(main())
 """
@@ -48,21 +45,19 @@ class Reader:
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
-        self._tens: dict[
-            str, str
-        ] = {}  # ports of the page without their last digit -> those in truth
+        self._tens: dict[str, str] = {}  # of ports of the page, all digits but the last: in truth
         self._servers: dict[str, subprocess.Popen[str]] = {}
         programs = directory / ".venv" / "bin"
         programs.mkdir(parents=True)
         command = programs / "tidelog"
-        told = {"broker": self._told("127.0.0.1:9092"), "http": self._told("127.0.0.1:8080")}
-        command.write_text(_TIDELOG.format(python=sys.executable, root=str(ROOT), **told))
+        command.write_text(_TIDELOG.format(python=sys.executable, root=str(ROOT)))
         command.chmod(0o755)
         paths = (str(programs), str(Path(sys.executable).parent), os.environ["PATH"])
         self._environment = os.environ | {
             "PATH": os.pathsep.join(paths),
             "PYTHONPATH": str(ROOT),
-            **{f"TIDELOG_{port.upper()}": address for port, address in told.items()},
+            "TIDELOG_BROKER": self._told("127.0.0.1:9092"),
+            "TIDELOG_HTTP": self._told("127.0.0.1:8080"),
         }
 
     def read(self, block: Block) -> None:
