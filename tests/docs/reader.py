@@ -130,6 +130,8 @@ class Reader:
 
     def _type(self, commands: list[tuple[str, str]]) -> None:
         """Types commands into one shell."""
+        if not commands:
+            return
         mark = "== the next command =="
         ends = f'\nprintf "\\n%s %s\\n" $? "{mark}" | tee /dev/stderr\n'
         script = ends.join([*(self._told(command) for command, _ in commands), ""])

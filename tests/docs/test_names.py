@@ -10,11 +10,13 @@ import pytest
 
 from tests.docs.blocks import blocks_of
 from tests.docs.test_pages import PAGES, ROOT
+from tidelog.broker.http import doctor, readiness
 from tidelog.cli.parser import parser_of as parser_of_commands
 from tidelog.config import BROKER_SETTINGS, TOPIC_SETTINGS
 from tidelog.config.ignored import IGNORED_BROKER_NAMES, IGNORED_TOPIC_NAMES
 from tidelog.config.unserved import CONSEQUENCES
 from tidelog.pipeline.cli import parser_of as parser_of_jobs
+from tidelog.storage.log.retention import findings
 
 FENCED = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
 SPAN = re.compile(r"`([^`]+)`")
@@ -122,3 +124,23 @@ def test_every_setting_that_a_page_names_exists():
         named = {each for code in names_code(page) for each in SETTING.findall(code)}
         unknown = {each for each in named - settings if each.partition(".")[0] in begun}
         assert unknown <= OF_CLIENTS, name
+
+
+def test_every_alert_that_a_page_names_is_a_rule():
+    rules = (ROOT / "docker" / "prometheus" / "alerts.yml").read_text(encoding="utf-8")
+    alerts = set(re.findall(r"alert: (\w+)", rules))
+    for name, page in PAGES.items():
+        named = {code for code in names_code(page) if re.fullmatch(r"Tidelog[A-Z]\w+", code)}
+        assert named <= alerts, name
+
+
+def test_the_page_has_every_finding_of_the_doctor():
+    text = PAGES["docs/commandline.md"].read_text(encoding="utf-8")
+    rows = text.partition("| finding | when |")[2].partition("\n\n")[0].splitlines()[2:]
+    named = {
+        value
+        for module in (findings, readiness, doctor)
+        for constant, value in vars(module).items()
+        if constant.isupper() and isinstance(value, str) and " " in value
+    }
+    assert {row.split(" | ")[0].removeprefix("| ") for row in rows} == named - {doctor._SCRUB_ALL}
