@@ -48,6 +48,8 @@ OF_CLIENTS = {
     "transaction.version",
     "transactional.id",
 }
+FILE = re.compile(r"(?<![\w./<:-])([a-z][\w-]*(?:/[\w.-]*\w)+)")
+NO_FILE = re.compile(r"(/|_)x\.py$|/[A-Z]+$|^data/|/test_$")  # an example, a key of the metadata
 
 
 def names_code(page):
@@ -144,3 +146,11 @@ def test_the_page_has_every_finding_of_the_doctor():
         if constant.isupper() and isinstance(value, str) and " " in value
     }
     assert {row.split(" | ")[0].removeprefix("| ") for row in rows} == named - {doctor._SCRUB_ALL}
+
+
+def test_every_file_that_a_page_names_is_there():
+    for name, page in PAGES.items():
+        for code in names_code(page):
+            for path in FILE.findall(code):
+                if not NO_FILE.search(path) and (ROOT / path.partition("/")[0]).is_dir():
+                    assert (ROOT / path.partition("::")[0]).exists(), f"{name}: {path}"
