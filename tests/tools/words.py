@@ -109,19 +109,12 @@ class Words:
         """Whether something of what is counted has been removed from between reading and counting."""
         return self.offsets(f"{self.app}-words-repartition")[0] > 0
 
-    def take_leave(self) -> None:
+    def take_leave(self, coordinator: str) -> None:
         """For the member that Streams leaves in its group when it stops, as an operator does."""
-        with wire.Connection(self.coordinator()) as connection:
+        with wire.Connection(coordinator) as connection:
             (told,) = connection.ask("DescribeGroups", 5, groups=[self.app])["groups"]
             names = [each["member_id"] for each in told["members"]]
             who = {"group_instance_id": None, "reason": "it has stopped"}
             gone = [{"member_id": name, **who} for name in names]
             answer = connection.ask("LeaveGroup", 5, group_id=self.app, members=gone)
         assert [each["error_code"] for each in answer["members"]] == [0] * len(gone)
-
-    def coordinator(self) -> str:
-        """Where the coordinator of the group is."""
-        with wire.Connection(self.bootstrap.partition(",")[0]) as connection:
-            told = connection.ask("FindCoordinator", 3, key=self.app, key_type=0)
-        assert told["error_code"] == 0, told
-        return f"{told['host']}:{told['port']}"

@@ -1,14 +1,18 @@
-"""Kafka Connect, distributed, on three brokers: a worker is killed, and every broker after another."""
+"""Kafka Connect, distributed, on three brokers: a worker is killed, and every broker after another.
+
+Two workers, one of each version, as where one is upgraded after the other, are members of a group, and keep
+connectors, offsets and states in compacted topics.
+"""
 
 from __future__ import annotations
 
 import pytest
 
 from tests.broker.subject import eventually
-from tests.oracle import apache_kafka
+from tests.oracle import apache_kafka, wire
 from tests.tools.cluster.three import COUNT
 from tests.tools.conftest import VERSIONS
-from tests.tools.connect import Lines, rest, start_distributed, states
+from tests.tools.connect import GROUP, Lines, rest, start_distributed, states
 
 pytestmark = [pytest.mark.clients, pytest.mark.timeout(900)]
 
@@ -45,6 +49,7 @@ def test_every_line_arrives_though_a_worker_and_brokers_are_killed(three, lines,
             asked = (port, "PUT", f"/connectors/{name}/config", own)
             eventually(lambda asked=asked: rest(*asked), DEADLINE_S, f"{name} taken")
         arrive(lines, running)
+        both_at_work(three, ports, lines)
         for broker in range(1, COUNT + 1):
             lines.give(LINES)
             three.kill(broker)
@@ -61,6 +66,7 @@ def test_every_line_arrives_though_a_worker_and_brokers_are_killed(three, lines,
         "connect-status",
     }
     assert all(sorted(each["replicas"]) == [1, 2, 3] for each in stored)
+    assert {three.settings(each["topic"])["cleanup.policy"] for each in stored} == {"compact"}
 
 
 def arrive(lines, running):
@@ -68,6 +74,20 @@ def arrive(lines, running):
     lines.give(LINES)
     tails = "\n".join(program.tail(30) for program in running.values())
     eventually(lines.arrived, DEADLINE_S, f"{lines.count} lines:\n{tails}")
+
+
+def both_at_work(three, ports, lines):
+    """Each worker has a part; they are a stable group, once nothing is moved any more."""
+
+    def group():
+        with wire.Connection(three.coordinator(GROUP)) as connection:
+            (told,) = connection.ask("DescribeGroups", 4, groups=[GROUP])["groups"]
+        return told["protocol_type"], told["group_state"], len(told["members"])
+
+    both = {f"127.0.0.1:{port}" for port in ports.values()}
+    port = ports[VERSIONS[0]]
+    eventually(lambda: set((states(port, lines) or {}).values()) == both, DEADLINE_S)
+    eventually(lambda: group() == ("connect", "Stable", 2), DEADLINE_S, "both in a stable group")
 
 
 def one_worker_killed(three, lines, ports, running):

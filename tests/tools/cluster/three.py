@@ -100,6 +100,20 @@ class Three:
         )
         return int(found["leader"])
 
+    def coordinator(self, group: str) -> str:
+        """Returns host:port of the coordinator of a group."""
+        with self.connect() as connection:
+            told = connection.ask("FindCoordinator", 3, key=group, key_type=0)
+        assert told["error_code"] == 0, told
+        return f"{told['host']}:{told['port']}"
+
+    def settings(self, topic: str) -> dict[str, str | None]:
+        """Returns the settings of a topic."""
+        resource = {"resource_type": 2, "resource_name": topic}
+        with self.connect() as connection:
+            answer = connection.ask("DescribeConfigs", 4, resources=[resource])
+        return {each["name"]: each["value"] for each in answer["results"][0]["configs"]}
+
     def kill(self, broker: int) -> None:
         """Kills a broker with SIGKILL; returns when it is back and every replica is in sync."""
         killed = self._pid(broker)
