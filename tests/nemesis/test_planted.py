@@ -178,38 +178,6 @@ def first_found(plant):
     return set()
 
 
-def test_a_retry_without_idempotence_is_stored_twice(calm):
-    def plant(attempt):
-        topic = f"twice-{attempt}"
-        place, history = create(calm, topic), History()
-        with at_work(Librdkafka("p", history, calm.bootstrap, [place], **UNSAFE)):
-            more_acknowledged(history)
-            fault = calm.faults(leader(calm, place)).add(
-                api="Produce", topic=topic, error="REQUEST_TIMED_OUT", when="after", times=1
-            )
-            with fault:
-                more_acknowledged(history, 60)
-                was_provoked = fault.hits > 0
-        return kinds(history, calm, place) if was_provoked else set()
-
-    assert Kind.DUPLICATE in first_found(plant)
-
-
-def test_a_retry_behind_requests_in_flight_is_stored_out_of_order(calm):
-    def plant(attempt):
-        topic = f"swapped-{attempt}"
-        place, history = create(calm, topic), History()
-        settings = {**UNSAFE, "batch.num.messages": 1, "max.in.flight": 5}
-        with at_work(Librdkafka("p", history, calm.bootstrap, [place], **settings)):
-            more_acknowledged(history)
-            faults = calm.faults(leader(calm, place))
-            with faults.add(api="Produce", topic=topic, error="REQUEST_TIMED_OUT", times=5, skip=3):
-                more_acknowledged(history, 60)
-        return kinds(history, calm, place)
-
-    assert Kind.REORDERED in first_found(plant)
-
-
 def test_an_append_clock_that_is_set_back_is_found(calm):
     config = {"message.timestamp.type": "LogAppendTime"}
 

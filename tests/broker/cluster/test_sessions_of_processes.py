@@ -10,8 +10,6 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from tests.broker.subject import Subject
-from tidelog.process import BrokerFailed
 from tidelog.storage.directory.registration_file import read_state
 
 pytestmark = pytest.mark.slow
@@ -125,11 +123,3 @@ def test_brokers_that_stop_at_the_same_time_do_not_wait_for_each_other(brokers):
         lambda image: all(record.leader > 0 for record in image.topics["t"].assignments), SOON_S
     )
     assert led
-
-
-def test_an_id_that_another_process_has_is_refused(brokers, tmp_path):
-    brokers.start(1)
-    epoch = brokers.image().brokers[1].epoch
-    with pytest.raises(BrokerFailed, match="broker 1 is running already: process"):
-        Subject(tmp_path / "other", brokers.settings(1))
-    assert brokers.image().brokers[1].epoch == epoch

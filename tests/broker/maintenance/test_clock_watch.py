@@ -51,19 +51,6 @@ def clock_of(broker):
 # --- a leap --------------------------------------------------------------------------------------
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("leap_ms", [MINUTE_MS, 10 * YEAR_MS])
-def test_a_leap_deletes_nothing_that_a_right_clock_keeps(broker, connection, leap_ms):
-    topic = new_topic(connection, **{"segment.bytes": "300"})
-    produce(connection, topic, *[NEW_YEAR_MS - 7 * DAY_MS + MINUTE_MS // 2] * 6)
-    assert broker.clock.leap(leap_ms) == NEW_YEAR_MS + leap_ms
-    assert broker.sweep() == []
-    broker.clock.step(MINUTE_MS // 2)  # time passes, for a right clock too
-    assert broker.sweep() == []
-    broker.clock.step(1)
-    assert {each["base_offset"] for each in broker.sweep()} == set(range(6))
-
-
 def test_a_leap_is_named_until_the_clock_is_right_again(broker):
     assert broker.page("/readyz") == "ready\n"
     assert clock_of(broker)["state"] == "trusted"
@@ -101,25 +88,6 @@ def test_committed_offsets_outlive_a_leap(broker, connection):
     assert fetched(connection, "g", topic)[0] == 5
     broker.clock.step("7d")
     eventually(lambda: fetched(connection, "g", topic)[0] == -1, what="the offset to expire")
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("is_ahead", [False, True])
-def test_offsets_that_a_wrong_clock_committed_are_as_young_as_they_are(start, is_ahead):
-    start_ms, leaps = 10 * MINUTE_MS, [NEW_YEAR_MS]  # the machine gets the time
-    if is_ahead:
-        start_ms, leaps = NEW_YEAR_MS, ["3650d", "-3650d"]
-    broker = start({"clock": "manual", "clock.start.ms": start_ms, "clock.scope": "all"})
-    with broker.connect() as connection:
-        topic = new_topic(connection)
-        for leap in leaps[:-1]:
-            broker.clock.leap(leap)
-        commit(connection, "g", topic, 5)
-        broker.clock.leap(leaps[-1])
-        broker.clock.step("6d")
-        assert fetched(connection, "g", topic)[0] == 5
-        broker.clock.step("2d")
-        eventually(lambda: fetched(connection, "g", topic)[0] == -1, what="the offset to expire")
 
 
 @pytest.mark.slow
@@ -256,21 +224,6 @@ def test_no_page_in_a_browser_accepts_a_leap(broker):
 
 
 @pytest.mark.slow
-def test_a_clock_in_1970_is_trusted_when_it_has_the_time(start):
-    broker = start({"clock": "manual", "clock.start.ms": 10 * MINUTE_MS})
-    with broker.connect() as connection:
-        topic = new_topic(connection)
-        produce(connection, topic, 10 * MINUTE_MS)
-        broker.clock.step("1m")
-        broker.clock.leap(NEW_YEAR_MS)
-        told = clock_of(broker)
-        assert (told["state"], told["leap"]) == ("trusted", None)
-        assert told["deletion_time_ms"] == NEW_YEAR_MS + 11 * MINUTE_MS
-        assert [step["shift_ms"] for step in told["steps"]] == [NEW_YEAR_MS]
-        assert broker.page("/readyz") == "ready\n"
-
-
-@pytest.mark.slow
 def test_steps_of_a_manual_clock_are_time_that_passes(broker, connection):
     topic = new_topic(connection)
     produce(connection, topic, NEW_YEAR_MS)
@@ -361,19 +314,6 @@ def test_a_damaged_file_is_logged_and_begun_anew(start):
         assert clock_of(broker)["state"] == "trusted"
         logged = broker.lines("what was known about the clock is lost", "clock-checkpoint")
         assert len(logged) == number
-
-
-@pytest.mark.slow
-def test_what_is_known_is_stored_at_the_end(start):
-    broker = start()
-    for path in broker.log_dir.glob("*clock-checkpoint"):
-        path.unlink()
-    broker.stop()
-    stored, wrong = read_clock(broker.log_dir)
-    assert wrong == []
-    assert stored is not None
-    assert abs(stored.state.last.wall_ms - time.time() * 1000) < MINUTE_MS
-    assert not stored.state.last.boot_id.startswith("manual-")
 
 
 @pytest.mark.slow

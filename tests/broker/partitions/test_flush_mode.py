@@ -12,7 +12,6 @@ from tests.broker import asking
 from tests.broker.inside import Inside
 from tests.broker.subject import eventually
 from tests.simulation.disks import Disk
-from tidelog.broker.node import Node
 from tidelog.storage import files
 
 STORAGE_ERROR = 56
@@ -97,24 +96,6 @@ def many_wait_for_one_sync(broker, disk):
 
 def test_many_producers_share_a_sync(broker, disk):
     assert 1 <= many_wait_for_one_sync(broker, disk) <= 2
-
-
-def test_an_acknowledgement_before_the_sync_is_caught(broker, disk, monkeypatch):
-    honest = Node.append
-
-    def hasty(node, partition, records, version, *, waits=True, guard=None):
-        return honest(node, partition, records, version, waits=False, guard=guard)
-
-    monkeypatch.setattr(Node, "append", hasty)
-    begun = Producing.__init__
-
-    def begin(self, *arguments):
-        begun(self, *arguments)
-        self._thread.join(60)  # it is answered although the disk is held
-
-    monkeypatch.setattr(Producing, "__init__", begin)
-    with pytest.raises(AssertionError, match="acknowledged before the sync"):
-        many_wait_for_one_sync(broker, disk)
 
 
 def test_acks_0_waits_for_no_disk(broker, disk):
