@@ -8,12 +8,11 @@ did otherwise would be caught by the same run.
 
 from __future__ import annotations
 
-import json
 import os
-import urllib.request
 
 import pytest
 
+from tests.broker.subject import json_at
 from tests.clients import clients, matrix, topics
 from tests.clients import expectations as rules
 from tests.clients.coordination import grouping
@@ -34,8 +33,7 @@ def broker(tidelog_broker_factory):
 def check_replicas(cluster):
     """What the matrix has written has three replicas, all in sync, and every broker leads some of it."""
     rolling.wait_in_sync(cluster)
-    with urllib.request.urlopen(f"http://{cluster[1].http}/v1/cluster", timeout=60) as answer:
-        found = json.loads(answer.read())["partitions"]
+    found = json_at(cluster[1].http, "/v1/cluster")[1]["partitions"]
     # Those that a client has created itself have one.
     written = [each for each in found if not each["topic"].startswith("administered-by-")]
     assert {len(each["replicas"]) for each in written} == {3}

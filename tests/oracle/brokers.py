@@ -1,32 +1,27 @@
 """The broker under test as a process of its own, and cases played against a running broker.
 
-`Tidelog` starts `tidelog serve` on a free loopback port and ends it by its own id. `Player` makes
-the topics that a list of cases needs on one broker, gives each case a partition of its own, and
-plays them; the same list gives the same partitions on every broker.
+`Player` makes the topics that a list of cases needs on one broker, gives each case a partition of its own,
+and plays them; the same list gives the same partitions on every broker.
 """
 
 from __future__ import annotations
 
-import re
-import sys
 import time
 from collections import Counter
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 from tests.broker.asking import create, list_offset
+from tests.broker.subject import Subject
 from tests.oracle import recordset, wire
-from tests.oracle.apache_kafka import Process
 from tests.oracle.recordset import Rec
 from tests.oracle.scenario import CLOSED, SILENT, Case, Context, play
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from pathlib import Path
 
 START_TIMEOUT_S = 120
 LEADERS_TIMEOUT_S = 90
-READY = re.compile(rb"^ready listeners=PLAINTEXT://127\.0\.0\.1:(\d+)\s", re.MULTILINE)
-REPOSITORY = Path(__file__).resolve().parents[2]
 PROBE = "settings-arrived"  # a topic that nothing else is done with
 RECORD_LIST_TOO_LARGE = 10
 WARM_UP = "warm up"  # the group and the transactional id that coordinators are asked about
@@ -36,66 +31,17 @@ LATEST = -1
 SMALL_BYTES = 20  # less than any batch has
 
 
-class TidelogError(RuntimeError):
-    """The broker under test did not start."""
-
-
-class Tidelog:
-    """`tidelog serve` on a free port; `settings` are Kafka's names of broker settings."""
+class Tidelog(Subject):
+    """The broker under test in a directory, from the construction on, with what all comparisons ask for."""
 
     def __init__(self, directory: Path, settings: Mapping[str, str] | None = None) -> None:
-        self.directory = directory
+        directory.mkdir(parents=True, exist_ok=True)
         same = {"auto.create.topics.enable": "false", "log.retention.ms": "-1", "broker.id": "1"}
-        self.settings = {**same, **(settings or {})}
-        self.port = 0
-        self._process: Process | None = None
-
-    @property
-    def bootstrap(self) -> str:
-        return f"127.0.0.1:{self.port}"
-
-    @property
-    def log_dir(self) -> Path:
-        return self.directory / "data"
-
-    def __enter__(self) -> Self:
-        self.start()
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self.stop()
+        super().__init__(directory / "data", {**same, **(settings or {})})
 
     def start(self) -> None:
-        """Start it and wait until it answers. Raises TidelogError with its last words if it does not."""
-        self.directory.mkdir(parents=True, exist_ok=True)
-        config = self.directory / "server.properties"
-        lines = {
-            "listeners": "PLAINTEXT://127.0.0.1:0",
-            "log.dirs": self.log_dir,
-            **self.settings,
-        }
-        config.write_text("".join(f"{key}={value}\n" for key, value in lines.items()))
-        command = [sys.executable, "-m", "tidelog", "serve", "--config", str(config)]
-        before = self.directory / "tidelog.out"
-        said = before.stat().st_size if before.exists() else 0
-        self._process = Process("tidelog", command, self.directory, cwd=REPOSITORY)
-        deadline = time.monotonic() + START_TIMEOUT_S
-        while not (ready := READY.search(self._process.out.read_bytes(), said)):
-            if not self._process.alive() or time.monotonic() > deadline:
-                words = self._process.tail()
-                self.stop()
-                raise TidelogError(f"tidelog did not start:\n{words}")
-            time.sleep(0.02)  # a foreign process can only be polled
-        self.port = int(ready[1])
-
-    def stop(self) -> None:
-        """End it in order."""
-        if self._process is not None:
-            self._process.stop()
-            self._process = None
-
-    def log_tail(self) -> str:
-        return self._process.tail() if self._process else ""
+        """Starts it again, as Apache Kafka is started."""
+        self.restart()
 
 
 def partition_names(cases: Sequence[Case]) -> list[str]:

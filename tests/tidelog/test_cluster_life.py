@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import time
-import urllib.request
 
 import pytest
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 
 from tests.broker import asking
+from tests.broker.subject import json_at, page_at
 from tests.oracle import wire
 from tidelog.cli.parser import main
 from tidelog.client import Client
@@ -41,9 +40,8 @@ def values(bootstrap, count):
 
 
 def partition(broker):
-    with urllib.request.urlopen(f"http://{broker.http}/v1/cluster", timeout=60) as answer:
-        found = json.loads(answer.read())["partitions"]
-    return next(each for each in found if each["topic"] == "t")
+    _, told = json_at(broker.http, "/v1/cluster")
+    return next(each for each in told["partitions"] if each["topic"] == "t")
 
 
 def wait_for(broker, condition):
@@ -153,9 +151,7 @@ def test_a_leader_says_how_far_a_follower_that_is_cut_off_is_behind(tmp_path, ca
         producer.close()
         (follower,) = wait_for(cluster[leader], lambda found: found["followers"])["followers"]
         assert (follower["broker"], follower["lag"]) == (3 - leader, 3)
-        with urllib.request.urlopen(f"http://{cluster[leader].http}/metrics", timeout=60) as text:
-            assert f'tidelog_follower_max_lag_records{{broker="{3 - leader}"}} 3.0' in (
-                text.read().decode()
-            )
+        _, text = page_at(cluster[leader].http, "/metrics")
+        assert f'tidelog_follower_max_lag_records{{broker="{3 - leader}"}} 3.0' in text
         cluster.heal()
         wait_for(cluster[leader], lambda found: found["followers"][0]["lag"] == 0)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
-import urllib.error
-import urllib.request
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from typing import TYPE_CHECKING
@@ -26,16 +24,6 @@ if TYPE_CHECKING:
     from tidelog.broker.metadata.image import Image
 
 OUTSIDER = 99  # the id under which a test writes to the metadata
-
-
-def page(http: str, path: str) -> tuple[int, str]:
-    """Returns the status and the body at a path of a broker's HTTP address."""
-    try:
-        with urllib.request.urlopen(f"http://{http}{path}", timeout=60) as answer:
-            return answer.status, answer.read().decode()
-    except urllib.error.HTTPError as error:
-        with error:
-            return error.code, error.read().decode()
 
 
 class Brokers:

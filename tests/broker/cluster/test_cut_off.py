@@ -12,9 +12,8 @@ import pytest
 
 from tests.broker import members
 from tests.broker.asking import fetch, list_offset, new_name, produce, records_for
-from tests.broker.cluster.brokers import page
 from tests.broker.replicas.load import Load, create, leader_of
-from tests.broker.subject import eventually
+from tests.broker.subject import eventually, page_at
 from tests.oracle import wire
 from tidelog.cli.brokers.diagnosis import findings
 from tidelog.cli.brokers.gathering import gathered
@@ -117,26 +116,30 @@ def test_clients_that_stay_with_it_are_refused_while_another_broker_leads(cluste
     status, why = eventually(lambda: _not_ready(cluster[old]))
     assert status == 503
     assert "every partition led here is suspended" in why
-    assert page(cluster[alive].http, "/readyz") == (200, "ready\n")
+    assert page_at(cluster[alive].http, "/readyz") == (200, "ready\n")
     (finding,) = [
         each
         for each in findings(gathered(cluster[old].http))
         if each.finding == "leaders suspended"
     ]
     assert "t-0" in finding.partitions
-    suspended = json.loads(page(cluster[old].http, "/v1/cluster")[1])["own"]["suspended_partitions"]
+    suspended = json.loads(page_at(cluster[old].http, "/v1/cluster")[1])["own"][
+        "suspended_partitions"
+    ]
     assert finding.partitions == suspended
-    assert f"tidelog_suspended_leaders {len(suspended)}.0" in page(cluster[old].http, "/metrics")[1]
+    assert (
+        f"tidelog_suspended_leaders {len(suspended)}.0" in page_at(cluster[old].http, "/metrics")[1]
+    )
     log = cluster[old].log().splitlines()
     assert len([line for line in log if "partition leaders suspended" in line]) == 1
 
     cluster.heal()
-    eventually(lambda: page(cluster[old].http, "/readyz") == (200, "ready\n"))
+    eventually(lambda: page_at(cluster[old].http, "/readyz") == (200, "ready\n"))
     eventually(lambda: len(leader_of(cluster, "t").isrs) == 3)
 
 
 def _not_ready(broker):
-    found = page(broker.http, "/readyz")
+    found = page_at(broker.http, "/readyz")
     return found if found[0] == 503 else None
 
 
@@ -151,8 +154,8 @@ def test_nobody_is_suspended_while_the_metadata_are_away_for_all(cluster, asked)
     for broker in (1, 2, 3):
         eventually(lambda of=cluster[broker]: of.log().count("was not renewed") >= 6)
     for broker in (1, 2, 3):
-        assert suspended in page(cluster[broker].http, "/metrics")[1]
-        assert page(cluster[broker].http, "/readyz") == (200, "ready\n")
+        assert suspended in page_at(cluster[broker].http, "/metrics")[1]
+        assert page_at(cluster[broker].http, "/readyz") == (200, "ready\n")
     load.send("t", 100)
     load.flush()
     assert not load.refused

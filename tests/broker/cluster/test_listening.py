@@ -16,9 +16,8 @@ from pathlib import Path
 import pytest
 from kafka import KafkaProducer
 
-from tests.broker.cluster.brokers import page
 from tests.broker.replicas.load import create
-from tests.broker.subject import eventually
+from tests.broker.subject import eventually, page_at
 from tidelog.cli.parser import main
 from tidelog.cluster import BrokerCluster
 
@@ -65,14 +64,14 @@ def test_nobody_connects_before_the_broker_is_unfenced(held):
     http = ":".join(held.stdout.readline().split())
     with pytest.raises(ConnectionRefusedError):
         socket.create_connection((host, int(port)), timeout=60)
-    assert page(http, "/healthz") == (200, "ok\n")
-    assert page(http, "/readyz") == (503, "not ready: not registered in the cluster yet\n")
-    assert page(http, "/v1/cluster")[0] == 200
-    assert page(http, "/metrics")[0] == 200
+    assert page_at(http, "/healthz") == (200, "ok\n")
+    assert page_at(http, "/readyz") == (503, "not ready: not registered in the cluster yet\n")
+    assert page_at(http, "/v1/cluster")[0] == 200
+    assert page_at(http, "/metrics")[0] == 200
     held.stdin.write("\n")
     held.stdin.flush()
     assert held.stdout.readline().startswith("ready ")
-    assert page(http, "/readyz") == (200, "ready\n")
+    assert page_at(http, "/readyz") == (200, "ready\n")
     socket.create_connection((host, int(port)), timeout=60).close()
 
 
@@ -91,7 +90,7 @@ def test_brokers_whose_sessions_are_lost_are_not_ready_and_every_diagnosis_says_
     with BrokerCluster(tmp_path, 2, {"broker.session.timeout.ms": 4000}) as cluster:
         create(cluster, "t", replicas=2)
         at = [broker.http for broker in cluster]
-        assert [page(http, "/readyz") for http in at] == [(200, "ready\n")] * 2
+        assert [page_at(http, "/readyz") for http in at] == [(200, "ready\n")] * 2
         # A broker that is only cut off keeps its session; one that was paused past its lease steps down.
         for broker in (1, 2):
             cluster.cut(broker)
@@ -101,8 +100,8 @@ def test_brokers_whose_sessions_are_lost_are_not_ready_and_every_diagnosis_says_
             cluster.resume(broker)
         why = "not ready: the session in the cluster is lost: its lease has ended"
         for http in at:
-            eventually(lambda http=http: page(http, "/readyz")[0] == 503)
-            assert page(http, "/readyz")[1] == f"{why}\n"
+            eventually(lambda http=http: page_at(http, "/readyz")[0] == 503)
+            assert page_at(http, "/readyz")[1] == f"{why}\n"
             found = findings(capsys, "doctor", http)
             assert "broker not serving" in {each["finding"] for each in found}
             assert f"{why}." in " ".join(each["sentence"] for each in found)
@@ -110,10 +109,10 @@ def test_brokers_whose_sessions_are_lost_are_not_ready_and_every_diagnosis_says_
             assert found["broker missing"]["sentence"].startswith("Broker ")
             assert found["no leader"]["partitions"] == ["t-0"]
             assert "nothing has to be elected by hand" in found["no leader"]["help"]
-            assert page(http, "/v1/topics/t/offsets?partition=0")[0] == 503
+            assert page_at(http, "/v1/topics/t/offsets?partition=0")[0] == 503
         cluster.heal()
         for http in at:
-            eventually(lambda http=http: page(http, "/readyz") == (200, "ready\n"))
+            eventually(lambda http=http: page_at(http, "/readyz") == (200, "ready\n"))
 
 
 def findings(capsys, *command_and_http):

@@ -8,9 +8,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from tests.broker.cluster.brokers import page
 from tests.broker.replicas.load import create
-from tests.broker.subject import eventually
+from tests.broker.subject import eventually, page_at
 from tidelog.cli.parser import main
 from tidelog.cluster import BrokerCluster
 
@@ -51,7 +50,7 @@ def restore(cluster, etcd):
 
 
 def readyz(broker):
-    return page(broker.http, "/readyz")
+    return page_at(broker.http, "/readyz")
 
 
 def test_brokers_whose_etcd_was_wiped_say_so_and_serve_nothing(cluster, etcd, capsys):

@@ -13,10 +13,9 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from tests.broker.cluster.brokers import page
 from tests.broker.metadata.etcd.server import running_etcd
 from tests.broker.replicas.load import Load, consumed, create, leader_of
-from tests.broker.subject import eventually
+from tests.broker.subject import eventually, page_at
 from tidelog.broker.metadata.image_builder import ImageBuilder
 from tidelog.cli.parser import main
 from tidelog.cluster import BrokerCluster
@@ -109,7 +108,7 @@ def can_create(cluster, name):
 
 def metadata_error(broker):
     """Why a broker cannot change the metadata, as it says itself."""
-    return json.loads(page(broker.http, "/v1/cluster")[1])["own"]["metadata_error"]
+    return json.loads(page_at(broker.http, "/v1/cluster")[1])["own"]["metadata_error"]
 
 
 def test_without_a_majority_of_etcd_data_goes_on_and_admin_says_why_not(tmp_path, capsys):

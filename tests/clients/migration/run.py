@@ -8,9 +8,7 @@ again from the start.
 
 from __future__ import annotations
 
-import json
 import time
-import urllib.request
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from functools import partial
@@ -19,6 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from confluent_kafka import ElectionType
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from tests.broker.subject import json_at, page_at
 from tests.clients import expectations as rules
 from tests.clients import topics
 from tests.clients.environments import Unavailable
@@ -72,8 +71,7 @@ class Cluster:
 
     def partitions(self) -> list[dict[str, Any]]:
         """What the first broker says of all partitions."""
-        with urllib.request.urlopen(f"http://{self.http[0]}/v1/cluster", timeout=60) as answer:
-            return list(json.loads(answer.read())["partitions"])
+        return list(json_at(self.http[0], "/v1/cluster")[1]["partitions"])
 
     def prefer(self) -> None:
         """Lets each broker lead what it leads by preference."""
@@ -91,9 +89,7 @@ class Cluster:
         """The bytes that consumers were served, of all brokers since they started."""
         found: dict[tuple[str, str], float] = {}
         for http in self.http:
-            with urllib.request.urlopen(f"http://{http}/metrics", timeout=60) as answer:
-                lines = answer.read().decode().splitlines()
-            for line in lines:
+            for line in page_at(http, "/metrics")[1].splitlines():
                 if line.startswith("tidelog_fetch_bytes_total{") and "migrated-" in line:
                     labels, value = line.rsplit(" ", 1)
                     _, magic, _, served, *_ = labels.split('"')

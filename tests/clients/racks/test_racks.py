@@ -9,13 +9,13 @@ import shutil
 import subprocess
 import threading
 import time
-import urllib.request
 from pathlib import Path
 
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 
 from tests.broker.replicas.load import Load, create, leader_of
+from tests.broker.subject import page_at
 from tests.oracle.apache_kafka import available, fetch
 from tidelog.cluster import BrokerCluster
 
@@ -95,8 +95,7 @@ def cluster(tmp_path):
 
 def served(cluster, broker):
     """How many bytes a broker has served to consumers of the topic."""
-    with urllib.request.urlopen(f"http://{cluster[broker].http}/metrics", timeout=60) as answer:
-        lines = answer.read().decode().splitlines()
+    lines = page_at(cluster[broker].http, "/metrics")[1].splitlines()
     wanted = [
         line
         for line in lines

@@ -7,15 +7,14 @@ Every client of `clients.ROLLING` sends and reads all the time.
 
 from __future__ import annotations
 
-import json
 import time
-import urllib.request
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, NamedTuple
 
 from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import NewTopic
 
+from tests.broker.subject import json_at
 from tests.clients import topics
 from tests.clients.environments import Unavailable
 from tests.clients.rolling.load import PARTITIONS, Load, Log, Verdict, Work, judge
@@ -72,8 +71,7 @@ def wait_in_sync(cluster: BrokerCluster) -> None:
     """Waits until every partition has a leader and all its replicas in sync."""
     deadline_s = time.monotonic() + IN_SYNC_WITHIN_S
     while True:
-        with urllib.request.urlopen(f"http://{cluster[1].http}/v1/cluster", timeout=60) as answer:
-            found = json.loads(answer.read())["partitions"]
+        found = json_at(cluster[1].http, "/v1/cluster")[1]["partitions"]
         if not (behind := [each for each in found if each["state"] != "ok"]):
             return
         if time.monotonic() > deadline_s:

@@ -18,9 +18,10 @@ import pytest
 from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, Consumer, TopicPartition
 
 from tests.oracle import wire
-from tests.oracle.brokers import Tidelog, TidelogError, wait_for_coordinators
+from tests.oracle.brokers import Tidelog, wait_for_coordinators
 from tests.oracle.logs import directories
 from tests.oracle.logs.directories import NEW, OLD, REASONS, Filler, Verdict, compare, copy, read
+from tidelog.process import BrokerFailed
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -279,7 +280,6 @@ def test_a_planted_difference_is_caught(played):
 
 def test_a_running_kafkas_directory_is_refused(apache_kafka, tmp_path):
     with apache_kafka("3.9.1") as kafka:
-        tidelog = Tidelog(tmp_path)
-        tidelog.log_dir.symlink_to(kafka.log_dir)
-        with pytest.raises(TidelogError, match="is in use"):
-            tidelog.start()
+        (tmp_path / "data").symlink_to(kafka.log_dir)
+        with pytest.raises(BrokerFailed, match="is in use"):
+            Tidelog(tmp_path)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
-import urllib.request
 
 import pytest
 
@@ -12,7 +10,7 @@ pytest.importorskip("aetcd", reason="aetcd is not installed (make setup)")
 
 from tests.broker.metadata.etcd.server import running_etcd
 from tests.broker.replicas.load import create
-from tests.broker.subject import eventually
+from tests.broker.subject import eventually, json_at
 from tidelog.broker.metadata.etcd.login import User
 from tidelog.broker.metadata.etcd.store import EtcdStore
 from tidelog.broker.metadata.store import MetadataError, Put, absent
@@ -123,8 +121,7 @@ def test_brokers_go_on_with_new_tokens(etcd, password, tmp_path):
     }
 
     def error(broker):
-        with urllib.request.urlopen(f"http://{broker.http}/v1/cluster", timeout=60) as answer:
-            return json.load(answer)["own"]["metadata_error"]
+        return json_at(broker.http, "/v1/cluster")[1]["own"]["metadata_error"]
 
     with BrokerCluster(tmp_path / "data", settings=settings) as cluster:
         create(cluster, "a")

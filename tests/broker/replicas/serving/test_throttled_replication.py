@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import re
 import time
-import urllib.request
 
 import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic
 
-from tests.broker.subject import eventually
+from tests.broker.subject import eventually, page_at
 from tidelog.client import Client
 from tidelog.client.calls import reassignments
 from tidelog.client.calls import settings as setting_calls
@@ -103,8 +102,7 @@ def test_what_is_not_in_sync_is_copied_at_the_rate(
 
 
 def byte_rate(cluster, broker, side):
-    with urllib.request.urlopen(f"http://{cluster[broker].http}/metrics", timeout=30) as answer:
-        page = answer.read().decode()
+    _, page = page_at(cluster[broker].http, "/metrics")
     (line,) = re.findall(rf"^kafka_server_{side}replication_byte_rate (.+)$", page, re.MULTILINE)
     return float(line)
 
