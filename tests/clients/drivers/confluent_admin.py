@@ -79,28 +79,11 @@ def delete_topic(client, command):
     only(client.delete_topics([command["topic"]]))
 
 
-OPERATIONS = {
-    operation.__name__: operation
-    for operation in (
-        create_topic,
-        create_partitions,
-        describe_configs,
-        alter_configs,
-        delete_records,
-        list_offsets,
-        list_groups,
-        describe_group,
-        delete_group,
-        delete_topic,
-    )
-}
-
-
 def run(command):
-    """One command."""
+    """One command: the function above of that name."""
     client = AdminClient({"bootstrap.servers": sys.argv[1], "log_level": 0})
     try:
-        yield OPERATIONS[command["what"]](client, command) or {}
+        yield globals()[command["what"]](client, command) or {}
     except KafkaException as error:
         fault = error.args[0]
         yield {"error": lines.failure(fault.code(), fault.name(), fault.str())}

@@ -102,28 +102,11 @@ def delete_topic(client, command):
     client.delete_topics([command["topic"]])
 
 
-OPERATIONS = {
-    operation.__name__: operation
-    for operation in (
-        create_topic,
-        create_partitions,
-        describe_configs,
-        alter_configs,
-        delete_records,
-        list_offsets,
-        list_groups,
-        describe_group,
-        delete_group,
-        delete_topic,
-    )
-}
-
-
 def run(command):
-    """One command."""
+    """One command: the function above of that name."""
     client = KafkaAdminClient(bootstrap_servers=sys.argv[1], **PATIENT)
     try:
-        yield OPERATIONS[command["what"]](client, command) or {}
+        yield globals()[command["what"]](client, command) or {}
     except KafkaError as error:
         yield {"error": lines.failure(error.errno, type(error).__name__, error)}
     finally:
