@@ -34,7 +34,7 @@ from tidelog.storage.log.times.append_clock import AppendClock
 from tidelog.storage.time.append_time import deletion_time_at
 from tidelog.storage.time.event_time import event_limit
 from tidelog.storage.time.rolling import should_roll
-from tidelog.storage.time.stamping import reported, stamps_at
+from tidelog.storage.time.stamping import reported, stamps_at, within_event_time
 from tidelog.storage.time.timestamp import later
 from tidelog.storage.would_block import SHORT_UNPACK_BYTES, NeedsMemory, WouldBlock
 
@@ -126,9 +126,9 @@ class Appender:
         )
         most = settings.max_unpacked_bytes
         limit = min(most, unpack_limit or (most if may_block else SHORT_UNPACK_BYTES))
-        plan = settings.plan(
-            stamps, state.ends[0], state.leader_epoch, internal, limit, state.arrivals.reached
-        )
+        plan = settings.plan(stamps, state.ends[0], state.leader_epoch, internal, limit)
+        if settings.event_kept_ms is not None and not internal:
+            plan = within_event_time(plan, settings.event_kept_ms, state.max_event_time)
         try:
             prepared = prepare(records, produced, plan)
         except UnpackedTooLarge as error:

@@ -15,7 +15,6 @@ from tidelog.storage.time.stamping import (
     missing_times,
     rules_of,
     why_too_old,
-    within_event_time,
 )
 
 if TYPE_CHECKING:
@@ -54,14 +53,10 @@ class Settings(NamedTuple):
         leader_epoch: int,
         internal: bool,
         unpack_limit: int,
-        reached_ms: int,
     ) -> Plan:
-        """Returns the plan of an append that is made now, at the log's end.
-
-        `reached_ms` is the largest event time before it.
-        """
+        """Returns the plan of an append that is made now, at the log's end."""
         # The same as Plan(...), without the Python frame of a NamedTuple's constructor.
-        plan: Plan = tuple.__new__(
+        return tuple.__new__(
             Plan,
             (
                 first_offset,
@@ -77,9 +72,6 @@ class Settings(NamedTuple):
                 self.missing,
             ),
         )
-        if self.event_kept_ms is None or internal:
-            return plan
-        return within_event_time(plan, self.event_kept_ms, reached_ms)
 
 
 def settings_of(config: TopicConfig, magic: int) -> Settings:

@@ -96,12 +96,14 @@ def event_time_kept(config: TopicConfig, magic: int) -> int | None:
     return retention.event_ms
 
 
-def within_event_time(plan: Plan, kept_ms: int, reached_ms: int) -> Plan:
+def within_event_time(plan: Plan, kept_ms: int, largest_ms: int | None) -> Plan:
     """Returns the plan of an append with the limit of event times, if that is narrower than the window.
 
-    `reached_ms` is the largest event time before it.
+    `largest_ms` is the partition's largest event time, by which retention deletes; None: it has none.
     """
-    oldest_ms = max(reached_ms - kept_ms, MIN_TIMESTAMP)
+    if largest_ms is None:
+        return plan
+    oldest_ms = max(largest_ms - kept_ms, MIN_TIMESTAMP)
     if oldest_ms <= plan.min_timestamp:
         return plan
     why = f"{BY_EVENT_TIME}={kept_ms} would delete it at once"
