@@ -44,5 +44,5 @@ def test_a_new_leader_refuses_by_what_it_has_copied(log):
         copied, [AppendedFrom(0, NOW_MS)], (), leader, now_ms=NOW_MS
     )
     log.partition.roles.lead(1)
-    with pytest.raises(InvalidTimestamp, match="retention.max.eventtime.ms"):
+    with pytest.raises(InvalidTimestamp, match=r"retention\.max\.eventtime\.ms"):
         log.append([OLD_MS], now=NOW_MS)
