@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 _BODY_TIMEOUT_S = 10.0
 _SHOWN = 80  # characters of a path
+_COMPARED, _PARTS = 12, 8  # characters of a part of a path, and parts, to find the nearest one
 _STATUS = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: 404,
     ErrorCode.OFFSET_OUT_OF_RANGE: 404,
@@ -190,11 +191,12 @@ def answering(
 def not_found(path: str, paths: Sequence[str]) -> str:
     """Returns a sentence for a path at which nothing is, with the nearest of the paths of routes."""
     path = path[:_SHOWN]
+    parts = [part[:_COMPARED] for part in path.split("/")[:_PARTS]]  # more would hold up the broker
     filled = {}
     for each in paths:
-        pairs = zip_longest(each.split("/"), path.split("/"), fillvalue="")
+        pairs = zip_longest(each.split("/"), parts, fillvalue="")
         own = [given if name.startswith("{") else name for name, given in pairs]
         filled["/".join(own).rstrip("/")] = each
-    near = closest(path, filled)
+    near = closest("/".join(parts), filled)
     meant = f"did you mean {filled[near]}?" if near else f"there are {', '.join(paths)}"
     return f"nothing is at {path}: {meant}"
