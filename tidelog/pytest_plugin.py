@@ -149,7 +149,10 @@ def _each_broker(started: Iterable[BrokerProcess | BrokerCluster]) -> Iterator[B
 def _section(broker: BrokerProcess) -> tuple[str, str]:
     """Returns a section of a report, named as pytest names what it has captured."""
     number = f"broker {broker.settings['node.id']}, " if "node.id" in broker.settings else ""
-    end = broker.log_end(_SHOWN_LINES) or "(nothing)"
+    try:
+        end = broker.log_end(_SHOWN_LINES) or "(nothing)"
+    except OSError as error:  # the test may have removed it
+        end = f"({error.strerror})"
     return (
         f"Captured log of tidelog ({number}{broker.bootstrap})",
         f"{end}\n(all: {broker.log_file})",

@@ -184,6 +184,12 @@ def test_of_its_own_broker(tidelog_broker_factory):
     assert broker.is_running, "OWN"
 
 
+def test_that_removes_the_log(tidelog_broker_factory):
+    broker = tidelog_broker_factory()
+    broker.log_file.unlink()
+    raise AssertionError
+
+
 @pytest.fixture(scope="module")
 def cluster(tidelog_module_cluster_factory):
     return tidelog_module_cluster_factory(brokers=2)
@@ -237,12 +243,13 @@ def reports_of(output):
 @pytest.mark.slow
 def test_a_failure_shows_the_logs_of_its_brokers_and_no_line_of_ours(project):
     done = run(project, test_failures=FAILURES)
-    done.assert_outcomes(failed=7, errors=1, xfailed=1)
+    done.assert_outcomes(failed=8, errors=1, xfailed=1)
     reports = reports_of(done.stdout.str())
-    assert len(reports) == 8
+    assert len(reports) == 9
     section = re.compile(r"^-+ Captured log of tidelog \((.*)\) -+$", re.MULTILINE)
     assert re.match(r"127\.0\.0\.1:\d+$", *section.findall(reports["test_of_its_own_broker"]))
     assert "stopped" in section.split(reports["test_of_its_own_broker"])[2]
+    assert "(No such file or directory)" in reports["test_that_removes_the_log"]
     of_cluster = section.findall(reports["test_of_a_cluster"])
     assert [each.partition(", ")[0] for each in of_cluster] == ["broker 1", "broker 2"]
     assert not section.search(reports["test_without_a_broker"])
