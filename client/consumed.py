@@ -47,9 +47,9 @@ class Consumed(NamedTuple):
     values: list[bytes | None]
     headers: list[Headers]
 
-    def first(self, most: int) -> Consumed:
-        """Returns so many of the records, the first ones."""
-        return Consumed(*(column[:most] for column in self))  # type: ignore[arg-type]
+    def part(self, start: int, end: int) -> Consumed:
+        """Returns the records from one row to before another."""
+        return Consumed(*(column[start:end] for column in self))  # type: ignore[arg-type]
 
     def only(self, chosen: Iterable[bool]) -> Consumed:
         """Returns the records that are chosen."""

@@ -229,7 +229,7 @@ def test_fields_and_append_times_of_every_kind_of_batch():
         values=[None, b"", None, b"z"],
         headers=[((b"h", None), (b"h", b"x")), (), (), ()],
     )
-    assert found.first(1).only([True]).keys == [b""]
+    assert found.part(0, 1).only([True]).keys == [b""]
 
 
 ENTRY = struct.Struct(">qi")

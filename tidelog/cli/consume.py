@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from tidelog.protocol.topic_partition import TopicPartition
 
 _POLL_MS = 200
+_ROWS = 1000  # written at once: their memory is used again for the next ones
 _SILENT_S = 30.0
 _LIKE_A_TIME = re.compile(r"1[0-9]{9}|1[0-9]{12}")  # of our days, in seconds or in milliseconds
 _PLACES = "TIME, earliest, latest, an offset, or @MS for milliseconds"
@@ -185,7 +186,7 @@ def _between(
         elif end.time_ms is not None:
             for row, time_ms in enumerate(records.timestamps):
                 if time_ms != NO_TIMESTAMP and time_ms >= end.time_ms:
-                    records = records.first(row)
+                    records = records.part(0, row)
                     reader.end(partition)
                     break
         yield partition, records
@@ -226,7 +227,7 @@ class _Reader:
                 if self._follows:
                     yield number, found
                 elif number in self._ends:
-                    yield number, found.first(bisect_left(found.offsets, self._ends[number]))
+                    yield number, found.part(0, bisect_left(found.offsets, self._ends[number]))
             yield None
             if self._follows:
                 continue
@@ -278,10 +279,11 @@ def _write(
                     out.flush()
                     continue
                 partition, records = found
-                records = records.first(left)
-                out.write(write(partition, records))
-                left -= len(records.offsets)
-                advance(len(records.offsets))
+                count = min(len(records.offsets), left)
+                for start in range(0, count, _ROWS):
+                    out.write(write(partition, records.part(start, min(start + _ROWS, count))))
+                left -= count
+                advance(count)
         except KeyboardInterrupt:
             if not options.follow:
                 raise
