@@ -10,6 +10,7 @@ Every refusal is a ValueError of one sentence.
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import overload
 
 FIRST_MS = -(2**63)
@@ -175,14 +176,18 @@ def to_iso(time_ms: int | None) -> str | None:
     """
     if time_ms is None:
         return None
-    days, in_day_ms = divmod(time_ms, _DAY_MS)
+    minutes, in_minute_ms = divmod(time_ms, _MINUTE_MS)
+    seconds, ms = divmod(in_minute_ms, 1000)
+    return f"{_minute_of(minutes)}:{seconds:02d}.{ms:03d}Z"
+
+
+@lru_cache(64)  # times that are shown together are near each other
+def _minute_of(minutes: int) -> str:
+    """Returns the text of a minute since the epoch, without its seconds."""
+    days, minute = divmod(minutes, 1440)
     year, month, day = _date_of(days)
     shown = f"{year:04d}" if 0 <= year <= 9999 else f"{year:+05d}"
-    seconds, ms = divmod(in_day_ms, 1000)
-    return (
-        f"{shown}-{month:02d}-{day:02d}"
-        f"T{seconds // 3600:02d}:{seconds // 60 % 60:02d}:{seconds % 60:02d}.{ms:03d}Z"
-    )
+    return f"{shown}-{month:02d}-{day:02d}T{minute // 60:02d}:{minute % 60:02d}"
 
 
 def _from_iso(text: str, iso: re.Match[str]) -> int:
