@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from tidelog.cli.arguments import add_actions, add_broker, add_flag, add_json, add_yes, value_given
 from tidelog.cli.brokers.adopt import add_settings
 from tidelog.cli.cluster import Cluster
+from tidelog.cli.nearest import did_you_mean
 from tidelog.cli.output import print_json, print_lines, print_table
 from tidelog.cli.shared import USAGE, CommandError, UsageError, ask, confirm
 from tidelog.client.calls.settings import SOURCE_TOPIC
@@ -169,7 +170,8 @@ def _show(
 ) -> None:
     entries = cluster.settings(topic, names)
     if unknown := [name for name in names if name not in {entry.name for entry in entries}]:
-        raise UsageError(f"there is no setting {unknown[0]}")
+        near = did_you_mean(unknown[0], [entry.name for entry in cluster.settings(topic)])
+        raise UsageError(f"there is no setting {unknown[0]}{near}")
     shown = [entry for entry in entries if not (options.changed and entry.source == DEFAULT)]
     of = {"topic": topic, **({} if topic is not None else {"broker": cluster.broker_here()})}
     if options.json:
@@ -274,7 +276,7 @@ def _check_unset(cluster: Cluster, topic: str | None, changes: Changes) -> None:
         known = {name for each in entries for name in (each.name, *(s[0] for s in each.synonyms))}
         for name in names:
             if name not in known:
-                raise UsageError(f"there is no setting {name}")
+                raise UsageError(f"there is no setting {name}{did_you_mean(name, sorted(known))}")
 
 
 def _deletions(

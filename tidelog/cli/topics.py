@@ -208,9 +208,7 @@ def _alter(options: argparse.Namespace) -> None:
         if own := _own(topics):
             sys.stderr.write(f"tidelog topics alter: warning: {escaped(own.rstrip())}\n")
         if factor is not None:
-            moves_to(
-                cluster, [topic.name for topic in topics], factor
-            )  # refuses what is impossible
+            moves_to(cluster, options.topics, factor)  # refuses what is impossible
         for topic in topics:
             name = topic.name
             changed = not options.dry_run
