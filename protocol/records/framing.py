@@ -24,6 +24,8 @@ from tidelog.protocol.records.layout import CODEC_MASK, V2_HEADER_SIZE, Compress
 from tidelog.protocol.records.legacy import packed_value
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from tidelog.protocol.records.layout import Batch
     from tidelog.protocol.wire import Buffer
 
@@ -65,27 +67,22 @@ def is_readable_by_java(buffer: Buffer, batch: Batch, unpacked_bytes: int | None
     True for a batch that is not compressed. A gzip set is unpacked for it unless `unpacked_bytes` says to how
     many bytes that comes.
     """
-    codec = batch.attributes & CODEC_MASK
+    check = _CHECKS.get(batch.attributes & CODEC_MASK)
+    if check is None:
+        return True
     end = batch.position + batch.size
-    start = batch.position + V2_HEADER_SIZE
     try:
-        if codec and batch.magic < 2:
+        if batch.magic == 2:
+            start = batch.position + V2_HEADER_SIZE
+        else:
             start = end - len(packed_value(buffer, batch))
-        if codec == Compression.LZ4:
-            return _is_plain_lz4(buffer, start, end)
-        if codec == Compression.ZSTD:
-            return _is_whole_zstd(buffer, start, end)
-        if codec == Compression.SNAPPY:
-            return _has_few_empty_blocks(buffer, start, end)
-        if codec == Compression.GZIP:
-            return _is_one_member(memoryview(buffer)[start:end], unpacked_bytes)
+        return check(buffer, start, end, unpacked_bytes)
     except (InvalidRecord, IndexError, struct_error, zlib.error):
         return False
-    return True
 
 
-def _is_one_member(packed: memoryview, unpacked_bytes: int | None) -> bool:
-    member = zlib.decompressobj(wbits=31)
+def _is_one_member(data: Buffer, start: int, end: int, unpacked_bytes: int | None) -> bool:
+    packed, member = memoryview(data)[start:end], zlib.decompressobj(wbits=31)
     if unpacked_bytes is not None:
         # The last member ends with its size. If that is everything, those before it are empty.
         (size,) = _GZIP_SIZE.unpack(packed[-4:])
@@ -98,7 +95,7 @@ def _is_one_member(packed: memoryview, unpacked_bytes: int | None) -> bool:
     return member.eof and not member.unused_data
 
 
-def _has_few_empty_blocks(data: Buffer, position: int, end: int) -> bool:
+def _has_few_empty_blocks(data: Buffer, position: int, end: int, _: int | None) -> bool:
     head = bytes(data[position : position + len(_XERIAL_HEAD)])
     if head != _XERIAL_HEAD:
         return not head.startswith(_XERIAL_MAGIC)  # one block without a frame
@@ -111,7 +108,7 @@ def _has_few_empty_blocks(data: Buffer, position: int, end: int) -> bool:
     return empty <= _MOST_EMPTY
 
 
-def _is_plain_lz4(data: Buffer, position: int, end: int) -> bool:
+def _is_plain_lz4(data: Buffer, position: int, end: int, _: int | None) -> bool:
     magic, flags = _LZ4_HEAD.unpack_from(data, position)
     if magic != _LZ4_MAGIC or flags & _LZ4_MASK != _LZ4_FLAGS:
         return False
@@ -129,7 +126,7 @@ def _is_plain_lz4(data: Buffer, position: int, end: int) -> bool:
     return False
 
 
-def _is_whole_zstd(data: Buffer, position: int, end: int) -> bool:
+def _is_whole_zstd(data: Buffer, position: int, end: int, _: int | None) -> bool:
     left = _MOST_BLOCKS
     while position < end and left > 0:
         magic, descriptor = _ZSTD_HEAD.unpack_from(data, position)
@@ -167,3 +164,11 @@ def _end_of_frame(data: Buffer, position: int, descriptor: int, left: int) -> tu
         if low & 1:
             break
     return position + (4 if descriptor & _ZSTD_HAS_CHECKSUM else 0), left
+
+
+_CHECKS: dict[int, Callable[[Buffer, int, int, int | None], bool]] = {
+    int(Compression.GZIP): _is_one_member,
+    int(Compression.SNAPPY): _has_few_empty_blocks,
+    int(Compression.LZ4): _is_plain_lz4,
+    int(Compression.ZSTD): _is_whole_zstd,
+}
