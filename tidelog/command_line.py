@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 
 USAGE = 2
-_SPELLINGS = re.compile(r"(--[a-z-]+)(?:/-[a-z-]+)+")
+_SPELLINGS = r"(--[a-z-]+)(?:/-[a-z-]+)+"
 _ELSEWHERE = {  # what other programs call it
     "--add-config": "configs set",
     "--config": "--set KEY=VALUE",
@@ -60,7 +60,7 @@ class Parser(argparse.ArgumentParser):
 
     def sentence(self, message: str) -> str:
         """Returns a mistake as it is printed: an option has its first spelling alone."""
-        return _SPELLINGS.sub(r"\1", message)
+        return re.sub(_SPELLINGS, r"\1", message)
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         if action.choices is None or value in action.choices:

@@ -8,6 +8,7 @@ Begin with `parser.py`, which declares every subcommand; each is in the module o
 - how a command connects to a broker, and says a client's errors: `connecting.py`
 - requests over Kafka's protocol: `cluster.py`
 - what came from the wire, made fit for a terminal: `escaping.py`
+- examples, groups of commands, completion in a shell: `help/`; the parser: `tidelog/command_line.py`
 - records as text: `records.py`
 """
 

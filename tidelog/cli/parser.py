@@ -163,30 +163,34 @@ def _as_text(parser: argparse.ArgumentParser, value: Any) -> Any:
 
 
 def parser_of(command: str | None = None, *, as_json: bool = False) -> Parser:
-    """Returns the parser of the whole command line, with only this broker command's options.
+    """Returns the parser of one command, or, if there is none of that name, of the whole command line.
 
-    With `as_json` it reports mistakes as JSON.
+    That has the options of `serve` alone. With `as_json` mistakes are reported as JSON.
     """
     kind = _JsonParser if as_json else Parser
     parser = kind(prog="tidelog", description="A Kafka-protocol broker whose subject is time.")
     parser.add_argument("--version", action="version", version=f"tidelog {__version__}")
     commands = parser.add_subparsers(dest="command", metavar="command")
+    if command in _ASKING:
+        from tidelog.cli.arguments import DEFAULTS
+
+        module, described = _ASKING[command]
+        asking = commands.add_parser(command, help=described, allow_abbrev=False)
+        asking.description = f"{described[0].upper()}{described[1:]}."
+        asking.set_defaults(**DEFAULTS)
+        functions = importlib.import_module(f"tidelog.cli.{module}")
+        getattr(functions, f"add_{command.replace('-', '_')}")(asking)
+        return parser
     serve = commands.add_parser(
         "serve", help="run a broker, or several", description=DESCRIPTION, allow_abbrev=False
     )
     add_serve(serve)
-    for name, (module, described) in _ASKING.items():
-        asking = commands.add_parser(name, help=described, allow_abbrev=False)
-        if name == command:
-            from tidelog.cli.arguments import DEFAULTS
-
-            asking.description = f"{described[0].upper()}{described[1:]}."
-            asking.set_defaults(**DEFAULTS)
-            functions = importlib.import_module(f"tidelog.cli.{module}")
-            getattr(functions, f"add_{name.replace('-', '_')}")(asking)
-    commands.add_parser(
-        "pipeline", help="jobs on Spark that keep time: audit, mirror, backfill ..."
-    )
+    if command != "serve":
+        for name, (_, described) in _ASKING.items():
+            commands.add_parser(name, help=described)
+        commands.add_parser(
+            "pipeline", help="jobs on Spark that keep time: audit, mirror, backfill ..."
+        )
     return parser
 
 

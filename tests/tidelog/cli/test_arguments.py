@@ -46,6 +46,15 @@ def test_every_option_of_serve():
     }
 
 
+def test_a_setting_may_have_a_unit():
+    line = "--set log.retention.ms=7d --set log.segment.bytes=64MiB --set log.roll.hours=7d"
+    assert overrides(*line.split()) == {
+        "log.retention.ms": "604800000",
+        "log.segment.bytes": "67108864",
+        "log.roll.hours": "168",
+    }
+
+
 def test_nothing_given_overrides_nothing():
     assert overrides() == {}
 

@@ -139,7 +139,6 @@ def overrides_of(options: argparse.Namespace) -> dict[str, str]:
     from tidelog.config import ConfigError
     from tidelog.config.ignored import HIDDEN, is_secret
     from tidelog.config.instants import parse_instant, suspect_unit
-    from tidelog.config.units import in_its_unit
 
     found: dict[str, str] = {}
     given = [
@@ -155,15 +154,7 @@ def overrides_of(options: argparse.Namespace) -> dict[str, str]:
         if suspect := suspect_unit(options.clock_start):
             sys.stderr.write(f"tidelog serve: warning: --clock-start {suspect}\n")
         given.append(("--clock-start", "clock.start.ms", str(start_ms)))
-    for text in options.set:
-        name, equals, value = text.partition("=")
-        if not equals or not name.strip():
-            raise ConfigError(f"--set {text}: expected KEY=VALUE")
-        name = name.strip()
-        try:
-            given.append((f"--set {name}", name, in_its_unit(name, value)))
-        except ValueError as error:
-            raise ConfigError(f"{name}: {error}") from None
+    given += map(_set_given, options.set)
     try:
         passed_on = settings_in(os.environ)
     except (TypeError, ValueError) as error:
@@ -178,6 +169,21 @@ def overrides_of(options: argparse.Namespace) -> dict[str, str]:
                 f"{option}={values[0]} contradicts {name}={values[1]} given before it"
             )
     return found
+
+
+def _set_given(text: str) -> tuple[str, str, str]:
+    """Returns how a `--set KEY=VALUE` is named, its key and its value. Raises ConfigError."""
+    from tidelog.config import ConfigError
+    from tidelog.config.units import in_its_unit
+
+    name, equals, value = text.partition("=")
+    name = name.strip()
+    if not equals or not name:
+        raise ConfigError(f"--set {text}: expected KEY=VALUE")
+    try:
+        return f"--set {name}", name, in_its_unit(name, value)
+    except ValueError as error:
+        raise ConfigError(f"{name}: {error}") from None
 
 
 def _stop_at_eof() -> None:
