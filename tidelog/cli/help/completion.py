@@ -37,9 +37,14 @@ compdef _tidelog tidelog
 """
 _FISH = r"""function __tidelog_words
     set -l before (commandline -opc)
-    $before[1] completion words $before[2..-1] "$(commandline -ct)" 2>/dev/null
+    set -l found ($before[1] completion words $before[2..-1] "$(commandline -ct)" 2>/dev/null)
+    if set -q found[1]
+        printf '%s\n' $found
+    else
+        __fish_complete_path (commandline -ct)
+    end
 end
-complete -c tidelog -a '(__tidelog_words)'
+complete -c tidelog -f -a '(__tidelog_words)'
 """
 _SCRIPTS = {"bash": _BASH, "zsh": _ZSH, "fish": _FISH}
 
