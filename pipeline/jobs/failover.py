@@ -131,7 +131,7 @@ def _add_ways(parser: argparse.ArgumentParser) -> None:
 def _add_deeds(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("what is done")
     add = group.add_argument
-    add("--apply", action="store_true", help="commit the offsets in the target")
+    add("--apply", "--yes", action="store_true", help="commit the offsets in the target")
     add(
         "--accept-missing",
         action="store_true",
