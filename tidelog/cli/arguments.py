@@ -101,9 +101,6 @@ def add_broker(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(asks=True)
 
 
-add_all = add_common
-
-
 def add_actions(
     parser: argparse.ArgumentParser,
     actions: Mapping[str, tuple[Command, str]],

@@ -19,7 +19,7 @@ from bisect import bisect_left
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tidelog.cli.arguments import (
-    add_all,
+    add_common,
     add_flag,
     add_shift,
     add_topic,
@@ -78,7 +78,7 @@ def add_consume(parser: argparse.ArgumentParser) -> None:
     add("--format", metavar="TEXT", help=r"what is written of each record: '%%o %%I %%k %%s\n'")
     add_flag(parser, "--no-append-times", "leave them out")
     add_shift(parser)
-    add_all(parser)
+    add_common(parser)
     parser.set_defaults(run=_consume)
 
 

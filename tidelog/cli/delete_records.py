@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from tidelog.cli.arguments import add_all, add_flag, add_shift, add_topic, add_yes
+from tidelog.cli.arguments import add_common, add_flag, add_shift, add_topic, add_yes
 from tidelog.cli.cluster import Cluster
 from tidelog.cli.output import print_json, print_lines, print_table, shown
 from tidelog.cli.shared import NONE, CommandError, UsageError, confirm, warn_of_unit
@@ -47,7 +47,7 @@ def add_delete_records(parser: argparse.ArgumentParser) -> None:
     add_flag(parser, "--dry-run", "only say what would be deleted")
     add_yes(parser)
     add_shift(parser)
-    add_all(parser)
+    add_common(parser)
     parser.set_defaults(run=_delete)
 
 
