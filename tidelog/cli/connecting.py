@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from tidelog.client.security import Security
 
 _HTTP_SETTING = "http.listener"
+_UNSAID = "the broker does not say where it serves HTTP (--http HOST:PORT names it): "
 _EVERY_INTERFACE = ("", "0.0.0.0", "[::]")  # noqa: S104 - recognised, not chosen
 _HTTP_ANSWER = f" {int.from_bytes(b'HTTP')} bytes"  # what would follow, if it were Kafka's
 _CONNECT_S = 10.0
@@ -113,7 +114,7 @@ def _first_reached(addresses: str) -> Address:
 def http_of(broker: str) -> str:
     """Returns where the broker says that it serves HTTP, else a Nowhere that has the reason."""
     try:
-        with contextlib.closing(connect(broker)) as client, raised_as_sentences():
+        with contextlib.closing(connect(broker)) as client, raised_as_sentences(_UNSAID):
             return _http_of(client, addresses_of(broker))
     except CommandError as error:
         return Nowhere(str(error))
@@ -137,18 +138,22 @@ def _reached(http: str, host: str, port: int) -> str:
     at, colon, http_port = http.rpartition(":")
     if at in _EVERY_INTERFACE:
         return f"{f'[{host}]' if ':' in host else host}{colon}{http_port}"
-    if _is_loopback(at):
-        with socket.create_connection((host, port), _CONNECT_S) as probe:
-            is_here = probe.getsockname()[0] == probe.getpeername()[0]
-        if not is_here:
-            raise CommandError(
-                f"the broker at {_joined(host, port)} serves HTTP for its own machine alone ({http})"
-            )
+    is_loopback = at in ("localhost", "[::1]") or at.startswith("127.")
+    if is_loopback and not _is_here(host, port):
+        raise CommandError(
+            f"the broker at {_joined(host, port)} serves HTTP for its own machine alone ({http})"
+        )
     return http
 
 
-def _is_loopback(host: str) -> bool:
-    return host in ("localhost", "[::1]") or host.startswith("127.")
+def _is_here(host: str, port: int) -> bool:
+    """Returns whether what listens at an address is on this machine: both ends have one address."""
+    try:
+        with socket.create_connection((host, port), _CONNECT_S) as probe:
+            here, there = probe.getsockname()[0], probe.getpeername()[0]
+    except OSError:
+        return False
+    return bool(here == there)
 
 
 def _joined(host: str, port: int) -> str:

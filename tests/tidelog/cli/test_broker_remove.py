@@ -72,6 +72,13 @@ def test_a_mistake_is_one_sentence_and_changes_nothing(cluster, capsys, line, sa
     assert cordoned(cluster, capsys) == ""
 
 
+def test_the_http_port_that_is_found_is_that_of_the_broker_which_is_named(cluster, capsys):
+    for broker in (1, 2):
+        where = ["--broker", f"127.0.0.1:1,{cluster[broker].bootstrap}", "--json"]
+        assert main(["cluster", "status", *where]) == 0
+        assert json.loads(capsys.readouterr().out)["broker"] == broker
+
+
 def cordoned(cluster, capsys):
     """The value of cordoned.brokers."""
     settings = ["--broker", cluster[1].bootstrap, "--json"]

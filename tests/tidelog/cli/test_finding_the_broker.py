@@ -156,8 +156,12 @@ def test_an_http_port_for_its_own_machine_is_not_looked_for_on_this_one(monkeypa
         def getpeername(self):
             return "10.0.0.1", 9092
 
-    monkeypatch.setattr(connecting.socket, "create_connection", lambda *_: Far())
-    with pytest.raises(CommandError, match="for its own machine alone"):
-        connecting._reached("127.0.0.1:8080", "10.0.0.1", 9092)
+    def unreachable(*_):
+        raise TimeoutError
+
+    for reach in (lambda *_: Far(), unreachable):
+        monkeypatch.setattr(connecting.socket, "create_connection", reach)
+        with pytest.raises(CommandError, match="for its own machine alone"):
+            connecting._reached("127.0.0.1:8080", "10.0.0.1", 9092)
     with pytest.raises(CommandError, match="because"):
         ask(Nowhere("because"), "cluster")

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tidelog.cli.arguments import add_broker, add_flag, add_yes
+from tidelog.cli.arguments import add_flag, add_yes
 from tidelog.cli.brokers.assignments import metadata
 from tidelog.cli.cluster import Cluster
 from tidelog.cli.connecting import sentence_of
@@ -36,7 +36,6 @@ def add_elect(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("places", metavar="TOPIC", nargs="*", help=what)
     add_flag(parser, "--unclean", "any replica, where nobody leads: records may be lost")
     add_yes(parser)
-    add_broker(parser)
 
 
 def run_elect(options: argparse.Namespace) -> int:

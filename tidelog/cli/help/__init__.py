@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from tidelog.command_line import Parser
 
 _GROUPS: Final = {
-    "run brokers": ("serve", "cluster", "broker", "adopt", "configs"),
+    "run brokers": ("serve", "cluster", "broker", "adopt", "configs", "quotas"),
     "topics and records": ("topics", "produce", "consume", "delete-records"),
     "groups and transactions": ("groups", "transactions"),
     "time": ("offsets", "times", "explain", "doctor", "clock"),

@@ -80,6 +80,26 @@ EXAMPLES: Final = {
         "tidelog configs remove retention.ms --of topic:orders --directory /var/lib/tidelog --yes",
         "tidelog configs remove max.connections --of broker:2 --set metadata.store=etcd://etcd-1:2379",
     ),
+    "quotas": (
+        "tidelog quotas list",
+        "tidelog quotas set --client-id loader producer_byte_rate=20000000",
+        "tidelog quotas unset --client-id loader producer_byte_rate",
+    ),
+    "quotas list": (
+        "tidelog quotas list",
+        "tidelog quotas list --user alice",
+        "tidelog quotas list --default-client-id --json",
+    ),
+    "quotas set": (
+        "tidelog quotas set --user alice consumer_byte_rate=2000000",
+        "tidelog quotas set --default-user request_percentage=50",
+        "tidelog quotas set --ip 10.0.0.7 connection_creation_rate=5",
+    ),
+    "quotas unset": (
+        "tidelog quotas unset --user alice consumer_byte_rate",
+        "tidelog quotas unset --default-user request_percentage",
+        "tidelog quotas unset --ip 10.0.0.7 connection_creation_rate",
+    ),
     "groups": (
         "tidelog groups",
         "tidelog groups describe billing",
@@ -215,15 +235,25 @@ EXAMPLES: Final = {
         "tidelog cluster rebalance --throttle 20MiB --at-once 5",
         "tidelog cluster rebalance --cancel",
     ),
+    "cluster elect": (
+        "tidelog cluster elect",
+        "tidelog cluster elect orders payments:0,2",
+        "tidelog cluster elect orders:1 --unclean --yes",
+    ),
     "broker": (
         "tidelog broker remove 3",
-        "tidelog broker remove 3 4",
         "tidelog broker remove 3 --within 2h",
+        "tidelog broker forget 3",
     ),
     "broker remove": (
         "tidelog broker remove 3",
         "tidelog broker remove 3 4",
         "tidelog broker remove 3 --within 2h",
+    ),
+    "broker forget": (
+        "tidelog broker forget 3",
+        "tidelog broker forget 3 4",
+        "tidelog broker forget 3 --broker broker-1:9092",
     ),
     "adopt": (
         "tidelog adopt inspect --log-dirs /var/lib/kafka --out broker-1.json",
