@@ -98,7 +98,6 @@ def said(capsys, line):
         ("consume t --from-beginning", "--from-beginning: write --from earliest"),
         ("consume t --max-messages 5", "write --max N"),
         ("groups describe --group g", "--group: write GROUP, without an option"),
-        ("groups reset-offsets g --to-latest t", "t: names stand before the options"),
         ("offsets t --brokr x:1", "did you mean --broker?"),
         ("serve --listener x", "did you mean --listeners?"),
         ("serve --clock manuel", "'manuel': did you mean manual?"),
@@ -111,6 +110,14 @@ def said(capsys, line):
 )
 def test_a_misspelt_word_gets_the_nearest_one(capsys, line, hint):
     assert hint in said(capsys, line)
+
+
+def test_a_name_that_argparse_does_not_take_behind_an_option(capsys):
+    """Whether it does depends on Python's version."""
+    part = parser_of("groups").part("groups", "reset-offsets")
+    with pytest.raises(SystemExit):
+        part.refuse(["moon"])
+    assert "arguments: moon: names stand before the options (see" in capsys.readouterr().err
 
 
 # --- completion -----------------------------------------------------------------------------------
