@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tidelog.cli.arguments import add_actions, add_flag
+from tidelog.cli.arguments import add_actions, add_flag, value_given
 from tidelog.cli.cluster import Cluster
 from tidelog.cli.output import print_answer, print_json, print_table
 from tidelog.cli.shared import UsageError
@@ -92,7 +92,7 @@ def _change(options: argparse.Namespace) -> None:
         if bool(equals) != (options.action == "set"):
             expected = "QUOTA=NUMBER" if options.action == "set" else "QUOTA alone"
             raise UsageError(f"{text}: expected {expected}")
-        changes[name] = _number(text, value) if equals else None
+        changes[name] = _number(text, value_given(name, value)) if equals else None
     with Cluster(options.broker) as cluster:
         cluster.perform(calls.alter(entity, changes))
     told: dict[str, Any] = {"entity": dict(entity), "changes": changes}

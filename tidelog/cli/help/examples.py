@@ -82,7 +82,7 @@ EXAMPLES: Final = {
     ),
     "quotas": (
         "tidelog quotas list",
-        "tidelog quotas set --client-id loader producer_byte_rate=20000000",
+        "tidelog quotas set --client-id loader producer_byte_rate=20MiB",
         "tidelog quotas unset --client-id loader producer_byte_rate",
     ),
     "quotas list": (
@@ -91,7 +91,7 @@ EXAMPLES: Final = {
         "tidelog quotas list --default-client-id --json",
     ),
     "quotas set": (
-        "tidelog quotas set --user alice consumer_byte_rate=2000000",
+        "tidelog quotas set --user alice consumer_byte_rate=2MiB",
         "tidelog quotas set --default-user request_percentage=50",
         "tidelog quotas set --ip 10.0.0.7 connection_creation_rate=5",
     ),
