@@ -6,8 +6,8 @@ none, a broker serves on the default ports. The ports of a page are others in tr
 can be read side by side.
 
 What a command prints has to be what stands below it, on standard output or on standard error, but for
-numbers of more than one digit (sizes, times, durations), the width of spaces, and what `...` stands for. A
-command with nothing below it has to succeed.
+times, durations and sizes (numbers with a point, a comma or a colon, or before a unit), the width of spaces,
+and what `...` stands for. A command with nothing below it has to succeed.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ WITHIN_S = 300
 _ADDRESS = re.compile(r"\b(127\.0\.0\.1|localhost):(\d+)(\d)\b")
 _SERVE = re.compile(r"(?:\S*/)?tidelog serve\b")
 _SERVE_BY_DEFAULT = "tidelog serve --log-dirs data --http 127.0.0.1:8080"
-_NUMBER = re.compile(r"[-+]?\d[\dT,.:-]*[\dZ]")
+_NUMBER = re.compile(r"[-+]?\d+(?:[T,.:-]\d+)+Z?|\d+(?= (?:[KMG]iB|ms|s|h)\b)")
 _PROGRESS = re.compile(r"^\{.*\}\n", re.MULTILINE)
 _TIDELOG = """#!{python} -P
 import sys
