@@ -21,7 +21,8 @@ from tidelog.storage.log.retention import findings
 FENCED = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
 SPAN = re.compile(r"`([^`]+)`")
 COMMAND = re.compile(
-    r"(?:\S*/)?tidelog (?!tidelog)((?:pipeline )?[a-z][a-z-]+)(?= |$)([^|#&;]*)", re.MULTILINE
+    r"(?<!-n )(?:\S*/)?tidelog (?!tidelog)((?:pipeline )?[a-z][a-z-]+)(?= |$)([^|#&;]*)",
+    re.MULTILINE,
 )
 OPTION = re.compile(r"(?<=\s)(--[a-z-]+)")
 ACTION = re.compile(r"[a-z][a-z-]+")
