@@ -155,3 +155,15 @@ def test_every_file_that_a_page_names_is_there():
             for path in FILE.findall(code):
                 if not NO_FILE.search(path) and (ROOT / path.partition("/")[0]).is_dir():
                     assert (ROOT / path.partition("::")[0]).exists(), f"{name}: {path}"
+
+
+def test_the_architecture_names_every_room_on_a_page_that_is_read_at_once():
+    text = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
+    named = set(re.findall(r"(\w+)/", text.partition("```text\n")[2].partition("```")[0]))
+    rooms = [
+        room
+        for package in ("config", "protocol", "client", "storage", "broker", "pipeline", "deploy")
+        for room in (ROOT / package, *(ROOT / package).glob("*/__init__.py"))
+    ]
+    assert {(room.parent if room.suffix else room).name for room in rooms} - named == set()
+    assert len(text.splitlines()) <= 150
