@@ -120,7 +120,7 @@ test-spark: $(SPARK) ## the pipeline's jobs on Spark; installs PySpark into .ven
 	@$(FETCH) 3.9.1 >/dev/null || $(FETCH) 3.9.1 >/dev/null || true
 	@$(BIN)/python -m tests.pipeline.spark_kafka
 	@$(BIN)/python -m tests.pipeline.iceberg_spark
-	$(BIN)/python -m pytest -q $(HEAVY) -m spark --timeout 600 tests/pipeline tests/tidelog
+	$(BIN)/python -m pytest -q $(HEAVY) -m spark --timeout 600 tests/docs tests/pipeline tests/tidelog
 
 oracle: $(TEST) ## the same requests to Apache Kafka and to tidelog, differences classified
 	@for version in $(ORACLES) $(TOOLS); do $(FETCH) $$version >/dev/null || $(FETCH) $$version >/dev/null || true; done

@@ -18,6 +18,7 @@ PAGES = {
     for page in [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
     if page.name != "CHANGELOG.md" and page.parent.name != "decisions"
 }
+ON_SPARK = "it needs Spark"
 READ = [name for name, page in PAGES.items() if any(block.is_run for block in blocks_of(page))]
 OTHER_LANGUAGES = {"text", "ini", "properties", "json", "toml", "yaml", "java", "go"}
 # What changes nothing but the reader's directory, and his brokers.
@@ -40,6 +41,16 @@ def test_every_command_of_a_page_does_what_the_page_says(name, tmp_path):
     with closing(Reader(tmp_path)) as reader:
         for block in blocks:
             reader.read(block)
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("name", [name for name in PAGES if ON_SPARK in PAGES[name].read_text()])
+def test_every_program_of_a_page_runs_on_spark(name, tmp_path):
+    pytest.importorskip("pyspark")
+    with closing(Reader(tmp_path)) as reader:
+        for block in blocks_of(PAGES[name]):
+            if block.reason == ON_SPARK:
+                reader.read(block)
 
 
 def test_every_block_has_a_language_that_is_known_or_is_for_a_shell():
