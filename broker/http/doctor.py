@@ -245,14 +245,23 @@ def _of_scrubbing(node: Node, topic: str, index: int) -> Iterator[dict[str, Any]
     """Yields what scrubbing has found in a log, as JSON."""
     directory = node.store.directory_of(topic, index)
     for damage in node.metrics.scrub.damage(topic):
-        if damage.partition == index:
+        if damage.partition != index:
+            continue
+        segment = f"The segment that begins at offset {damage.base_offset}"
+        if damage.bad_batches:
             sentence = (
-                f"The segment that begins at offset {damage.base_offset} has bad batches; the first, at byte "
-                f"{damage.position}, {damage.reason}. Consumers stop there. If the replica of another broker "
-                "is good, move the partition off this broker and back: it is copied anew."
+                f"{segment} has bad batches; the first, at byte {damage.position}, {damage.reason}. A "
+                "consumer gets CORRUPT_MESSAGE there. If the replica of another broker is good, move the "
+                "partition off this broker and back: it is copied anew."
             )
             finding = Finding(BAD_BATCHES, damage.bad_batches, "places", sentence, _SCRUB)
-            yield _shown(node, topic, index, finding, directory)
+        else:
+            sentence = (
+                f"{segment} is as it was written, but the batch at offset {damage.offset} {damage.reason}. "
+                "They stop there, and can go on behind it. The command names all such batches."
+            )
+            finding = Finding(UNREADABLE, 1, SEGMENTS, sentence, _SCRUB)
+        yield _shown(node, topic, index, finding, directory)
 
 
 def _shown(

@@ -111,7 +111,7 @@ class ScrubRounds(DueRounds):
         await self._store(ended_ms)
         # Set after the write: a reader who sees the end may expect the next pass one interval later.
         self._figures.ended_ms = ended_ms
-        damaged = len(self._figures.damage())
+        damaged = sum(each.bad_batches > 0 for each in self._figures.damage())
         log.info("all closed segments were read", extra={"damaged_segments": damaged})
 
     async def _scrub_log(self, topic: str, index: int, base_offset: int) -> None:
@@ -169,13 +169,19 @@ class ScrubRounds(DueRounds):
 def _damage(topic: str, index: int, base_offset: int, bad: Sequence[BadBatch]) -> Damage | None:
     if not bad:
         return None
-    return Damage(topic, index, base_offset, len(bad), *bad[0])
+    spoilt = [each for each in bad if each.is_spoilt]
+    position, offset, reason, _ = (spoilt or bad)[0]
+    return Damage(topic, index, base_offset, len(spoilt), position, offset, reason)
 
 
 def _tell(partition: Partition, base_offset: int, bad: Sequence[BadBatch]) -> None:
     """Logs what is bad in a segment: a line for each of the first batches, and one for the others."""
+    from tidelog.storage.segment.scrub import UNREADABLE  # not needed at a start
+
     where = {"log": f"{partition.topic}-{partition.index}", "segment": base_offset}
     for each in bad[:_MOST_LINES]:
-        log.error("bad batch", extra=where | each._asdict())
+        event = "bad batch" if each.is_spoilt else UNREADABLE
+        fields = {"position": each.position, "offset": each.offset, "reason": each.reason}
+        log.error(event, extra=where | fields)
     if len(bad) > _MOST_LINES:
         log.error("more bad batches", extra=where | {"count": len(bad) - _MOST_LINES})

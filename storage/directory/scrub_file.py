@@ -16,7 +16,10 @@ if TYPE_CHECKING:
 
 
 class Damage(NamedTuple):
-    """A segment with batches that have gone bad, and the first of them."""
+    """A segment with batches that have gone bad, and the first of them.
+
+    Where none has, it is the first whose compressed set Java clients refuse.
+    """
 
     topic: str
     partition: int

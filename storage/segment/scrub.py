@@ -21,6 +21,9 @@ from tidelog.protocol.records.framing import is_readable_by_java
 if TYPE_CHECKING:
     from tidelog.storage.segment.log_file import Found, LogFile
 
+UNREADABLE = "Java clients cannot read a compressed batch"
+"""The event of the log where a batch is found that is sound, but framed as Java clients refuse it."""
+
 
 class Place(NamedTuple):
     """Where the reading of a segment goes on: a position in bytes, and the least offset possible there."""
@@ -35,6 +38,9 @@ class BadBatch(NamedTuple):
     position: int  # in the file, in bytes
     offset: int  # the first that may be in it
     reason: str
+    is_spoilt: bool = (
+        True  # False: its bytes are as they were written, but Java clients refuse them
+    )
 
 
 class Scrubbed(NamedTuple):
@@ -55,11 +61,12 @@ def scrub(segment: LogFile, start: Place, most_bytes: int, end_offset: int) -> S
     try:
         for found in segment.walk(start.position):
             first_offset, reason = next_offset, _wrong(found, next_offset, end_offset)
-            if reason is None:
+            is_spoilt = reason is not None
+            if not is_spoilt:
                 next_offset = found.batch.last_offset + 1
                 reason = _unreadable(found)
             if reason is not None:
-                bad.append(BadBatch(found.position, first_offset, reason))
+                bad.append(BadBatch(found.position, first_offset, reason, is_spoilt))
             position = found.position + found.batch.size
             if position - start.position >= most_bytes:
                 break

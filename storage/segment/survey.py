@@ -18,6 +18,7 @@ from tidelog.protocol.errors import CorruptMessage
 from tidelog.protocol.records.batch import summarize
 from tidelog.protocol.records.framing import is_readable_by_java
 from tidelog.storage.segment.appended.cursor import Cursor
+from tidelog.storage.segment.scrub import UNREADABLE
 from tidelog.storage.time.event_time import capped, counted_limit
 from tidelog.storage.time.segment_times import SegmentTimes
 from tidelog.storage.time.timestamp import earlier, exceeds, or_none
@@ -187,4 +188,4 @@ def _note_framing(
             first_offset = summarize(found.buffer, found.batch).base_offset
     times.unreadable_offset = first_offset
     named = {"segment": segment.path, "offset": first_offset}
-    _log.warning("Java clients cannot read a compressed batch", extra=named)
+    _log.warning(UNREADABLE, extra=named)

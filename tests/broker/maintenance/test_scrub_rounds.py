@@ -11,6 +11,9 @@ import pytest
 
 from tests.broker import asking
 from tests.broker.subject import Subject, eventually
+from tests.oracle import codecs, recordset
+from tests.oracle.recordset import Rec
+from tests.protocol.records import framings
 from tidelog.storage.directory.scrub_file import ScrubProgress, read_progress, write_progress
 from tidelog.storage.filenames import SCRUB_CHECKPOINT
 
@@ -181,6 +184,26 @@ def test_there_is_none_unless_it_is_asked_for(data):
         broker.clock.step(10 * INTERVAL_MS)
         assert (broker.metric(READ), broker.metric(BAD)) == (0, 0)
     assert not (data / SCRUB_CHECKPOINT).exists()
+
+
+def test_a_set_that_java_clients_refuse_is_told_and_is_nothing_that_the_disk_has_spoilt(data):
+    path = closed(data, "sun")[1]
+    recs = [Rec(5, b"x" * 900)]
+    packed = framings.frame(framings.block(recordset.record(recs[0], 5, 0)), flags=0x40)
+    path.write_bytes(recordset.batch(recs, codecs.LZ4, base_offset=1, payload=packed))
+    with scrubbing(data) as broker:
+        eventually(lambda: broker.metric(ENDED), what="the first pass, which begins at the start")
+        one_pass(broker)
+        assert broker.metric(BAD) == 0
+        assert broker.lines("bad batch") == []
+        (line,) = broker.lines("Java clients cannot read a compressed batch")
+        assert "sun-0" in line
+        (found,) = findings(broker)
+        assert (found["topic"], found["finding"]) == ("sun", "Java clients stop")
+        assert (
+            "the batch at offset 1 has a compressed set that Java clients refuse"
+            in found["sentence"]
+        )
 
 
 @pytest.mark.slow
