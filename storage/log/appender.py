@@ -148,7 +148,10 @@ class Appender:
                 prepared.size,
                 False,
                 prepared.converted,
-                state.arrivals.note(prepared.batches, largest, stamps.append_time_ms, now_ms),
+                # A marker has the time of its broker, which makes no record late.
+                None
+                if internal and prepared.batches[0].is_control
+                else state.arrivals.note(prepared.batches, largest, stamps.append_time_ms, now_ms),
             ),
         )
 

@@ -94,3 +94,11 @@ def test_what_a_truncation_leaves_room_for_is_looked_at(make_log):
         log.append([7_000 + offset], now=10)
     advance(log, 6)
     assert told(log) == 7_005
+
+
+def test_the_time_of_a_marker_makes_no_record_late(make_log):
+    log = make_log(retention_max_eventtime_ms=1_000).create()
+    log.append([5_000], now=90_000)
+    log.partition.append_marker(9, 0, is_commit=True, coordinator_epoch=0, now_ms=90_000)
+    assert log.append([6_000], now=90_000).anomaly is None
+    assert log.partition.arrivals.late_batches == 0
