@@ -125,18 +125,18 @@ def _ini_topics(config: pytest.Config) -> dict[str, int]:
 # --- reports -------------------------------------------------------------------------------------
 
 
-@pytest.hookimpl(wrapper=True, tryfirst=True)
-def pytest_runtest_makereport(
-    item: pytest.Item,
-) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+@pytest.hookimpl(
+    hookwrapper=True, tryfirst=True
+)  # pytest 7 may not know wrappers of the newer kind
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, Any, None]:
     """Adds the end of the log of each broker that a failed test has used."""
-    report = yield
+    outcome = yield
+    report: pytest.TestReport = outcome.get_result()
     if report.failed:
         running = item.config.stash.get(_RUNNING, {})
         for fixture in getattr(item, "fixturenames", ()):
             for broker in _each_broker(running.get(fixture, ())):
                 report.sections.append(_section(broker))
-    return report
 
 
 def _each_broker(started: Iterable[BrokerProcess | BrokerCluster]) -> Iterator[BrokerProcess]:

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tidelog import pytest_plugin
+
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "testing.md"
 
@@ -264,6 +266,12 @@ def test_a_failure_shows_the_logs_of_its_brokers_and_no_line_of_ours(project):
             "*there is no setting log.segment.bites*",
         ]
     )
+
+
+def test_no_hook_needs_the_pluggy_of_later_pytests():
+    """Pluggy 1.0, which may be beside pytest 7, does not know `wrapper`."""
+    options = pytest_plugin.pytest_runtest_makereport.pytest_impl
+    assert (options["hookwrapper"], options["wrapper"]) == (True, False)
 
 
 @pytest.mark.slow
