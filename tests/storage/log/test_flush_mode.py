@@ -12,17 +12,6 @@ from tidelog.storage.log.times import partition_times
 from tidelog.storage.segment.appended.layout import END
 
 
-def test_nothing_is_readable_before_it_is_durable(make_log, disk):
-    log = make_log(flush_messages=1).create()
-    log.append([1, 2])
-    partition = log.partition
-    assert partition.must_commit
-    assert (partition.log_end_offset, partition.high_watermark) == (2, 0)
-    assert partition.commit() == 2
-    assert (partition.durable_offset, partition.high_watermark) == (2, 2)
-    assert not partition.must_commit
-
-
 def test_without_flush_mode_records_are_readable_at_once(log, disk):
     log.append([1])
     before = disk.syncs
@@ -67,25 +56,6 @@ def test_a_commit_after_a_roll_makes_the_new_files_durable(make_log, disk):
         log.partition.commit()
     assert len(log.partition.segments) > 1
     assert log.partition.recovery_point == log.partition.segments[-1].base_offset + 1
-
-
-def test_appends_go_on_while_a_sync_runs_and_wait_for_the_next(make_log, disk):
-    log = make_log(flush_messages=1).create()
-    log.append([1])
-    log.partition.commit()
-    log.append([2])
-    disk.may_sync.clear()
-    disk.is_syncing.clear()
-    reached = []
-    thread = threading.Thread(target=lambda: reached.append(log.partition.commit()))
-    thread.start()
-    assert disk.is_syncing.wait(60)
-    log.append([3])
-    disk.may_sync.set()
-    thread.join(60)
-    assert reached == [2]
-    assert log.partition.high_watermark == 2, "the third is not durable yet"
-    assert log.partition.commit() == 3
 
 
 def test_what_recovery_found_is_made_durable_before_it_is_shown(make_log, disk):

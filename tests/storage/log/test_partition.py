@@ -1,6 +1,5 @@
 """Appending to one partition: offsets, rolls, limits, formats, leader epochs, times."""
 
-import os
 import warnings
 
 import pytest
@@ -16,19 +15,6 @@ from tidelog.storage.segment import time_search
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)  # kafka-python's, at import
     from kafka.record import MemoryRecords
-
-
-def test_appends_are_numbered_and_read_back(log):
-    assert log.append([10, 20, 30], now=1000)[:5] == (0, 2, -1, 0, 3)
-    appended = log.append([40], now=1001)
-    assert (appended.base_offset, appended.last_offset, appended.count) == (3, 3, 1)
-    assert (appended.duplicate, appended.converted) == (False, False)
-    assert log.partition.log_end_offset == log.partition.high_watermark == 4
-    assert [r[:2] for r in log.contents()] == [(0, 10), (1, 20), (2, 30), (3, 40)]
-    assert log.partition.reader.append_time_of(2) == 1000
-    assert log.partition.reader.append_time_of(3) == 1001
-    assert log.partition.reader.append_time_of(4) is None
-    assert log.partition.size == os.stat(log.partition.segments[0].path).st_size
 
 
 def test_another_codec_reads_the_bytes(log):
@@ -132,30 +118,3 @@ def test_a_deleted_or_closed_partition_refuses_appends(make_log):
     log.partition = partition
     with pytest.raises(KafkaStorageError, match="closed"):
         log.append([3])
-
-
-def test_leader_epochs(log):
-    # The epoch that is led in, though nothing is written in it yet.
-    assert log.partition.reader.end_offset_for_epoch(0) == (0, 0)
-    assert log.partition.reader.end_offset_for_epoch(1) == (-1, -1)
-    log.append([1, 2])
-    log.partition.leader_epoch = 3
-    log.append([3])
-    log.partition.leader_epoch = 5
-    log.append([4])
-    answers = {e: log.partition.reader.end_offset_for_epoch(e) for e in (-1, 0, 1, 2, 3, 4, 5, 6)}
-    assert answers == {
-        -1: (-1, -1),
-        0: (0, 2),
-        1: (0, 2),
-        2: (0, 2),
-        3: (3, 3),
-        4: (3, 3),
-        5: (5, 4),
-        6: (-1, -1),
-    }
-    assert (log.directory / "leader-epoch-checkpoint").read_text() == "0\n3\n0 0\n3 2\n5 3\n"
-    log.crash()
-    log.open()
-    assert log.partition.reader.end_offset_for_epoch(4) == (3, 3)
-    assert scan(log.read(3).buffers[0])[0].leader_epoch == 5

@@ -23,54 +23,6 @@ def append_times(log):
     return [log.partition.reader.append_time_of(offset) for offset in range(end)]
 
 
-def test_it_stands_still_unless_it_is_let_go(log):
-    late = WRONG_MS - 10_000
-    assert log.append([5], now=late).log_append_time_ms == WRONG_MS
-    assert log.partition.append_clock.reset(RIGHT_MS).last_append_time == WRONG_MS
-    assert log.append([5], now=RIGHT_MS).log_append_time_ms == RIGHT_MS
-    assert append_times(log) == [500, WRONG_MS, WRONG_MS, RIGHT_MS]
-    assert [segment.base_offset for segment in log.partition.segments] == [0, 3]
-    assert log.append([5], now=RIGHT_MS - 1).log_append_time_ms == RIGHT_MS  # once
-
-
-def test_nothing_is_changed_where_nothing_is_ahead(log):
-    assert log.partition.append_clock.reset(WRONG_MS) is None
-    assert len(log.partition.segments) == 1
-    assert log.partition.last_append_time == WRONG_MS
-
-
-@pytest.mark.parametrize("stop", ["close", "crash"])
-@pytest.mark.parametrize("is_durable", [True, False])
-def test_it_stays_back_after_a_restart(log, stop, is_durable):
-    if is_durable:
-        log.store.checkpoint()
-    log.partition.append_clock.reset(RIGHT_MS)
-    log.store.checkpoint()
-    log.append([5], now=RIGHT_MS)
-    getattr(log, stop)()
-    log.open()
-    assert log.partition.last_append_time == RIGHT_MS
-    assert append_times(log) == [500, WRONG_MS, RIGHT_MS]
-    assert log.append([5], now=RIGHT_MS + 1).log_append_time_ms == RIGHT_MS + 1
-    assert [record[1] for record in log.contents()] == [500, WRONG_MS, RIGHT_MS, RIGHT_MS + 1]
-
-
-@pytest.mark.parametrize("stop", ["close", "crash"])
-@pytest.mark.parametrize("is_durable", [True, False])
-@pytest.mark.parametrize("restarts", [1, 3])
-def test_a_restart_before_the_next_batch_keeps_the_permission(log, stop, is_durable, restarts):
-    log.partition.append_clock.reset(RIGHT_MS)
-    for _ in range(restarts):
-        if is_durable:
-            log.store.checkpoint()
-        getattr(log, stop)()
-        log.open()
-        assert log.partition.last_append_time is None
-    assert log.append([5], now=RIGHT_MS).log_append_time_ms == RIGHT_MS
-    assert append_times(log) == [500, WRONG_MS, RIGHT_MS]
-    assert [segment.base_offset for segment in log.partition.segments] == [0, 2]
-
-
 def test_a_crash_heeds_no_stamp_of_before(log):
     """Recovery reads everything, and the stamps of a LogAppendTime topic show the wrong time still."""
     log.partition.append_clock.reset(RIGHT_MS)

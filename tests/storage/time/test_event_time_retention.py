@@ -8,7 +8,6 @@ import itertools
 from dataclasses import replace
 
 from tests.storage.conftest import read_max_event_time
-from tidelog.config.topic import TopicConfig
 
 HOUR, DAY = 3_600_000, 86_400_000
 START = 1_600_000_000_000
@@ -82,25 +81,3 @@ def test_a_segment_that_cannot_be_read_hinders_none_before_it(make_log, caplog):
     ]
     assert log.partition.max_event_time == 300
     assert "times of a segment not read" in caplog.text
-
-
-def test_a_topic_that_begins_to_flush_keeps_what_was_seen(make_log):
-    log = make_log().create()
-    log.append([700], now=1)
-    log.partition.config = TopicConfig(flush_messages=1)
-    log.append([900], now=2)
-    assert log.partition.max_event_time == 700
-    log.partition.config = TopicConfig()
-    log.append([100], now=3)
-    assert log.partition.high_watermark == 3
-    assert log.partition.max_event_time == 900
-
-
-def test_nothing_above_the_high_watermark_goes_by_event_time(make_log):
-    settings = {"retention_max_eventtime_ms": 10, "retention_max_eventtime_grace_ms": 0}
-    log = log_of(make_log, [(1, [100]), (2, [200])], flush_messages=1, **settings)
-    log.append([300], now=3)
-    assert log.partition.retainer.apply_retention(4) == []
-    assert {s.held_by for s in log.partition.retainer.explain(4).segments} == {"high watermark"}
-    log.partition.commit()
-    assert [each.base_offset for each in log.partition.retainer.apply_retention(4)] == [0, 1]

@@ -83,70 +83,6 @@ def test_a_clock_that_returns_a_little_beside_what_it_left_is_trusted_there_agai
     assert machine.clock.leap is None
 
 
-@pytest.mark.parametrize("leap_ms", [30 * _S, 3600 * _S, 10 * _YEAR])
-def test_a_leap_deletes_nothing_and_its_end_is_trusted(leap_ms: int) -> None:
-    machine = _Machine(_RIGHT)
-    machine.passes(60 * _S)
-    (leap,) = machine.steps(leap_ms)
-    assert isinstance(leap, Leap)
-    assert machine.clock.leap == leap
-    assert machine.passes(_DAY) == []
-    assert machine.deletion_time == machine.wall_ms - leap_ms
-    (back,) = machine.steps(-leap_ms)
-    assert back == StepBack(machine.wall_ms + leap_ms, machine.wall_ms)
-    assert machine.clock.leap is None
-    assert machine.deletion_time == machine.wall_ms
-
-
-def test_an_accepted_leap_is_trusted_and_names_what_was_behind() -> None:
-    machine = _Machine(_RIGHT)
-    machine.passes(60 * _S)
-    (leap,) = machine.steps(_YEAR)
-    machine.passes(60 * _S)
-    (step,) = machine.clock.accept(machine.reading())
-    assert isinstance(step, ForwardStep)
-    assert isinstance(leap, Leap)
-    assert (step.shift_ms, step.to_ms) == (_YEAR, machine.wall_ms)
-    assert leap.from_ms <= step.until_ms
-    assert machine.deletion_time == machine.wall_ms
-    assert machine.clock.accept(machine.reading()) == []
-
-
-def test_a_clock_that_was_ahead_from_the_start_goes_on_from_the_correction() -> None:
-    machine = _Machine(_RIGHT + 10 * _YEAR)
-    machine.passes(60 * _S)
-    assert [type(each) for each in machine.steps(-10 * _YEAR)] == [StepBack]
-    assert machine.deletion_time == machine.wall_ms
-    assert [type(each) for each in machine.steps(_YEAR)] == [Leap]
-    assert machine.deletion_time == machine.wall_ms - _YEAR
-
-
-@pytest.mark.parametrize("dip_ms", [30 * _S, 3600 * _S, 5 * _YEAR])
-def test_a_return_to_the_course_that_was_left_is_trusted(dip_ms: int) -> None:
-    machine = _Machine(_RIGHT)
-    machine.passes(60 * _S)
-    machine.steps(-dip_ms)
-    since_ms = machine.wall_ms - 10 * _S
-    machine.passes(3600 * _S)
-    until_ms = machine.wall_ms
-    (step,) = machine.steps(dip_ms)
-    assert isinstance(step, ForwardStep)
-    assert abs(step.shift_ms - dip_ms) <= 10 * _S
-    assert step.since_ms <= since_ms
-    assert step.until_ms >= until_ms
-    assert machine.deletion_time == machine.wall_ms
-
-
-@pytest.mark.parametrize("rate", [1.05, 1.5, 1000])
-def test_a_clock_that_runs_fast_moves_the_deletion_time_by_no_more_than_the_tolerance(
-    rate: float,
-) -> None:
-    machine = _Machine(_RIGHT)
-    machine.passes(7200 * _S, wall_ms=int(7200 * _S * rate))
-    assert machine.clock.leap is not None
-    assert machine.deletion_time <= _RIGHT + 7200 * _S + 10 * _S
-
-
 def test_a_boot_with_a_clock_that_is_ahead_is_trusted_when_it_is_corrected() -> None:
     machine = _Machine(_RIGHT)
     machine.passes(60 * _S)
@@ -161,16 +97,6 @@ def test_a_boot_with_a_clock_that_is_ahead_is_trusted_when_it_is_corrected() -> 
     assert isinstance(step, ForwardStep)
     assert step.since_ms <= booted_ms <= booted_ms + 10 * _S <= step.until_ms
     assert abs(step.shift_ms - 2 * _DAY) <= 20 * _S
-
-
-def test_a_wrong_course_is_not_remembered_over_a_restart() -> None:
-    machine = _Machine(_RIGHT + 10 * _YEAR)
-    machine.passes(60 * _S)
-    machine.steps(-10 * _YEAR)
-    machine.passes(60 * _S)
-    machine.restarts(off_ms=_DAY, step_ms=10 * _YEAR)
-    assert machine.clock.leap is not None
-    assert machine.deletion_time <= _RIGHT + 200 * _S
 
 
 def test_a_clock_that_was_behind_until_a_restart_names_it_after_a_leap_too() -> None:
@@ -203,18 +129,6 @@ def test_a_leap_until_a_restart_was_behind_as_well() -> None:
     assert abs(dip.shift_ms - _DAY) <= 120 * _S
     assert abs(leap.shift_ms - _DAY // 2) <= 120 * _S
     assert leap.since_ms <= last_ms <= leap.until_ms
-
-
-def test_a_clock_that_was_behind_over_two_restarts_names_it() -> None:
-    machine = _Machine(_RIGHT)
-    machine.passes(60 * _S)
-    machine.steps(-20 * _DAY)
-    machine.passes(60 * _S)
-    assert machine.restarts(off_ms=5 * _S) == []
-    assert machine.passes(3 * 3600 * _S) == []
-    (step,) = machine.restarts(off_ms=5 * _S, step_ms=20 * _DAY)
-    assert isinstance(step, ForwardStep)
-    assert abs(step.shift_ms - 20 * _DAY) <= 120 * _S
 
 
 def test_a_slow_clock_that_goes_back_was_behind_before() -> None:

@@ -13,59 +13,7 @@ from tidelog.protocol.errors import (
     TransactionCoordinatorFenced,
 )
 from tidelog.protocol.records.batch import Record, build, records, scan
-from tidelog.storage.log.high_watermark import Role
 from tidelog.storage.segment.named_file import NamedFile
-
-
-def test_the_last_stable_offset_is_the_first_of_an_open_transaction(txn):
-    txn.plain(3)
-    assert txn.ends == (3, 3, 3)
-    txn.send(7, 2)
-    txn.plain()
-    assert txn.ends == (6, 6, 3)
-    assert txn.commit(7) == 6
-    assert txn.ends == (7, 7, 7)
-    assert txn.partition.state.unstable is None
-
-
-def test_the_oldest_open_transaction_counts(txn):
-    txn.send(1, 2)
-    txn.send(2, 2)
-    txn.send(1, 1)
-    assert txn.ends == (5, 5, 0)
-    txn.abort(1)
-    assert txn.ends == (6, 6, 2)
-    txn.send(1, 1)
-    txn.commit(2)
-    assert txn.ends == (8, 8, 6)
-
-
-def test_a_marker_counts_once_it_is_below_the_high_watermark(txn):
-    txn.send(1, 2)
-    state = txn.partition.state
-    state.take_role(Role.LEADER)
-    txn.commit(1)
-    txn.send(2, 1)
-    assert txn.ends == (4, 2, 0)
-    with state.append_lock:
-        state.advance_high_watermark(3)
-        assert txn.ends == (4, 3, 3)
-        state.advance_high_watermark(4)
-        assert txn.ends == (4, 4, 3)
-    txn.abort(2)
-    with state.append_lock:
-        state.advance_high_watermark(5)
-    assert txn.ends == (5, 5, 5)
-
-
-def test_it_is_never_below_the_logs_start(txn):
-    txn.send(1, 4)
-    txn.plain()
-    txn.partition.retainer.delete_records_before(2)
-    assert txn.ends == (5, 5, 2)
-    assert txn.partition.log_start_offset == 2
-    txn.plain()
-    assert txn.ends == (6, 6, 2)
 
 
 def test_open_transactions_are_described(txn):
