@@ -69,6 +69,11 @@ class Mistake(NamedTuple):
     has_etcd: bool = False
 
 
+def mistake(owner: Any, name: str, wrong: Any, **more: Any) -> Mistake:
+    """Returns the mistake of one rule that is replaced."""
+    return Mistake((Patch(owner, name, wrong),), **more)
+
+
 def always(result: Any) -> Any:
     """Returns a function that ignores what it is asked."""
     return lambda *_, **__: result
@@ -171,37 +176,23 @@ _NO_ELR = always(())
 
 PLANTED: dict[str, Mistake] = {
     # the five likeliest: (a)
-    "a change of the ISR counts before it is known": Mistake(
-        (Patch(InSyncReplicas, "_count", count_the_proposal),),
+    "a change of the ISR counts before it is known": mistake(
+        InSyncReplicas, "_count", count_the_proposal
     ),
     # (b)
-    "a follower joins before it has reached the epoch": Mistake(
-        (Patch(Leadership, "_has_reached_epoch", always(True)),),
-        known=8,
-        fault="leave_behind",
+    "a follower joins before it has reached the epoch": mistake(
+        Leadership, "_has_reached_epoch", always(True), known=8, fault="leave_behind"
     ),
     # (c)
-    "a follower cuts its log to its high watermark": Mistake(
-        (Patch(Follower, "on_answer", cut_to_high_watermark),),
-        known=2,
+    "a follower cuts its log to its high watermark": mistake(
+        Follower, "on_answer", cut_to_high_watermark, known=2
     ),
-    "divergence is answered without the leader's epoch": Mistake(
-        (Patch(Leadership, "_diverging_epoch", name_the_offset_alone),),
-        known=3,
-        fault="kill_all",
+    "divergence is answered without the leader's epoch": mistake(
+        Leadership, "_diverging_epoch", name_the_offset_alone, known=3, fault="kill_all"
     ),
-    "append times are not cut with the log": Mistake(
-        (Patch(AppendTimes, "truncate", nothing),),
-        known=2,
-    ),
-    "epochs are not cut with the log": Mistake(
-        (Patch(LeaderEpochs, "truncate_to", nothing),),
-        known=9,
-    ),
-    "epochs do not travel": Mistake(
-        (Patch(LeaderEpochs, "within", always(())),),
-        known=2,
-    ),
+    "append times are not cut with the log": mistake(AppendTimes, "truncate", nothing, known=2),
+    "epochs are not cut with the log": mistake(LeaderEpochs, "truncate_to", nothing, known=9),
+    "epochs do not travel": mistake(LeaderEpochs, "within", always(()), known=2),
     # (d)
     "a fetch of another epoch counts, and is not compared": Mistake(
         (
@@ -211,51 +202,34 @@ PLANTED: dict[str, Mistake] = {
         known=2,
     ),
     # (e)
-    "every start is clean": Mistake(
-        (Patch(clean_start, "is_clean", always(True)),),
-        known=13,
+    "every start is clean": mistake(clean_start, "is_clean", always(True), known=13),
+    "an unknown outcome is a failure": mistake(
+        Leader, "on_change_unknown", read_the_old_value, known=24, fault="forget_answers"
     ),
-    "an unknown outcome is a failure": Mistake(
-        (Patch(Leader, "on_change_unknown", read_the_old_value),),
-        known=24,
-        fault="forget_answers",
-    ),
-    "nobody hears that a log has failed": Mistake(
-        (Patch(registration, "report_offline", always(None)),),
-        fault="fail_syncs",
+    "nobody hears that a log has failed": mistake(
+        registration, "report_offline", always(None), fault="fail_syncs"
     ),
     # ours
-    "an operator's mark does not travel": Mistake(
-        (Patch(leader_state, "leader_state", without(back_offset=0)),),
-        known=4,
+    "an operator's mark does not travel": mistake(
+        leader_state, "leader_state", without(back_offset=0), known=4
     ),
-    "the last append time may always go down": Mistake(
-        (Patch(leader_state, "take_last_append_time", lower_always),),
-        known=24,
+    "the last append time may always go down": mistake(
+        leader_state, "take_last_append_time", lower_always, known=24
     ),
-    "a new leader stamps by its clock alone": Mistake(
-        (Patch(appender, "stamps_at", by_the_clock_alone),),
-        known=2,
+    "a new leader stamps by its clock alone": mistake(
+        appender, "stamps_at", by_the_clock_alone, known=2
     ),
-    "followers delete by their own clocks": Mistake(
-        (Patch(Retainer, "_rules", by_own_clock),),
-        known=18,
-    ),
-    "a broker that hangs keeps its lease": Mistake(
-        (Patch(Lease, "may_renew", always(True)),),
-        fault="hang",
-    ),
-    "a pause past the lease is not noticed": Mistake(
-        (Patch(Lease, "_was_paused_past_end", always(False)),),
-        fault="pause",
+    "followers delete by their own clocks": mistake(Retainer, "_rules", by_own_clock, known=18),
+    "a broker that hangs keeps its lease": mistake(Lease, "may_renew", always(True), fault="hang"),
+    "a pause past the lease is not noticed": mistake(
+        Lease, "_was_paused_past_end", always(False), fault="pause"
     ),
     # the rest
-    "the high watermark moves below min.insync.replicas": Mistake(
-        (Patch(leadership, "may_advance", always(True)),),
-        known=2,
+    "the high watermark moves below min.insync.replicas": mistake(
+        leadership, "may_advance", always(True), known=2
     ),
-    "acks=all is answered after the leader's append": Mistake(
-        (Patch(Leadership, "_is_committed", always(True)),),
+    "acks=all is answered after the leader's append": mistake(
+        Leadership, "_is_committed", always(True)
     ),
     "what is not flushed counts": Mistake(
         (
@@ -271,10 +245,7 @@ PLANTED: dict[str, Mistake] = {
         ),
         known=21,
     ),
-    "fenced brokers are elected": Mistake(
-        (Patch(controller, "able", all_that_live),),
-        known=3,
-    ),
+    "fenced brokers are elected": mistake(controller, "able", all_that_live, known=3),
     "sessions are not compared": Mistake(
         (
             Patch(controller, "able", all_that_live),
@@ -282,31 +253,18 @@ PLANTED: dict[str, Mistake] = {
         ),
         known=3,
     ),
-    "every election may be unclean": Mistake(
-        (
-            Patch(
-                election,
-                "_last_resort",
-                lambda record, _, able, **__: election._first(record.replicas, able),
-            ),
-        ),
+    "every election may be unclean": mistake(
+        election,
+        "_last_resort",
+        lambda record, _, able, **__: election._first(record.replicas, able),
         known=14,
     ),
-    "a new leader takes over the epoch": Mistake(
-        (Patch(election, "led_by", in_the_same_epoch),),
+    "a new leader takes over the epoch": mistake(election, "led_by", in_the_same_epoch),
+    "a change of the ISR compares no revision": mistake(
+        isr_change, "unmodified", unchecked, known=10
     ),
-    "a change of the ISR compares no revision": Mistake(
-        (Patch(isr_change, "unmodified", unchecked),),
-        known=10,
-    ),
-    "divergence is not noticed": Mistake(
-        (Patch(Leadership, "_diverging_epoch", always(None)),),
-        known=2,
-    ),
-    "a retry is appended again": Mistake(
-        (Patch(Producers, "check", always(None)),),
-        known=3,
-    ),
+    "divergence is not noticed": mistake(Leadership, "_diverging_epoch", always(None), known=2),
+    "a retry is appended again": mistake(Producers, "check", always(None), known=3),
     "who fetches is in sync": Mistake(
         (
             Patch(Leadership, "_has_committed", always(True)),
@@ -314,49 +272,31 @@ PLANTED: dict[str, Mistake] = {
             Patch(Leadership, "_would_stay", always(True)),
         ),
     ),
-    "what is not committed is compacted": Mistake(
-        (Patch(Compactor, "_limit", lambda self: self._state.ends.log_end_offset),),
-        known=59,
+    "what is not committed is compacted": mistake(
+        Compactor, "_limit", lambda self: self._state.ends.log_end_offset, known=59
     ),
-    "batches without append times are kept": Mistake(
-        (Patch(unknown_append_times, "lost_from", nothing),),
-        known=64,
+    "batches without append times are kept": mistake(
+        unknown_append_times, "lost_from", nothing, known=64
     ),
-    "an opened log is readable to its end": Mistake(
-        (Patch(Roles, "_begin", believed_to_the_end),),
-        known=3,
+    "an opened log is readable to its end": mistake(Roles, "_begin", believed_to_the_end, known=3),
+    "corrections of a clock do not travel": mistake(
+        leader_state, "leader_state", without(corrections=()), known=4
     ),
-    "corrections of a clock do not travel": Mistake(
-        (Patch(leader_state, "leader_state", without(corrections=())),),
-        known=4,
+    "the largest event time does not travel": mistake(
+        leader_state, "leader_state", without(max_event_time=None), known=9, fault="kill_all"
     ),
-    "the largest event time does not travel": Mistake(
-        (Patch(leader_state, "leader_state", without(max_event_time=None)),),
-        known=9,
-        fault="kill_all",
+    "a lookup passes by what was appended at the time": mistake(entries, "reaches", exceeds),
+    "groups are served before they are loaded": mistake(
+        Ownership, "check", served_at_once, known=11, fault="move_groups"
     ),
-    "a lookup passes by what was appended at the time": Mistake(
-        (Patch(entries, "reaches", exceeds),),
+    "a leader that is cut off goes on": mistake(
+        Leader, "_stand", always([]), known=9, fault="cut_off"
     ),
-    "groups are served before they are loaded": Mistake(
-        (Patch(Ownership, "check", served_at_once),),
-        known=11,
-        fault="move_groups",
+    "a leader that is suspended answers readers": mistake(
+        Leader, "check_leading", ask_nothing_but_the_lease, known=9, fault="cut_off"
     ),
-    "a leader that is cut off goes on": Mistake(
-        (Patch(Leader, "_stand", always([])),),
-        known=9,
-        fault="cut_off",
-    ),
-    "a leader that is suspended answers readers": Mistake(
-        (Patch(Leader, "check_leading", ask_nothing_but_the_lease),),
-        known=9,
-        fault="cut_off",
-    ),
-    "who has followed once keeps a leader from being suspended": Mistake(
-        (Patch(Leadership, "_is_followed", followed_once),),
-        known=88,
-        fault="cut_off",
+    "who has followed once keeps a leader from being suspended": mistake(
+        Leadership, "_is_followed", followed_once, known=88, fault="cut_off"
     ),
 }
 

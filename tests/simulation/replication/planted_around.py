@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from aetcd import rpc
 
-from tests.simulation.replication.planted import Mistake, Patch, nothing
+from tests.simulation.replication.planted import Mistake, mistake, nothing
 from tidelog.broker.metadata.etcd.change_log import ChangeLog
 from tidelog.broker.metadata.etcd.follower import Follower
 from tidelog.broker.metadata.etcd.store import EtcdStore
@@ -73,48 +73,32 @@ async def always_same(self: Follower) -> bool:
 
 
 PLANTED_AROUND: dict[str, Mistake] = {
-    "nobody looks whether leaders are cut off": Mistake(
-        (Patch(Led, "tick", nothing),),
-        known=9,
-        fault="cut_off",
+    "nobody looks whether leaders are cut off": mistake(
+        Led, "tick", nothing, known=9, fault="cut_off"
     ),
-    "a suspended leader is asked by nobody before it answers": Mistake(
-        (Patch(Led, "check_leading", nothing),),
-        known=9,
-        fault="cut_off",
+    "a suspended leader is asked by nobody before it answers": mistake(
+        Led, "check_leading", nothing, known=9, fault="cut_off"
     ),
-    "a producer with acks=all is answered before the high watermark": Mistake(
-        (Patch(Led, "acknowledged", answered_at_once),),
+    "a producer with acks=all is answered before the high watermark": mistake(
+        Led, "acknowledged", answered_at_once
     ),
-    "who steps down does not tell those who wait": Mistake(
-        (Patch(Acknowledgements, "refuse_all", nothing),),
-        known=2,
+    "who steps down does not tell those who wait": mistake(
+        Acknowledgements, "refuse_all", nothing, known=2
     ),
-    "a follower goes on in the old leader epoch": Mistake(
-        (Patch(LocalReplica, "_start", follow_in_the_first_epoch),),
-        known=2,
+    "a follower goes on in the old leader epoch": mistake(
+        LocalReplica, "_start", follow_in_the_first_epoch, known=2
     ),
-    "a role does not wait for an append in a thread": Mistake(
-        (Patch(LocalReplica, "_idle", idle_at_once),),
-        known=8,
-        fault="depose",
+    "a role does not wait for an append in a thread": mistake(
+        LocalReplica, "_idle", idle_at_once, known=8, fault="depose"
     ),
-    "etcd is read instead of compare-and-set": Mistake(
-        (Patch(EtcdStore, "_transact", read_and_write),),
-        known=3,
-        has_etcd=True,
+    "etcd is read instead of compare-and-set": mistake(
+        EtcdStore, "_transact", read_and_write, known=3, has_etcd=True
     ),
-    "a watch of etcd does not resume": Mistake(
-        (Patch(Keys, "watch", from_now_on),),
-        has_etcd=True,
+    "a watch of etcd does not resume": mistake(Keys, "watch", from_now_on, has_etcd=True),
+    "changes that etcd has compacted are not read again": mistake(
+        ChangeLog, "restart", never_again, has_etcd=True
     ),
-    "changes that etcd has compacted are not read again": Mistake(
-        (Patch(ChangeLog, "restart", never_again),),
-        has_etcd=True,
-    ),
-    "nobody compares what a watch has told": Mistake(
-        (Patch(Follower, "compare", always_same),),
-        known=5,
-        has_etcd=True,
+    "nobody compares what a watch has told": mistake(
+        Follower, "compare", always_same, known=5, has_etcd=True
     ),
 }
