@@ -187,9 +187,8 @@ class Arrivals:
         self.expect(config)
 
     def begin(self, largest_event: int | None) -> None:
-        """Continues from the largest event time that was reached before this start."""
-        if largest_event is not None:
-            self.reached = largest_event
+        """Continues from the largest event time that was reached before; None: from none."""
+        self.reached = MIN_TIMESTAMP if largest_event is None else largest_event
 
     def expect(self, config: TopicConfig) -> None:
         """Applies these settings from now on."""

@@ -308,6 +308,7 @@ class AppendClock:
         judging.use_adoptions(state, state.adoptions.corrected(correction.apply))
         limit = capped(now_ms, state.event_slack_ms)
         state.largest_event.begin_again(lambda _: limit)
+        state.arrivals.begin(times.max_event_time)
         state.last_append_time_ms, state.back_offset = None, times.back_offset
         state.begins_segment = True
 

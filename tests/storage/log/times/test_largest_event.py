@@ -102,3 +102,11 @@ def test_the_time_of_a_marker_makes_no_record_late(make_log):
     log.partition.append_marker(9, 0, is_commit=True, coordinator_epoch=0, now_ms=90_000)
     assert log.append([6_000], now=90_000).anomaly is None
     assert log.partition.arrivals.late_batches == 0
+
+
+def test_a_time_that_was_taken_back_makes_no_record_late(make_log):
+    day_ms = 86_400_000
+    log = make_log(retention_ms=-1, retention_max_eventtime_ms=day_ms).create()
+    log.append([900 * day_ms], now=900 * day_ms)
+    log.partition.append_clock.note_step_back(90 * day_ms)
+    assert log.append([90 * day_ms], now=90 * day_ms).anomaly is None
