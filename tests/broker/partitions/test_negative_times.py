@@ -12,8 +12,7 @@ import warnings
 
 import pytest
 
-from tests.broker.asking import alter, create, fetch, list_offset, new_name, produce
-from tests.broker.subject import eventually
+from tests.broker.asking import create, fetch, list_offset, new_name, produce
 from tests.oracle import codecs, recordset
 from tests.oracle.recordset import Rec
 
@@ -22,7 +21,6 @@ with warnings.catch_warnings():
     from kafka.record import MemoryRecords
 
 LOWEST, HIGHEST = -(2**63), 2**63 - 1
-TOPIC = 2
 INVALID_TIMESTAMP, UNSUPPORTED_VERSION = 32, 35
 FORMATS = {0: "0.9.0", 1: "0.10.2", 2: "3.0"}
 NONE = -1
@@ -130,41 +128,6 @@ def test_refusals_name_negative_times_and_the_window(connection):
     assert "timestamp -2 is outside the window [" in errors[1]
     assert f"timestamp {LOWEST} is outside the window [" in errors[2]
     assert seen(connection, name, 12) == []
-
-
-def test_after_a_stop_and_a_kill(start):
-    """Negative largest times have no index: they are known again."""
-    broker = start()
-    name = new_name("negative")
-    with broker.connect() as connection:
-        create(connection, name, segment_bytes="100", retention_ms="-1")
-        for time in (-500, -300, -400, -100, LOWEST):
-            produce(connection, name, record_set(2, [time]))
-    for end in (broker.kill, broker.stop):
-        end()
-        broker.restart()
-        with broker.connect() as connection:
-            assert asked(connection, name, LOWEST) == (0, 0, -500)
-            assert asked(connection, name, -299) == (0, 3, -100)
-            assert asked(connection, name, -99) == (0, -1, -1)
-            assert asked(connection, name, -3) == (0, 3, -100)
-            assert seen(connection, name, 12, 4) == [LOWEST]
-
-
-def test_retention_ages_them(start):
-    """1969 is older than a day: it goes, as the proposal asks; retention.time.basis=append keeps it."""
-    broker = start({"log.retention.check.interval.ms": "50"})
-    old, kept = new_name("negative"), new_name("negative")
-    with broker.connect() as connection:
-        for name in (old, kept):
-            create(connection, name, retention_ms="-1")
-            produce(connection, name, record_set(2, [-2, LOWEST]))
-        basis = ("retention.time.basis", 0, "append")
-        assert alter(connection, TOPIC, kept, basis, ("retention.ms", 0, "86400000"))[0] == 0
-        assert alter(connection, TOPIC, old, ("retention.ms", 0, "86400000"))[0] == 0
-        eventually(lambda: asked(connection, old, -2)[1] == 2, what="1969 to go")
-        assert asked(connection, kept, -2) == (0, 0, -1)
-        assert seen(connection, kept, 12) == [-2, LOWEST]
 
 
 # --- over HTTP, which has a number for every millisecond -----------------------------------------
