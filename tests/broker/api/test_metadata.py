@@ -24,9 +24,7 @@ def ask(connection, version, topics, *, allow=False):
 
 @pytest.fixture
 def topic(connection):
-    name = new_name("metadata")
-    create(connection, name, partitions=3)
-    return name
+    return new_topic(connection, partitions=3)
 
 
 @pytest.mark.parametrize("version", all_versions("Metadata"))

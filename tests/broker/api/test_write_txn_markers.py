@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from types import SimpleNamespace
 
-from tests.broker.asking import create, new_name
+from tests.broker.asking import new_topic
 from tidelog.broker.api.write_txn_markers import AT_ONCE, handle
 from tidelog.protocol.api.write_txn_markers import (
     WritableTxnMarker,
@@ -77,8 +77,7 @@ def test_no_marker_waits_for_another():
 
 
 def test_markers_of_one_partition_are_judged_in_the_order_of_the_request(connection):
-    topic = new_name("txn")
-    create(connection, topic)
+    topic = new_topic(connection)
     asked = [
         {
             "producer_id": 70_000,

@@ -16,8 +16,7 @@ DAY_MS = 86_400_000
 def test_an_offset_of_a_clock_in_1970_does_not_expire_after_a_restart(start):
     broker = start({"clock": "manual", "clock.start.ms": 10 * MINUTE_MS, "clock.scope": "all"})
     with broker.connect() as connection:
-        topic = asking.new_name()
-        asking.create(connection, topic)
+        topic = asking.new_topic(connection)
         commit(connection, "g", topic, 5)
     broker.clock.leap(NEW_YEAR_MS)  # the machine gets the time
     broker.restart({"clock.start.ms": NEW_YEAR_MS + DAY_MS})
@@ -32,8 +31,7 @@ def test_an_offset_of_a_clock_in_1970_does_not_expire_after_a_restart(start):
 def test_an_offset_of_a_clock_that_was_ahead_expires_after_a_restart(start):
     broker = start({"clock": "manual", "clock.start.ms": NEW_YEAR_MS, "clock.scope": "all"})
     with broker.connect() as connection:
-        topic = asking.new_name()
-        asking.create(connection, topic)
+        topic = asking.new_topic(connection)
         broker.clock.leap("3650d")
         commit(connection, "g", topic, 5)
         broker.clock.leap("-3650d")
@@ -47,8 +45,7 @@ def test_an_offset_of_a_clock_that_was_ahead_expires_after_a_restart(start):
 def test_a_commit_time_that_a_client_gave_is_kept_over_a_restart(start):
     broker = start({"clock": "manual", "clock.start.ms": NEW_YEAR_MS, "clock.scope": "all"})
     with broker.connect() as connection:
-        topic = asking.new_name()
-        asking.create(connection, topic)
+        topic = asking.new_topic(connection)
         commit(connection, "g", topic, 5, version=1, timestamp=NEW_YEAR_MS + 30 * DAY_MS)
     broker.restart()
     with broker.connect() as connection:

@@ -29,9 +29,7 @@ def broker(start):
 
 
 def new_topic(connection, **more):
-    name = asking.new_name()
-    asking.create(connection, name, **{"retention.ms": str(7 * DAY_MS), **more})
-    return name
+    return asking.new_topic(connection, **{"retention.ms": str(7 * DAY_MS), **more})
 
 
 def produce(connection, topic, *times):

@@ -190,8 +190,7 @@ def test_offsets_of_groups_outlive_compaction(start):
         }
     )
     with subject.connect() as connection:
-        topic = asking.new_name()
-        asking.create(connection, topic, partitions=2)
+        topic = asking.new_topic(connection, partitions=2)
         for number in range(150):
             for partition in range(2):
                 group = f"group-{number % 7}"

@@ -49,8 +49,7 @@ def test_what_is_older_than_retention_ms_goes(broker, connection):
 
 def test_a_record_from_the_future_does_not_hold_what_is_before_it(broker, connection):
     """Kafka keeps both for ever; here a record from the future counts as written now."""
-    topic = asking.new_name()
-    asking.create(connection, topic, **{"segment.bytes": "300", "retention.ms": "1"})
+    topic = asking.new_topic(connection, **{"segment.bytes": "300", "retention.ms": "1"})
     asking.produce(connection, topic, batch(now_ms() + 10**11))
     asking.produce(connection, topic, batch(0))
     eventually(lambda: start_of(connection, topic) == 2, what="everything to go")

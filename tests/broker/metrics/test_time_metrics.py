@@ -38,9 +38,7 @@ def produce(connection, topic, *times, error=0, **more):
 
 
 def new_topic(connection, **settings):
-    topic = asking.new_name("times")
-    asking.create(connection, topic, **settings)
-    return topic
+    return asking.new_topic(connection, **settings)
 
 
 def bucket(broker, name, topic, bound):
@@ -89,8 +87,7 @@ def test_the_largest_latency_is_no_absurd_stamp_and_survives_a_restart(broker, c
 
 
 def test_late_batches_are_counted_by_partition_and_summed_by_topic(broker, connection):
-    topic = asking.new_name("times")
-    asking.create(connection, topic, 2)
+    topic = asking.new_topic(connection, 2)
     produce(connection, topic, NOW_MS - 1)
     produce(connection, topic, NOW_MS - 5_001, NOW_MS - 4_001)  # 5 s late, two records
     produce(connection, topic, NOW_MS - 1)  # as late as the largest: not late

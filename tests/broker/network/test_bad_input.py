@@ -50,8 +50,7 @@ def broker(tmp_path_factory):
 def neighbour(broker):
     """Connected before, works after."""
     with broker.connect() as connection:
-        topic = new_name("neighbour")
-        create(connection, topic)
+        topic = new_topic(connection)
         assert produce(connection, topic, batch_of("before"))["base_offset"] == 0
         mine = connection._socket
         yield

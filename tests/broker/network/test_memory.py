@@ -15,6 +15,7 @@ from tests.broker.asking import (
     fetch,
     fetch_fields,
     new_name,
+    new_topic,
     produce,
     produce_fields,
 )
@@ -52,8 +53,7 @@ def reserved(broker, use=None):
 
 class TestFrames:
     def test_half_frames_wait_for_each_other_and_neighbours_do_not(self, small, neighbour):
-        topic = new_name()
-        create(neighbour, topic, max_message_bytes=str(4 * MIB))
+        topic = new_topic(neighbour, max_message_bytes=str(4 * MIB))
         waited = small.metric("tidelog_memory_waited_total")  # loads what serves HTTP
         before = small.forget_peak()
         data = frame(request("Produce", 7, **produce_fields(topic, batch_of("x" * (3 * MIB)))))
@@ -93,8 +93,7 @@ class TestFrames:
         assert small.lines(f"frame of {REQUESTS} bytes (allowed: 8 to {REQUESTS - 4})")
 
     def test_pipelined_requests_and_broken_ones_give_everything_back(self, small, neighbour):
-        topic = new_name()
-        create(neighbour, topic)
+        topic = new_topic(neighbour)
         one = request("Produce", 7, **produce_fields(topic, batch_of("x" * 100_000)))
         with small.connect() as connection:
             connection.send(frame(one) * 30)
@@ -112,8 +111,7 @@ BATCH = 3 * MIB
 @pytest.fixture
 def large(neighbour):
     """A topic whose only batch is large; the batch as it is stored."""
-    topic = new_name()
-    create(neighbour, topic, max_message_bytes=str(4 * MIB), file_delete_delay_ms="0")
+    topic = new_topic(neighbour, max_message_bytes=str(4 * MIB), file_delete_delay_ms="0")
     assert produce(neighbour, topic, batch_of("x" * BATCH))["error_code"] == 0
     return topic
 
@@ -201,8 +199,7 @@ class TestRecords:
 
     @pytest.mark.slow
     def test_what_unpacks_to_too_much_is_refused_and_its_memory_given_back(self, small, neighbour):
-        topic = new_name()
-        create(neighbour, topic)
+        topic = new_topic(neighbour)
         refused = small.metric("tidelog_memory_refused_total", use="records")
         before = small.forget_peak()
         with ExitStack() as stack:

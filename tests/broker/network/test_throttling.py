@@ -13,7 +13,7 @@ import pytest
 
 from tests.broker import asking
 from tests.broker.api.test_alter_client_quotas import alter, described, entity, removal, setting
-from tests.broker.asking import create, fetch_fields, new_name, produce_fields
+from tests.broker.asking import create, fetch_fields, new_name, new_topic, produce_fields
 from tests.broker.conftest import healthy
 from tests.broker.network.accepting.test_admission import seconds_to_serve
 from tests.broker.raw import Pipe
@@ -43,9 +43,7 @@ def others(limiting):
 
 @pytest.fixture
 def topic(others):
-    name = new_name()
-    create(others, name)
-    return name
+    return new_topic(others)
 
 
 def batch(size):

@@ -12,7 +12,7 @@ import warnings
 
 import pytest
 
-from tests.broker.asking import create, fetch, list_offset, new_name, produce
+from tests.broker.asking import create, fetch, list_offset, new_name, new_topic, produce
 from tests.oracle import codecs, recordset
 from tests.oracle.recordset import Rec
 
@@ -119,8 +119,7 @@ def test_the_six_values_that_are_no_times(connection, topic, version):
 
 
 def test_refusals_name_negative_times_and_the_window(connection):
-    name = new_name("negative")
-    create(connection, name, message_timestamp_before_max_ms="1000", retention_ms="-1")
+    name = new_topic(connection, message_timestamp_before_max_ms="1000", retention_ms="-1")
     answer = produce(connection, name, record_set(2, [NONE, -2, LOWEST]), version=8)
     assert answer["error_code"] == INVALID_TIMESTAMP
     errors = {e["batch_index"]: e["batch_index_error_message"] for e in answer["record_errors"]}

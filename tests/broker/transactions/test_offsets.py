@@ -8,7 +8,7 @@ import threading
 
 import pytest
 
-from tests.broker.asking import create, new_name
+from tests.broker.asking import create, new_name, new_topic
 from tests.broker.inside import Inside
 from tests.broker.members import commit, join_once, sync_alone
 from tests.broker.subject import eventually
@@ -25,9 +25,7 @@ REFUSED = Join("", "m", None, "client", "/here", 10_000, 10_000, "consumer", ())
 
 @pytest.fixture
 def topic(connection):
-    name = new_name("txn")
-    create(connection, name, partitions=3)
-    return name
+    return new_topic(connection, partitions=3)
 
 
 @pytest.fixture

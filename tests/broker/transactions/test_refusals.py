@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from tests.broker.asking import create, new_name
+from tests.broker.asking import new_topic
 from tests.broker.subject import eventually
 from tests.broker.transactions.requests import NONE, Transactional
 from tidelog.broker.metrics.counters import Metrics
@@ -22,8 +22,7 @@ END_TXN = 26
 def test_each_refusal_says_who_was_refused_and_why(start):
     broker = start()
     with broker.connect() as connection:
-        topic = new_name("txn")
-        create(connection, topic, partitions=1)
+        topic = new_topic(connection, partitions=1)
         first = Transactional(connection, "of-" + topic)
         assert first.init() == NONE
         second = Transactional(connection, first.id)

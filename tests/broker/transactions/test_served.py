@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.broker.asking import create, new_name
+from tests.broker.asking import create, new_name, new_topic
 from tests.broker.subject import eventually
 from tests.broker.transactions.requests import NONE, Given, Transactional, committed, mark
 
@@ -17,9 +17,7 @@ FENCED, NOT_FOUND, ABORTABLE = 90, 105, 120
 
 @pytest.fixture
 def topic(connection):
-    name = new_name("txn")
-    create(connection, name, partitions=2)
-    return name
+    return new_topic(connection, partitions=2)
 
 
 @pytest.fixture
