@@ -2,6 +2,7 @@
 
 - Of long lists of cases `make test` tries a share, and `make test-long` all (TIDELOG_EVERY_CASE=1).
   TIDELOG_FUZZ_SEED repeats a run's choice.
+- Of other lists it tries every so many-th, always the same, and the rest is slow.
 - Of the slow and the heavy tests a run with TIDELOG_SHARE=2, as in CI, has every second. TIDELOG_SHARE_SEED
   repeats the choice.
 
@@ -15,8 +16,12 @@ import random
 import zlib
 from typing import TYPE_CHECKING, TypeVar
 
+import pytest
+
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
+
+    from _pytest.mark import ParameterSet
 
 Case = TypeVar("Case")
 
@@ -36,3 +41,11 @@ def sampled(cases: Sequence[Case], one_in: int) -> Sequence[Case]:
         return cases
     first = random.Random(os.environ.get("TIDELOG_FUZZ_SEED", "0")).randrange(one_in)
     return cases[first::one_in]
+
+
+def mostly_slow(cases: Iterable[Case], one_in: int) -> list[Case | ParameterSet]:
+    """The cases as parameters of a test, of which all but every `one_in`-th are slow."""
+    return [
+        pytest.param(case, marks=pytest.mark.slow) if number % one_in else case
+        for number, case in enumerate(cases)
+    ]

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from tests.sampling import sampled
+from tests.sampling import mostly_slow, sampled
 from tests.simulation.clocks.lives import run
 from tests.simulation.clocks.planted import PLANTED
 from tests.simulation.seeds import BrokenSeedError
 
 SEEDS = range(1, 301)
-ONE_IN = 3  # of them is played, unless every case is
-PARTS = 6
+ONE_IN = 5  # of them is played, unless every case is
+PARTS = 4
 RARE_HISTORIES = [
     *(3302, 4100),  # a leap that leapt again, before the right time was accepted
     3513,  # ahead across a restart of the machine, then slow, then right
@@ -48,12 +48,12 @@ def test_no_seed_breaks_a_promise(part):
     assert sum(world.model.deleted for world in worlds) > 10 * len(worlds)
 
 
-@pytest.mark.parametrize("seed", RARE_HISTORIES)
+@pytest.mark.parametrize("seed", mostly_slow(RARE_HISTORIES, 3))
 def test_a_rare_history_of_the_clock_breaks_no_promise(seed):
     run(seed, blinks=False)
 
 
-@pytest.mark.parametrize("mistake", PLANTED)
+@pytest.mark.parametrize("mistake", mostly_slow(PLANTED, 3))
 def test_a_planted_mistake_is_caught(mistake):
     planted = PLANTED[mistake]
     for seed in (planted.known, *range(1, planted.seeds + 1)):

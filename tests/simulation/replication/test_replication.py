@@ -9,24 +9,18 @@ from pathlib import Path
 
 import pytest
 
-from tests.sampling import sampled
+from tests.sampling import mostly_slow, sampled
 from tests.simulation.replication.life import run
 from tests.simulation.replication.lives import ALL_PLANTED
 from tests.simulation.seeds import BrokenSeedError
 
 SEEDS = range(1, 301)
-ONE_IN = 4  # of them is played, unless every case is
-PARTS = 6
+ONE_IN = 6  # of them is played, unless every case is
+PARTS = 4
 ENOUGH = 200  # seeds, in which each mistake is caught
 PLAYED_AGAIN = [4, 5]  # with the metadata in memory, and in etcd
 ROOT = Path(__file__).parents[3]
 DIGEST = "from tests.simulation.replication.life import run; print(run({}).timeline.digest())"
-
-
-def one_of(cases):
-    """All cases, of which `make test` tries the first."""
-    first, *others = cases
-    return [first, *(pytest.param(each, marks=pytest.mark.slow) for each in others)]
 
 
 # A connection that breaks, and a process that is killed, leave coroutines that have not begun.
@@ -45,7 +39,7 @@ def test_no_seed_breaks_an_invariant(part):
     assert not any(world.storage.path.exists() for world in worlds)
 
 
-@pytest.mark.parametrize("seed", one_of(PLAYED_AGAIN))
+@pytest.mark.parametrize("seed", mostly_slow(PLAYED_AGAIN, 2))
 def test_a_seed_gives_the_same_trace_whatever_hashes_are(seed):
     made = subprocess.run(
         [sys.executable, "-c", DIGEST.format(seed)],
@@ -63,7 +57,7 @@ def test_a_seed_gives_the_same_trace_whatever_hashes_are(seed):
     assert run(seed + 2).timeline.digest() != first.digest()
 
 
-@pytest.mark.parametrize("mistake", one_of(ALL_PLANTED))
+@pytest.mark.parametrize("mistake", mostly_slow(ALL_PLANTED, len(ALL_PLANTED)))
 def test_a_planted_mistake_is_caught(mistake):
     planted = ALL_PLANTED[mistake]
     for seed in (planted.known, *range(1, ENOUGH + 1)):

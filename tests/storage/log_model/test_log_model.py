@@ -1,6 +1,6 @@
 """A log that leads, follows, is truncated, deleted, damaged and crashes, against a model (see README.md).
 
-TIDELOG_LOG_MODEL_RUNS=n says how many lives are tried (else: every fourth of 600, tests/sampling.py),
+TIDELOG_LOG_MODEL_RUNS=n says how many lives are tried (else: every sixth of 600, tests/sampling.py),
 TIDELOG_LOG_MODEL_SEED=n replays from one on.
 """
 
@@ -21,7 +21,7 @@ from tidelog.storage.segment import indexed_log
 
 RUNS = int(os.environ.get("TIDELOG_LOG_MODEL_RUNS", "600"))
 FIRST = int(os.environ.get("TIDELOG_LOG_MODEL_SEED", "0"))
-ONE_IN = 1 if os.environ.keys() & {"TIDELOG_LOG_MODEL_RUNS", "TIDELOG_LOG_MODEL_SEED"} else 4
+ONE_IN = 1 if os.environ.keys() & {"TIDELOG_LOG_MODEL_RUNS", "TIDELOG_LOG_MODEL_SEED"} else 6
 PARTS = 10
 MOST_LIVES_FOR_A_BUG = 300
 PLANTED = planted.PLANTED | planted_times.PLANTED | planted_syncs.PLANTED
