@@ -33,7 +33,7 @@ from tidelog.storage.directory.opening_clock import ClockNow
 from tidelog.storage.filenames import CLOCK_CHECKPOINT
 from tidelog.storage.time.corrections import ClockHistory, ForwardStep, is_behind, with_step
 from tidelog.storage.time.read_clock import ReadClock
-from tidelog.storage.time.trusted_clock import Leap, StepBack, TrustedClock
+from tidelog.storage.time.trusted_clock import Leap, StepBack, TrustedClock, as_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -198,7 +198,8 @@ class ClockWatch:
             known, changes, self._changes = self._clock.known(), self._changes, []
         if changes or self._behind:
             await self._node.pools.maintenance.run_to_end(self._correct_open_logs, changes)
-            await self._node.coordinator.correct_times(changes)
+            now_ms = self._node.clock.now_ms()
+            await self._node.coordinator.correct_times([as_of(each, now_ms) for each in changes])
         with self._reads:
             self._clock.apply(known)
 

@@ -86,6 +86,13 @@ class StepBack(NamedTuple):
 Change = Leap | StepBack | ForwardStep
 
 
+def as_of(change: Change, now_ms: int) -> Change:
+    """Returns a change as it corrects times now: what the clock gave since it went back stays."""
+    if isinstance(change, StepBack):
+        return change._replace(to_ms=max(change.to_ms, now_ms))
+    return change
+
+
 def corrected_time(change: Change, time_ms: int) -> int:
     """Returns what a time counts as that the clock gave before it changed."""
     if isinstance(change, Leap) or time_ms == NO_TIMESTAMP:

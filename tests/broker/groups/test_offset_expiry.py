@@ -8,7 +8,7 @@ from tidelog.broker.groups.offset_expiry import correct_times, expired_offsets
 from tidelog.broker.groups.store import Committed, StoredGroup
 from tidelog.protocol.records.layout import NO_TIMESTAMP
 from tidelog.storage.time.corrections import ForwardStep
-from tidelog.storage.time.trusted_clock import Leap, StepBack
+from tidelog.storage.time.trusted_clock import Leap, StepBack, as_of
 
 NAME = ("t", 0)
 RETENTION_MS = 100
@@ -48,6 +48,9 @@ def test_offsets_of_other_groups_with_members_do_not_expire(state):
     [
         (StepBack(9_000, 500), 1_000, 500),
         (StepBack(9_000, 1_000), 1_000, 1_000),
+        (as_of(StepBack(9_000, 500), 800), 1_000, 800),  # what it gave up to 800 it gave since
+        (as_of(StepBack(9_000, 500), 400), 1_000, 500),
+        (as_of(StepBack(9_000, 500), 10_000), 1_000, 1_000),
         (StepBack(999, 500), 1_000, 1_000),  # the clock never showed that: a client said it
         (ForwardStep(900, 1_100, 5_000, 7_000), 1_000, 6_000),
         (ForwardStep(900, 1_100, 5_000, 5_500), 1_000, 5_500),

@@ -15,7 +15,7 @@ from tidelog.storage.directory.opening_clock import ClockNow
 from tidelog.storage.time.append_time import ClockWentBack
 from tidelog.storage.time.corrections import ClockHistory, ForwardStep
 from tidelog.storage.time.read_clock import ReadClock
-from tidelog.storage.time.trusted_clock import Leap, Reading, StepBack, TrustedClock
+from tidelog.storage.time.trusted_clock import Leap, Reading, StepBack, TrustedClock, as_of
 
 if TYPE_CHECKING:
     import random
@@ -124,7 +124,7 @@ class BrokerClock:
                 self.partition.begin_segment_at_next_append()
             self.partition.append_clock.catch_up(self.history, self.machine.wall_ms)
         for change in changes:
-            self.on_step(change)
+            self.on_step(as_of(change, self.machine.wall_ms))
         self.read.apply(known)
         if changes:
             self.on_change("the logs are corrected")
