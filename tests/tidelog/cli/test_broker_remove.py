@@ -103,5 +103,7 @@ def test_a_broker_without_partitions_leaves_at_once_gets_none_and_is_forgotten(t
         assert main(["broker", "forget", "2", *address]) == 0
         assert capsys.readouterr().out == "Broker 2 is forgotten.\n"
         assert cordoned(cluster, capsys) == ""
-        eventually(lambda: main(["broker", "forget", "2", *address]) == 2)  # broker 1 knows it by now
+        eventually(
+            lambda: main(["broker", "forget", "2", *address]) == 2
+        )  # broker 1 knows it by now
         assert "there is no broker 2 in the cluster" in capsys.readouterr().err

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import re
 import socket
@@ -120,7 +121,12 @@ def run(one, run, monkeypatch):
     """Runs a command as a newcomer does, whose broker is named by the environment."""
     monkeypatch.setenv("TIDELOG_BROKER", one.bootstrap)
     monkeypatch.setenv("TIDELOG_HTTP", one.http)
-    return lambda line: run(*line.split(), is_told=False)
+    root = logging.getLogger()
+    handlers, level, raises = root.handlers[:], root.level, logging.raiseExceptions
+    yield lambda line: run(*line.split(), is_told=False)
+    root.handlers[:] = handlers  # `serve` sets up the log of its process
+    root.setLevel(level)
+    logging.raiseExceptions = raises
 
 
 def test_there_are_sixty_of_them():
