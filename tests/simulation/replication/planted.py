@@ -177,7 +177,7 @@ _NO_ELR = always(())
 PLANTED: dict[str, Mistake] = {
     # the five likeliest: (a)
     "a change of the ISR counts before it is known": mistake(
-        InSyncReplicas, "_count", count_the_proposal
+        InSyncReplicas, "_count", count_the_proposal, known=10
     ),
     # (b)
     "a follower joins before it has reached the epoch": mistake(

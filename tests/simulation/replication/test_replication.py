@@ -15,8 +15,8 @@ from tests.simulation.replication.lives import ALL_PLANTED
 from tests.simulation.seeds import BrokenSeedError
 
 SEEDS = range(1, 301)
-ONE_IN = 6  # of them is played, unless every case is
-PARTS = 4
+ONE_IN = 8  # of them is played, unless every case is
+PARTS = 3
 ENOUGH = 200  # seeds, in which each mistake is caught
 PLAYED_AGAIN = [4, 5]  # with the metadata in memory, and in etcd
 ROOT = Path(__file__).parents[3]
