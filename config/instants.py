@@ -115,7 +115,7 @@ def is_local(text: str) -> bool:
 def parse_duration(value: int | str) -> int:
     """Returns the duration of a text in ms: "7d", "-2h", "1h30m", "1.5s"; a bare number is ms.
 
-    Raises ValueError.
+    Raises ValueError, also for a part of a millisecond: 0 ms would mean something else.
     """
     text = str(value).strip()
     if _INTEGER.fullmatch(text):
@@ -125,8 +125,10 @@ def parse_duration(value: int | str) -> int:
         raise ValueError(f"{text!r} is no span of time: write 7d, -2h, 1h30m, 1.5s or 250ms")
     total = 0
     for whole, part, unit in _SPAN_PART.findall(found[2]):
-        total += int(whole) * _UNITS_MS[unit]
-        total += int(part or 0) * _UNITS_MS[unit] // 10 ** len(part)
+        part_ms, rest = divmod(int(part or 0) * _UNITS_MS[unit], 10 ** len(part))
+        if rest:
+            raise ValueError(f"{text!r} is no whole number of milliseconds")
+        total += int(whole) * _UNITS_MS[unit] + part_ms
     return -total if found[1] == "-" else total
 
 

@@ -89,7 +89,7 @@ def test_what_is_no_time(text, sentence):
         ("-2h", -7_200_000),
         ("1h30m", 5_400_000),
         ("1.5s", 1_500),
-        ("0.25ms", 0),
+        ("0.25s", 250),
         ("250ms", 250),
         (-30, -30),
         ("+12", 12),
@@ -102,6 +102,12 @@ def test_a_span(text, span_ms):
 @pytest.mark.parametrize("text", ["", "h", "7 d", "7y", "--7d", "1.d", "P7D"])
 def test_what_is_no_span(text):
     with pytest.raises(ValueError, match="is no span of time: write 7d"):
+        parse_duration(text)
+
+
+@pytest.mark.parametrize("text", ["0.25ms", "1.5ms", "-0.0001s"])
+def test_a_part_of_a_millisecond_is_no_span(text):
+    with pytest.raises(ValueError, match=f"'{text}' is no whole number of milliseconds"):
         parse_duration(text)
 
 
