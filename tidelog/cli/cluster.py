@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from tidelog.cli.connecting import connect, raised_as_sentences, sentence_of
 from tidelog.cli.nearest import did_you_mean
 from tidelog.cli.shared import CommandError, UsageError, ask, machine_ms
-from tidelog.client import ClientError, GroupOffset, RequestError
+from tidelog.client import READ_UNCOMMITTED, ClientError, GroupOffset, RequestError
 from tidelog.client.calls import groups as group_calls
 from tidelog.client.calls import records as record_calls
 from tidelog.client.calls import settings as setting_calls
@@ -182,7 +182,9 @@ class Cluster:
                 found.update({((name, number), broker): size for number, size in sizes.items()})
         return found
 
-    def offsets(self, places: Iterable[TopicPartition], at: int) -> dict[TopicPartition, int]:
+    def offsets(
+        self, places: Iterable[TopicPartition], at: int, *, isolation: int = READ_UNCOMMITTED
+    ) -> dict[TopicPartition, int]:
         """Returns the offset of a time (or EARLIEST, LATEST) in each partition; -1: none.
 
         It does not support the times in UNSAYABLE_MS.
@@ -190,7 +192,9 @@ class Cluster:
         found: dict[TopicPartition, int] = {}
         for name, numbers in by_topic(places).items():
             with raised_as_sentences():
-                answer = self.client.list_offsets(name, dict.fromkeys(numbers, at))
+                answer = self.client.list_offsets(
+                    name, dict.fromkeys(numbers, at), isolation=isolation
+                )
             found.update({(name, number): one.offset for number, one in answer.items()})
         return found
 

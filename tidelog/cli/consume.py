@@ -143,7 +143,8 @@ def _spans(
     options: argparse.Namespace,
 ) -> dict[int, tuple[int, int]]:
     """Returns the first offset and the end offset of each partition. Raises CommandError."""
-    firsts, lasts = cluster.offsets(places, EARLIEST), cluster.offsets(places, LATEST)
+    firsts = cluster.offsets(places, EARLIEST)
+    lasts = cluster.offsets(places, LATEST, isolation=_isolation(options))
     begin = dict.fromkeys(places, start.offset)
     if start.time_ms is not None:
         is_here = (
@@ -164,8 +165,14 @@ def _spans(
         last = lasts[place] if end.offset in (None, LATEST) else end.offset
         if last == EARLIEST:
             last = firsts[place]
-        spans[place[1]] = (max(first, firsts[place]), min(last or 0, lasts[place]))
+        # A broker refuses to read from an offset outside of the log: it is the nearest inside.
+        begins = max(min(first, lasts[place]), firsts[place])
+        spans[place[1]] = (begins, min(last or 0, lasts[place]))
     return spans
+
+
+def _isolation(options: argparse.Namespace) -> int:
+    return READ_COMMITTED if options.committed else READ_UNCOMMITTED
 
 
 def _between(
@@ -213,7 +220,7 @@ class _Reader:
         self._consumer = Consumer(
             cluster.client,
             {(options.topic, number): spans[number][0] for number in self._ends},
-            isolation=READ_COMMITTED if options.committed else READ_UNCOMMITTED,
+            isolation=_isolation(options),
             with_append_times=_shows_append_times(options),
         )
 

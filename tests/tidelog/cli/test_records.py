@@ -16,6 +16,7 @@ import pytest
 
 from tests.broker import asking
 from tests.broker.subject import eventually
+from tests.broker.transactions.requests import NONE, Transactional
 from tests.oracle import recordset
 from tests.oracle.recordset import Rec
 
@@ -394,6 +395,36 @@ def test_follow_goes_on_until_there_are_enough(run, broker, topic):
     found = consumed(run, topic, "--follow", "--max", "2")
     thread.join()
     assert {each["value"] for each in found} == {"first", "later"}
+
+
+def test_follow_from_past_the_end_waits_for_what_comes(run, broker, topic):
+    assert run("produce", topic, "--partition", "0", stdin=b"first\n")[0] == 0
+    done = threading.Event()
+
+    def later():
+        with broker.connect() as connection:
+            while not done.wait(0.2):
+                data = recordset.batch([Rec(-5, b"later")])
+                assert asking.produce(connection, topic, data)["error_code"] == 0
+
+    thread = threading.Thread(target=later)
+    thread.start()
+    try:
+        found = consumed(run, topic, "--from", "99", "--follow", "--max", "1")
+    finally:
+        done.set()
+        thread.join()
+    assert [each["value"] for each in found] == ["later"]
+
+
+def test_committed_ends_where_a_transaction_is_open(run, connection, topic):
+    producer = Transactional(connection, asking.new_name("id"))
+    assert producer.init() == NONE
+    assert run("produce", topic, "--partition", "0", stdin=b"first\n")[0] == 0
+    assert producer.add(topic, 0) == [NONE]
+    assert producer.send(topic, "open") == NONE
+    assert [each["value"] for each in consumed(run, topic, "--committed")] == ["first"]
+    assert [each["value"] for each in consumed(run, topic)] == ["first", "open"]
 
 
 def test_at_a_terminal_a_bar_shows_how_far_it_is(broker, topic, tmp_path):
