@@ -41,6 +41,7 @@ _UNSAID = "the broker does not say where it serves HTTP (--http HOST:PORT names 
 _EVERY_INTERFACE = ("", "0.0.0.0", "[::]")  # noqa: S104 - recognised, not chosen
 _HTTP_ANSWER = f" {int.from_bytes(b'HTTP')} bytes"  # what would follow, if it were Kafka's
 _CONNECT_S = 10.0
+_NEXT_S = 3.0  # until the next of several addresses is tried
 _TIMEOUT_S = 30.0
 _MISTAKES = frozenset(
     {
@@ -74,9 +75,39 @@ def connect(addresses: str) -> Client:
     """
     for each in addresses.split(","):
         check_address("--broker", each)
-    host, port = _first_reached(addresses)
+    ordered = _answering_first(addresses)
+    return Client(ordered, client_id="tidelog", timeout_s=_TIMEOUT_S)
+
+
+def _answering_first(addresses: str) -> str:
+    """Returns the addresses, the first at which a broker answers before the others.
+
+    Of several, one that is silent is passed over sooner than one that is alone. Raises CommandError.
+    """
+    reasons = []
+    texts = addresses.split(",")
+    for index, (host, port) in enumerate(addresses_of(addresses)):
+        wait_s = _CONNECT_S if index == len(texts) - 1 else _NEXT_S
+        try:
+            socket.create_connection((host, port), wait_s).close()
+            _check_speaks_kafka(host, port, addresses, wait_s)
+        except OSError as error:
+            reasons.append(f"{_joined(host, port)} ({error.strerror or error})")
+            continue
+        if not index:
+            return addresses
+        ordered = ",".join([texts.pop(index), *texts])
+        return secured(ordered, addresses.security) if isinstance(addresses, Brokers) else ordered
+    raise CommandError(
+        f"no broker answers at {', '.join(reasons)}: is one running there? "
+        "--broker HOST:PORT names another"
+    )
+
+
+def _check_speaks_kafka(host: str, port: int, addresses: str, wait_s: float) -> None:
+    """Raises CommandError unless a Kafka broker answers there, and TimeoutError if nothing does."""
     try:
-        Connection(host, port, "tidelog", _CONNECT_S, access_to(addresses)).close()
+        Connection(host, port, "tidelog", wait_s, access_to(addresses)).close()
     except SecuritySettingsError as error:
         raise UsageError(f"--command-config: {error}") from None
     except (AuthenticationFailed, HandshakeBroken) as error:
@@ -85,27 +116,12 @@ def connect(addresses: str) -> Client:
         )
         raise CommandError(f"{error}{hint}") from None
     except ConnectionBroken as error:
+        if isinstance(error.__cause__, TimeoutError):
+            raise TimeoutError(f"connected, and no answer within {wait_s:g} s") from None
         at = _joined(host, port)
         if _HTTP_ANSWER in str(error):
             raise CommandError(f"{at} is an HTTP port: give it as --http {at}") from None
         raise CommandError(f"what answers at {at} is no Kafka broker ({error})") from None
-    return Client(addresses, client_id="tidelog", timeout_s=_TIMEOUT_S)
-
-
-def _first_reached(addresses: str) -> Address:
-    """Returns the first address at which something listens. Raises CommandError."""
-    reasons = []
-    for host, port in addresses_of(addresses):
-        try:
-            socket.create_connection((host, port), _CONNECT_S).close()
-        except OSError as error:
-            reasons.append(f"{_joined(host, port)} ({error.strerror or error})")
-        else:
-            return host, port
-    raise CommandError(
-        f"no broker answers at {', '.join(reasons)}: is one running there? "
-        "--broker HOST:PORT names another"
-    )
 
 
 # --- one port by the other -----------------------------------------------------------------------

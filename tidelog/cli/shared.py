@@ -7,6 +7,7 @@ mistake in the command line. Every mistake is one sentence on standard error.
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import os
 import sys
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 FAILED, USAGE = 1, 2
 NONE = -1  # the offset if nothing is found
 
+_NEXT_S = 3.0  # until the next of several addresses is tried
 _TIMEOUT_S = 600.0  # a log that another program wrote is read once before it is explained
 _MISTAKES = frozenset({"BAD_REQUEST", "BAD_TIME", "BAD_OFFSET", "NO_TIME", "INVALID_CONFIG"})
 
@@ -179,9 +181,14 @@ def ask(
     from tidelog.cli.output import working
 
     reasons = []
-    for each in addresses_in(address):
+    found = addresses_in(address)
+    for each in found:
         client = ControlClient(each, timeout_s=_TIMEOUT_S)
+        was_asked = False
         try:
+            if each != found[-1]:
+                _check_answers(each)
+            was_asked = True
             with working(f"waiting for {each}"):
                 return client.ask(method, f"{url}?{given}" if given else url, body)
         except ControlError as error:
@@ -200,7 +207,7 @@ def ask(
             ) from None
         except OSError as error:
             reasons.append(f"http://{each} ({error.strerror or error})")
-            if body is not None:
+            if was_asked and body is not None:
                 break  # it may have been changed
         finally:
             client.close()
@@ -208,6 +215,13 @@ def ask(
         f"nothing answers at {', '.join(reasons)}: is a broker running there? "
         "--http HOST:PORT names another"
     )
+
+
+def _check_answers(address: str) -> None:
+    """Raises OSError unless the HTTP port answers soon, as that of a broker that hangs does not."""
+    client = ControlClient(address, timeout_s=_NEXT_S)
+    with contextlib.closing(client), contextlib.suppress(ControlError):
+        client.ask("GET", "/v1/clock")
 
 
 def addresses_in(http: str) -> list[str]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import socket
+
 import pytest
 
 from tests.broker import asking
@@ -118,6 +120,20 @@ def test_the_environment_has_addresses_too(run, broker, monkeypatch, tmp_path):
     monkeypatch.setenv("TIDELOG_BROKER", broker.bootstrap)
     monkeypatch.setenv("TIDELOG_COMMAND_CONFIG", str(tmp_path / "none"))
     assert f"{tmp_path}/none cannot be read" in run("topics list")[2]
+
+
+@pytest.mark.parametrize(
+    "where",
+    ["--broker {silent},{kafka}", "--http {silent},{http}", "--http {silent},{closed},{http}"],
+)
+def test_of_several_addresses_one_that_is_silent_is_passed_over(run, broker, where):
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        silent = "{}:{}".format(*server.getsockname())
+        given = where.format(
+            silent=silent, closed="127.0.0.1:1", kafka=broker.bootstrap, http=broker.http
+        )
+        for line in ("topics list", "offsets found"):
+            assert run(f"{line} {given}")[::2] == (0, "")
 
 
 def test_an_address_with_tls_is_told_how_tls_is_asked_for(run):
