@@ -146,7 +146,8 @@ _CLOCKS: Final[Schema] = {
             "steps_back": _list(_object(_time("from", "to"))),
             "topics_ahead": _list(_TEXT),
             "clock_start_pause_ms": _INTEGER,
-        }
+        },
+        {"broker": _INTEGER},
     ),
     "TopicClock": _object(
         {**_TOPIC, **_time("now"), "partitions": _RESET_ROWS}, {"broker": _INTEGER}
