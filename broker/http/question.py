@@ -99,8 +99,10 @@ class Asked(NamedTuple):
             return list(range(topic.partitions))
         index = partition_number(text)
         if index >= topic.partitions:
+            count = topic.partitions
             raise UnknownTopicOrPartition(
-                f"there is no partition {topic.name}-{index}: it has {topic.partitions}"
+                f"there is no partition {topic.name}-{index}: the topic has {count} "
+                f"partition{'' if count == 1 else 's'}"
             )
         return [index]
 

@@ -17,7 +17,7 @@ from tidelog.broker.quotas.entity import (
     PRODUCE,
     USER,
 )
-from tidelog.config.setting import INT_MAX, LONG_MAX
+from tidelog.config.setting import INT_MAX, LONG_MAX, closest
 from tidelog.protocol.errors import InvalidRequest
 
 if TYPE_CHECKING:
@@ -70,7 +70,9 @@ def checked_changes(
         if key in changes:
             raise InvalidRequest(f"quota {key} is named more than once")
         if value is not None and key not in allowed:
-            raise InvalidRequest(f"{_kind(entity)} has no quota {key!r}")
+            near = closest(key, allowed)
+            hint = f"; did you mean {near}?" if near else ""
+            raise InvalidRequest(f"{_kind(entity)} has no quota {key!r}{hint}")
         changes[key] = None if value is None else _checked(key, value)
     return changes
 

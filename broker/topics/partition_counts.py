@@ -96,7 +96,8 @@ def grown_count(config: BrokerConfig, wanted: CreatePartitionsTopic, topic: Topi
     """
     count, limit = wanted.count, config.max_partitions_per_topic
     if count == topic.partitions:
-        raise InvalidPartitions(f"topic {topic.name} has {count} partitions already")
+        noun = "partition" if count == 1 else "partitions"
+        raise InvalidPartitions(f"topic {topic.name} has {count} {noun} already")
     if count < topic.partitions:
         raise InvalidPartitions(
             f"topic {topic.name} has {topic.partitions} partitions, and {count} would be fewer"

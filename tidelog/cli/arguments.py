@@ -38,6 +38,7 @@ class Options(argparse.Namespace):
     """
 
     security: Security | None = None
+    command_config_given_by: str = "--command-config"
 
     def __getattr__(self, name: str) -> Any:
         """Returns the missing address; raises CommandError if the broker does not say its Kafka port."""
@@ -172,6 +173,7 @@ def with_addresses(options: argparse.Namespace) -> Options:
         found.broker, found.http = BROKER_ADDRESS, HTTP_ADDRESS
     if found.command_config is None:
         found.command_config = os.environ.get(_CONFIG_VARIABLE) or None
+        found.command_config_given_by = _CONFIG_VARIABLE
     return found
 
 

@@ -269,14 +269,19 @@ def _some(reasons: Sequence[str]) -> str:
 
 
 def _check_unset(cluster: Cluster, topic: str | None, changes: Changes) -> None:
-    """Raises CommandError for removing an unknown setting, which brokers accept silently."""
+    """Raises CommandError for removing a setting that is unknown or not set; brokers accept both."""
     names = [name for name, value in changes.items() if value is None]
     if names:
         entries = (*cluster.settings(topic), *cluster.settings(topic, names))
         known = {name for each in entries for name in (each.name, *(s[0] for s in each.synonyms))}
+        sources = _LIVE if topic is None else (SOURCE_TOPIC,)
+        there = {each.name for each in entries if each.source in sources}
+        there.update(s[0] for each in entries for s in each.synonyms if s[2] in sources)
         for name in names:
             if name not in known:
                 raise UsageError(f"there is no setting {name}{did_you_mean(name, sorted(known))}")
+            if name not in there:
+                raise CommandError(f"{topic or 'the broker'} has not set {name}: nothing to remove")
 
 
 def _deletions(

@@ -63,7 +63,7 @@ def use_command_config(options: Options) -> None:
     try:
         options.security = security_in(options.command_config)
     except SecuritySettingsError as error:
-        raise UsageError(f"--command-config {error}") from None
+        raise UsageError(f"{options.command_config_given_by} {error}") from None
     if "broker" in vars(options):
         options.broker = secured(options.broker, options.security)
 

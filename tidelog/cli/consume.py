@@ -42,6 +42,7 @@ from tidelog.cli.shared import CommandError, UsageError, machine_ms, warn, warn_
 from tidelog.client import EARLIEST, LATEST, READ_COMMITTED, READ_UNCOMMITTED
 from tidelog.client.consumer import Consumer
 from tidelog.protocol.records.layout import NO_TIMESTAMP
+from tidelog.text import some
 
 if TYPE_CHECKING:
     import argparse
@@ -94,7 +95,7 @@ def _consume(options: argparse.Namespace) -> None:
         (topic,) = cluster.topics([options.topic])
         numbers = [each.number for each in topic.partitions]
         if only is not None and only not in numbers:
-            there = f"it has {len(numbers)}"
+            there = f"the topic has {some(len(numbers), 'partition')}"
             raise CommandError(f"there is no partition {options.topic}-{only}: {there}")
         places = [(options.topic, each) for each in (numbers if only is None else [only])]
         start, end = _places(cluster, options)
@@ -114,7 +115,7 @@ def _places(cluster: Cluster, options: argparse.Namespace) -> tuple[Place, Place
     start = _place("--from", options.start, now_ms, options)
     end = _place("--to", options.end, now_ms, options)
     if options.within and start.time_ms is None and end.time_ms is None:
-        raise UsageError("--within wants a time in --from or --to")
+        raise UsageError("--within needs a time in --from or --to")
     return start, end
 
 
@@ -124,9 +125,8 @@ def _place(option: str, text: str, now_ms: int, options: argparse.Namespace) -> 
         return Place(offset=EARLIEST if text == "earliest" else LATEST)
     if text.isascii() and text.isdecimal():
         if _LIKE_A_TIME.fullmatch(text):
-            warn(
-                options, f"{option} {text} is an offset: a time in milliseconds is written @{text}"
-            )
+            ms = f"{text:0<13}"
+            warn(options, f"{option} {text} is an offset: a time in milliseconds is written @{ms}")
         return Place(offset=int(text))
     if re.fullmatch(r"[+-][0-9]+", text):
         raise UsageError(f"{option} {text}: milliseconds are written @{text}")

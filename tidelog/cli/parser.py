@@ -110,6 +110,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         from tidelog.cli.help import add_help
 
         add_help(parser)
+    elif command is not None and command.startswith("-"):
+        names = parser.parts()
+        if later := next((each for each in arguments if each in names), None):
+            told = f"options stand after the command, tidelog {later} {command}"
+            parser.error(f"there is no command {command!r}: {told}")
     options, unknown = parser.parse_known_args(arguments)
     part = parser.part(options.command, getattr(options, "action", None))
     if unknown:

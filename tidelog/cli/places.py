@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from tidelog.cli.shared import CommandError, UsageError
+from tidelog.text import some
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -44,6 +45,7 @@ def places_in(cluster: Cluster, wanted: Wanted) -> list[TopicPartition]:
         there = [each.number for each in described.partitions]
         for number in numbers or ():
             if number not in there:
-                raise CommandError(f"there is no partition {name}-{number}: it has {len(there)}")
+                has = some(len(there), "partition")
+                raise CommandError(f"there is no partition {name}-{number}: the topic has {has}")
         found += [(name, number) for number in (there if numbers is None else numbers)]
     return found

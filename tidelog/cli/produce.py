@@ -47,7 +47,7 @@ def add_produce(parser: argparse.ArgumentParser) -> None:
     """Adds the options of `tidelog produce`."""
     add = parser.add_argument
     add("topic", metavar="TOPIC")
-    add("--file", metavar="FILE", help="read this instead of standard input")
+    add("--file", metavar="FILE", help="read this, not standard input (-)")
     what = (
         'lines are {"key": ..., "value": ..., "timestamp": ..., "headers": ...}, as `tidelog consume --json` '
         "writes them"
@@ -74,7 +74,7 @@ def _produce(options: argparse.Namespace) -> None:
     reader = _Reader(options)
     with contextlib.ExitStack() as opened:
         source: BufferedReader
-        if options.file is not None:
+        if options.file not in (None, "-"):
             try:
                 source = opened.enter_context(open(options.file, "rb"))  # noqa: PTH123 - as it is given
             except OSError as error:

@@ -10,12 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 from tidelog.cli.arguments import add_actions, add_flag, value_given
 from tidelog.cli.cluster import Cluster
+from tidelog.cli.nearest import did_you_mean
 from tidelog.cli.output import print_answer, print_json, print_table
-from tidelog.cli.shared import UsageError
+from tidelog.cli.shared import CommandError, UsageError
 from tidelog.client.calls import quotas as calls
 
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Iterable
 
     from tidelog.client.calls.quotas import Entity
 
@@ -94,10 +96,22 @@ def _change(options: argparse.Namespace) -> None:
             raise UsageError(f"{text}: expected {expected}")
         changes[name] = _number(text, value_given(name, value)) if equals else None
     with Cluster(options.broker) as cluster:
+        if options.action == "unset":
+            _check_set(cluster, entity, changes)
         cluster.perform(calls.alter(entity, changes))
     told: dict[str, Any] = {"entity": dict(entity), "changes": changes}
     verb = "Set" if options.action == "set" else "Removed"
     print_answer(options, told, f"{verb} {', '.join(options.quotas)} of {_shown(entity)}.")
+
+
+def _check_set(cluster: Cluster, entity: Entity, names: Iterable[str]) -> None:
+    """Raises CommandError for removing a quota that is not set, which brokers accept silently."""
+    found = cluster.perform(calls.describe(entity))
+    there = {name for one, quotas in found.items() if set(one) == set(entity) for name in quotas}
+    for name in names:
+        if name not in there:
+            hint = did_you_mean(name, sorted(there))
+            raise CommandError(f"{_shown(entity)} has no quota {name}{hint}")
 
 
 def _number(text: str, value: str) -> float:

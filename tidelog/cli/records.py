@@ -152,10 +152,12 @@ def from_json(line: bytes, read_time: Callable[[str | int], int]) -> Record:
     """
     try:
         fields = json.loads(line)
+    except json.JSONDecodeError as error:
+        raise ValueError(f"it is not JSON: {error.msg}, at column {error.colno}") from None
     except ValueError as error:
-        raise ValueError(f"is no JSON: {error}") from None
+        raise ValueError(f"it is not JSON: {error}") from None
     if not isinstance(fields, dict):
-        raise ValueError('is no record: expected {"key": ..., "value": ...}')
+        raise ValueError('it is not a record: expected {"key": ..., "value": ...}')
     if unknown := sorted(set(fields) - _KNOWN):
         raise ValueError(f"{unknown[0]!r} is not a field of a record")
     return Record(
@@ -264,9 +266,9 @@ def formatter(text: str, topic: str) -> Writer:
         elif plain is not None:
             parts.append(plain.encode())
         else:
-            known = " ".join(f"%{each}" for each in (*_COLUMNS, *_SAME))
+            known = ", ".join(f"%{each}" for each in (*_COLUMNS, *_SAME))
             raise UsageError(
-                f"--format: {single or token[0]} is nothing there is: {known} \\n \\r \\t \\x0a"
+                f"--format: there is no {single or token[0]}: write {known}, \\n, \\r, \\t or \\x0a"
             )
     names = [part for part in parts if isinstance(part, str) and part in _COLUMNS]
 

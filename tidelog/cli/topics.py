@@ -225,8 +225,12 @@ def _alter(options: argparse.Namespace) -> None:
             if not options.json:
                 if moves:
                     _print_moves(name, moves, begun=changed)
-                if changed:
-                    print_lines(f"Changed {name}.")
+                if moves or changes or count is not None:
+                    print_lines(*([f"Changed {name}."] if changed else []))
+                else:
+                    print_lines(
+                        f"{name} has {some(factor or 0, 'replica')} of each partition already."
+                    )
     if options.json:
         print_json(altered_topics)
 

@@ -28,7 +28,7 @@ _REMEDIES: Final = {
         "port, or 0 for a free one"
     ),
     errno.EACCES: "; ports below 1024 need the capability CAP_NET_BIND_SERVICE",
-    errno.EADDRNOTAVAIL: "; name an address of this machine, or none for every interface",
+    errno.EADDRNOTAVAIL: "; name an address of this machine, or 0.0.0.0 for every interface",
 }
 
 

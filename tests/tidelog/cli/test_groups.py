@@ -262,7 +262,7 @@ def test_members_that_are_no_consumers(broker, run, group):
         (["--to-earliest"], {0: 0, 1: 0}, None),
         (["--to-latest"], {0: 5, 1: 0}, None),
         (["--to-current"], {0: 2, 1: 0}, "nothing is committed: the end"),
-        (["--to-offset", "3"], {0: 3, 1: 0}, "3 is behind the end of the log"),
+        (["--to-offset", "3"], {0: 3, 1: 0}, "3 is past the end of the log"),
         (["--to-time", "2026-01-01T00:00Z"], {0: 1, 1: 0}, "no record is that late: the end"),
         (
             ["--to-time", "1969-12-31T23:59:59.997Z"],
@@ -295,7 +295,7 @@ def test_where_it_goes_on(broker, run, topic, group, arguments, expected, note):
         ("-1", 1, []),
         ("+1", 3, []),
         ("-9", 0, ["-7 is before the beginning of the log"]),
-        ("9", 5, ["11 is behind the end of the log"]),
+        ("9", 5, ["11 is past the end of the log"]),
     ],
 )
 def test_shifted(broker, run, topic, group, by, expected, note):
@@ -461,7 +461,11 @@ def test_groups_are_deleted_and_what_they_committed(broker, run, topic, group):
         (["reset-offsets", "G", "T", "--all-topics", "--to-earliest"], 2, "name TOPIC or"),
         (["reset-offsets", "G", "T", "T:0", "--to-earliest"], 2, "{topic} is named twice"),
         (["reset-offsets", "G", "nowhere", "--to-earliest"], 1, "there is no topic nowhere"),
-        (["reset-offsets", "G", "T:2", "--to-earliest"], 1, "no partition {topic}-2: it has 2"),
+        (
+            ["reset-offsets", "G", "T:2", "--to-earliest"],
+            1,
+            "{topic}-2: the topic has 2 partitions",
+        ),
         (["reset-offsets", "G", "T", "--to-offset", "x"], 2, "expected a number"),
         (["reset-offsets", "G", "T", "--to-offset=-1"], 2, "a number from 0"),
         (["reset-offsets", "G", "T:0", "--shift-by", "9223372036854775808"], 2, "no offset"),

@@ -74,7 +74,7 @@ def test_the_number_of_replicas_grows_and_shrinks(run, partitions):
     alter = ("topics", "alter", "sized", "--replication-factor")
     status, out, err = run(*alter, "4")
     assert (status, out) == (2, "")
-    assert "--replication-factor 4: 3 brokers can have replicas of sized-0" in err
+    assert "--replication-factor 4: only 3 brokers can have replicas of sized-0" in err
     assert run(*alter, "3", "--dry-run")[0] == 0
     assert replicas(partitions("sized")) == [1, 1]
     status, out, err = run(*alter, "3")
@@ -86,7 +86,8 @@ def test_the_number_of_replicas_grows_and_shrinks(run, partitions):
     assert [len(each) for each in altered["replicas"].values()] == [2, 2]
     eventually(lambda: replicas(partitions("sized")) == [2, 2], 60)
     assert [each["leader"] for each in partitions("sized")] == leaders
-    assert run(*alter, "2") == (0, "Changed sized.\n", "")
+    told = "sized has 2 replicas of each partition already.\n"
+    assert run(*alter, "2") == (0, told, "")
 
 
 def test_first_replicas_lead_again_and_where_nobody_leads_anyone_may(cluster, run, partitions):
@@ -105,7 +106,7 @@ def test_first_replicas_lead_again_and_where_nobody_leads_anyone_may(cluster, ru
     assert run("cluster", "elect")[0] == 0
     assert run("cluster", "elect", "led") == (0, "No election is needed for 3 partitions.\n", "")
     for line, said in (
-        (("--unclean",), "--unclean wants TOPIC"),
+        (("--unclean",), "--unclean needs TOPIC"),
         (("led", "--unclean"), "add --yes"),
         (("lad",), "did you mean led?"),
         (("led:7",), "there is no partition led-7"),

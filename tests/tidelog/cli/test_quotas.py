@@ -45,7 +45,16 @@ def test_quotas_are_set_listed_and_removed(run):
         ("set --user a consumer_byte_rate=much", 2, "expected a number"),
         ("unset --user a consumer_byte_rate=1", 2, "expected QUOTA alone"),
         ("set --user a --default-user consumer_byte_rate=1", 2, "not allowed with"),
-        ("set --user a consumer_bite_rate=1", 2, "consumer_bite_rate"),
+        (
+            "set --user a consumer_bite_rate=1",
+            2,
+            "'consumer_bite_rate'; did you mean consumer_byte_rate?",
+        ),
+        (
+            "unset --user nobody consumer_byte_rate",
+            1,
+            "user nobody has no quota consumer_byte_rate",
+        ),
         ("set --user a consumer_byte_rate=-1", 2, "consumer_byte_rate"),
         ("set --ip 10.0.0.7 --user a connection_creation_rate=1", 2, ""),
     ],

@@ -41,7 +41,7 @@ def add_elect(parser: argparse.ArgumentParser) -> None:
 def run_elect(options: argparse.Namespace) -> int:
     """Runs `tidelog cluster elect`; returns the exit status. Raises CommandError."""
     if options.unclean and not options.places:
-        raise UsageError("--unclean wants TOPIC, because records may be lost")
+        raise UsageError("--unclean needs TOPIC, because records may be lost")
     with Cluster(options.broker) as cluster:
         wanted = places_given(options.places)
         if not wanted:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from tidelog.cli.brokers.assignments import cordoned, counts_of, metadata, racks_of
 from tidelog.cli.shared import UsageError
+from tidelog.text import some
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -56,8 +57,8 @@ def moves_to(cluster: Cluster, names: Collection[str], count: int) -> Moves:
             after = resized(before, count, each.isr_nodes, racks, has)
             if len(after) < count:
                 raise UsageError(
-                    f"--replication-factor {count}: {len({*before, *racks})} brokers can have replicas of "
-                    f"{topic.name}-{each.partition_index}"
+                    f"--replication-factor {count}: only {some(len({*before, *racks}), 'broker')} can have "
+                    f"replicas of {topic.name}-{each.partition_index}"
                 )
             if after != before:
                 moves[topic.name, each.partition_index] = after

@@ -17,10 +17,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from tidelog.cli.arguments import add_flag, add_shift, number_given
 from tidelog.cli.cluster import INACTIVE, by_topic
 from tidelog.cli.escaping import escaped
+from tidelog.cli.nearest import did_you_mean
 from tidelog.cli.output import print_json, print_lines, print_table
 from tidelog.cli.places import places_in
 from tidelog.cli.records import time_of
-from tidelog.cli.shared import NONE, CommandError, UsageError, machine_ms, warn_of_unit
+from tidelog.cli.shared import NONE, CommandError, UsageError, machine_ms, warn, warn_of_unit
 from tidelog.client import EARLIEST, LATEST
 
 if TYPE_CHECKING:
@@ -83,6 +84,9 @@ def reset(cluster: Cluster, wanted: Wanted, options: argparse.Namespace) -> None
         )
     committed = cluster.committed(name)
     plans = _plans(cluster, wanted, committed, options)
+    if state == "Dead" and not committed:
+        near = did_you_mean(name, cluster.group_names())
+        warn(options, f"there is no group {name} yet{near}")
     if options.yes:
         cluster.commit(name, {plan.place: plan.offset for plan in plans})
     _print_plans(name, plans, options)
@@ -119,7 +123,7 @@ def _plans(
         if offset < starts[place]:
             offset, note = starts[place], f"{offset} is before the beginning of the log"
         elif offset > ends[place]:
-            offset, note = ends[place], note or f"{offset} is behind the end of the log"
+            offset, note = ends[place], note or f"{offset} is past the end of the log"
         known = committed.get(place)
         plans.append(Plan(place, None if known is None else known.offset, offset, note))
     return plans

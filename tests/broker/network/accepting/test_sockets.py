@@ -47,8 +47,8 @@ def test_another_error_is_not_waited_for(monkeypatch):
     with pytest.raises(sockets.AddressError) as raised:
         sockets.listen("192.0.2.1", 0, "listeners")
     assert str(raised.value) == (
-        "listeners: 192.0.2.1:0: Cannot assign requested address; name an address of this machine, or none "
-        "for every interface"
+        "listeners: 192.0.2.1:0: Cannot assign requested address; name an address of this machine, or "
+        "0.0.0.0 for every interface"
     )
 
 
