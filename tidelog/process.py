@@ -159,7 +159,7 @@ class BrokerProcess:
     ) -> str:
         """Creates a topic and returns its name when clients can use it.
 
-        Raises tidelog.errors.RequestError.
+        Raises tidelog.errors.RequestError, and ClusterUnreachable if the broker does not run.
         """
         create_topic(self.bootstrap, name, partitions, settings)
         return name

@@ -1,6 +1,7 @@
 """Topics that a test needs, created over Kafka's protocol before the test's own client connects.
 
-A refusal is a tidelog.errors.RequestError, which pytest shows where the test asked for the topic.
+A refusal is a tidelog.errors.RequestError, and a broker that does not run a ClusterUnreachable. pytest
+shows both where the test asked for the topic.
 """
 
 from __future__ import annotations
@@ -19,14 +20,17 @@ AS_THE_BROKER_SAYS = -1
 def create_topic(
     bootstrap: str, name: str, partitions: int, settings: Mapping[str, object] | None = None
 ) -> None:
-    """Creates a topic and returns when clients can use it. Raises RequestError."""
-    from tidelog.client import Client, RequestError
+    """Creates a topic and returns when clients can use it.
+
+    Raises RequestError, and ClusterUnreachable.
+    """
+    from tidelog.client import Client, ClientError
 
     texts = {name: as_text(value) for name, value in (settings or {}).items()}
     with Client(bootstrap) as client:
         try:
             client.create_topic(name, partitions, texts)
-        except RequestError as error:
+        except ClientError as error:
             raise error.with_traceback(None) from None
 
 

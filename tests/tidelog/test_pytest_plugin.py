@@ -226,6 +226,12 @@ def test_a_mistake_in_a_fault(tidelog_broker_factory):
     tidelog_broker_factory(faults=True).faults.add(api="Produce")  # THE LINE
 
 
+def test_a_mistake_about_what_runs(tidelog_broker_factory):
+    broker = tidelog_broker_factory()
+    broker.stop()
+    broker.create_topic("orders")  # THE LINE
+
+
 @pytest.fixture
 def mistaken(tidelog_broker_factory):
     return tidelog_broker_factory({"log.segment.bites": 1000})  # THE LINE
@@ -245,9 +251,9 @@ def reports_of(output):
 @pytest.mark.slow
 def test_a_failure_shows_the_logs_of_its_brokers_and_no_line_of_ours(project):
     done = run(project, test_failures=FAILURES)
-    done.assert_outcomes(failed=8, errors=1, xfailed=1)
+    done.assert_outcomes(failed=9, errors=1, xfailed=1)
     reports = reports_of(done.stdout.str())
-    assert len(reports) == 9
+    assert len(reports) == 10
     section = re.compile(r"^-+ Captured log of tidelog \((.*)\) -+$", re.MULTILINE)
     assert re.match(r"127\.0\.0\.1:\d+$", *section.findall(reports["test_of_its_own_broker"]))
     assert "stopped" in section.split(reports["test_of_its_own_broker"])[2]
