@@ -74,6 +74,20 @@ _TOPIC_AFTER = {  # how many words stand before TOPIC
     **dict.fromkeys(("clock", "configs", "topics", "transactions"), 2),
     "groups": 3,
 }
+_VALUED = frozenset(  # options that may stand before TOPIC, and have a value in the next word
+    {
+        *(
+            "-b",
+            "--bootstrap-server",
+            "--broker",
+            "--by",
+            "--command-config",
+            "--directory",
+            "--from-file",
+        ),
+        *("--http", "--shift-by", "--to-offset", "--to-time"),
+    }
+)
 _FILES = frozenset({"file", "from_file"})  # options whose file names may be any bytes
 
 _HELP = frozenset({"-h", "--help"})
@@ -152,7 +166,18 @@ def _with_topic_first(arguments: list[str]) -> list[str]:
             topics.append(topic)
         else:
             left.append(each)
-    return [*left[:place], *topics, *left[place:]]
+    at = _place_after(left, place) if topics else 0
+    return [*left[:at], *topics, *left[at:]]
+
+
+def _place_after(arguments: Sequence[str], words: int) -> int:
+    """Returns where an argument stands that comes after so many words, options not counted."""
+    at = 1
+    for _ in range(words - 1):
+        while at < len(arguments) and arguments[at].startswith("-"):
+            at += 2 if arguments[at] in _VALUED else 1
+        at += 1
+    return at
 
 
 def _as_text(parser: argparse.ArgumentParser, value: Any) -> Any:
