@@ -50,6 +50,8 @@ class Partition(NamedTuple):
     number: int
     leader: int
     has_error: bool
+    replicas: tuple[int, ...]
+    in_sync: tuple[int, ...]
 
 
 class Topic(NamedTuple):
@@ -384,7 +386,13 @@ def _topic(answer: Any) -> Topic:
         str(answer.topic_id),
         answer.is_internal,
         sorted(
-            Partition(one.partition_index, one.leader_id, bool(one.error_code))
+            Partition(
+                one.partition_index,
+                one.leader_id,
+                bool(one.error_code),
+                tuple(one.replica_nodes),
+                tuple(one.isr_nodes),
+            )
             for one in answer.partitions
         ),
     )

@@ -111,6 +111,8 @@ def _described(cluster: Cluster, topic: Topic) -> dict[str, Any]:
             {
                 "partition": each.number,
                 "leader": each.leader,
+                "replicas": list(each.replicas),
+                "isr": list(each.in_sync),
                 "log_start_offset": starts.get((name, each.number)),
                 "end_offset": ends.get((name, each.number)),
                 "size": sizes.get(each.number),
@@ -125,11 +127,13 @@ def _print_topic(topic: Mapping[str, Any]) -> None:
     internal = ", internal" if topic["internal"] else ""
     print_lines(f"{topic['topic']}: id {topic['topic_id']}, {partitions}{internal}", "")
     print_table(
-        (">partition", ">leader", ">start", ">end", ">size"),
+        (">partition", ">leader", "replicas", "in sync", ">start", ">end", ">size"),
         [
             (
                 each["partition"],
                 each["leader"] if each["leader"] >= 0 else "none",
+                ", ".join(map(str, each["replicas"])),
+                ", ".join(map(str, each["isr"])),
                 each["log_start_offset"],
                 each["end_offset"],
                 None if each["size"] is None else size_of(each["size"]),

@@ -86,6 +86,16 @@ def test_the_number_of_replicas_grows_and_shrinks(run, partitions):
     assert [len(each) for each in altered["replicas"].values()] == [2, 2]
     eventually(lambda: replicas(partitions("sized")) == [2, 2], 60)
     assert [each["leader"] for each in partitions("sized")] == leaders
+    (told,) = json.loads(run("topics", "describe", "sized", "--json")[1])
+    for each, known in zip(told["partitions"], partitions("sized"), strict=True):
+        assert [each[name] for name in ("leader", "replicas")] == [
+            known["leader"],
+            known["replicas"],
+        ]
+        assert sorted(each["isr"]) == sorted(known["isr"])
+    head = run("topics", "describe", "sized")[1].splitlines()[2]
+    assert head.split("  ")[0] == "partition"
+    assert "replicas   in sync" in head
     told = "sized has 2 replicas of each partition already.\n"
     assert run(*alter, "2") == (0, told, "")
 
