@@ -25,7 +25,7 @@ def parse_size(text: str) -> int:
     number, unit, suffix = found[1], found[2].lower(), (found[3] or "").lower()
     if unit and suffix == "b":
         raise ValueError(
-            f"{text!r}: of 1000 or of 1024? write {number}{unit.upper()}iB for 1024, or bytes"
+            f"{text!r}: units of 1000 or of 1024? write {number}{unit.upper()}iB for 1024, or bytes"
         )
     return int(number) << _POWERS[unit]
 

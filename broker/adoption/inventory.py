@@ -123,7 +123,7 @@ def _read_owner(path: Path) -> tuple[str, int]:
     meta = path / filenames.META_PROPERTIES_FILE
     if not meta.is_file():
         raise AdoptionError(
-            f"{meta} is missing: {path} is no log directory of Kafka, or one whose broker is not known"
+            f"{meta} is missing: {path} is not a log directory of Kafka, or nothing says of which broker"
         )
     said = parse_properties(meta.read_text(encoding="utf-8", errors="replace"))
     broker = said.get("node.id", said.get("broker.id", ""))

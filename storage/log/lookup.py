@@ -327,7 +327,7 @@ def times_of(
         raise OffsetOutOfRange(
             f"there is no offset {offset}: the log holds {start_offset} to {upper_offset - 1}"
             if start_offset < upper_offset
-            else f"there is no offset {offset}: the log is empty, and goes on at {upper_offset}"
+            else f"there is no offset {offset}: the log is empty, and its next offset is {upper_offset}"
         )
     part = _batch_at(segment, offset)
     if part is not None:

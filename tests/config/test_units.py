@@ -27,7 +27,7 @@ def test_a_size(text, size):
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("10MB", "'10MB': of 1000 or of 1024? write 10MiB for 1024, or bytes"),
+        ("10MB", "'10MB': units of 1000 or of 1024? write 10MiB for 1024, or bytes"),
         ("-5", "'-5' is no size: write 64MiB, or bytes"),
         ("1.5g", "is no size"),
         ("much", "is no size"),

@@ -102,7 +102,7 @@ def _known(path: Path) -> tuple[Path, Kind]:
     except OSError as error:
         raise UsageError(f"cannot read {path}: {error.strerror}") from None
     if kind is None:
-        raise UsageError(f"{path}: its name is that of no file tidelog knows in a log directory")
+        raise UsageError(f"{path}: no file of a log directory has such a name")
     return path, kind
 
 

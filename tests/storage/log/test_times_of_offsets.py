@@ -146,7 +146,7 @@ def test_the_first_record_is_no_mark_of_a_transaction(make_log):
 
 
 def test_outside_the_log_there_are_no_times(log):
-    with pytest.raises(OffsetOutOfRange, match="the log is empty, and goes on at 0"):
+    with pytest.raises(OffsetOutOfRange, match="the log is empty, and its next offset is 0"):
         log.partition.reader.times_of(0)
     log.append([5, 6], now=1)
     log.partition.retainer.delete_records_before(1)

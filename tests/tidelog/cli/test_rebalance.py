@@ -373,7 +373,7 @@ def moving(cluster):
         (["--throttle", "0"], "--throttle 0: expected a number from 1 on"),
         (
             ["--throttle", "1MB"],
-            "--throttle: '1MB': of 1000 or of 1024? write 1MiB for 1024, or bytes",
+            "--throttle: '1MB': units of 1000 or of 1024? write 1MiB for 1024, or bytes",
         ),
         (["--at-once", "many"], "--at-once many: expected a number from 1 on"),
         (

@@ -80,7 +80,9 @@ def _list(options: argparse.Namespace) -> None:
     try:
         pattern = None if options.matching is None else re.compile(options.matching)
     except re.error as error:
-        raise UsageError(f"--matching {options.matching}: no regular expression: {error}") from None
+        raise UsageError(
+            f"--matching {options.matching}: not a regular expression: {error}"
+        ) from None
     filters = Filters(options.state, ids, open_for_ms)
     with Cluster(options.broker) as cluster:
         listed = asking.listed(cluster, filters)
