@@ -103,11 +103,12 @@ def delete(names: Sequence[str]) -> Call[dict[str, RequestError | None]]:
     return Call(apis.DELETE_TOPICS, request, Controller(), read, wait_s=WAIT_MS / 1000)
 
 
-def add_partitions(name: str, count: int) -> Call[None]:
-    """Increases the number of partitions of a topic to `count`."""
+def add_partitions(name: str, count: int, *, validate_only: bool = False) -> Call[None]:
+    """Increases the number of partitions of a topic to `count`, or only asks whether that is possible."""
     request = create_partitions.CreatePartitionsRequest(
         topics=[create_partitions.CreatePartitionsTopic(name=name, count=count, assignments=None)],
         timeout_ms=WAIT_MS,
+        validate_only=validate_only,
     )
 
     def read(answer: Any) -> None:

@@ -154,9 +154,10 @@ class Cluster:
                 with raised_as_sentences(f"{name}: "):
                     raise refused
 
-    def add_partitions(self, name: str, count: int) -> None:
-        """Increases a topic to `count` partitions in total."""
-        self.perform(topic_calls.add_partitions(name, count), f"{name}: ")
+    def add_partitions(self, name: str, count: int, *, validate_only: bool = False) -> None:
+        """Increases a topic to `count` partitions in total, or only asks whether that is possible."""
+        call = topic_calls.add_partitions(name, count, validate_only=validate_only)
+        self.perform(call, f"{name}: ")
 
     def sizes(self, topic: Topic) -> dict[int, int]:
         """Returns the bytes of each partition's log at its leader, for those that report them."""

@@ -42,8 +42,8 @@ class _File(NamedTuple):
 
 def add_scrub(parser: argparse.ArgumentParser) -> None:
     """Adds the options of `tidelog scrub`."""
-    what = "log directories"
-    parser.add_argument("--log-dirs", metavar="DIR", nargs="+", type=Path, required=True, help=what)
+    what = "log directories; commas may separate them, as in log.dirs"
+    parser.add_argument("--log-dirs", metavar="DIR", nargs="+", required=True, help=what)
     parser.add_argument("--topic", action="append", help="one topic alone; may be repeated")
     what = "also the last segment of each log: for directories on which no broker runs"
     add_flag(parser, "--with-active", what)
@@ -53,7 +53,8 @@ def add_scrub(parser: argparse.ArgumentParser) -> None:
 
 def _scrub(options: argparse.Namespace) -> int:
     """Reads and prints; returns the exit status. Raises CommandError."""
-    files = list(_files(options.log_dirs, options.topic, with_active=options.with_active))
+    directories = [Path(each) for text in options.log_dirs for each in text.split(",") if each]
+    files = list(_files(directories, options.topic, with_active=options.with_active))
     bad: list[dict[str, Any]] = []
     read_bytes = 0
     with bar(sum(_size(each.path) for each in files), of_bytes=True) as progress:

@@ -219,8 +219,10 @@ def _alter(options: argparse.Namespace) -> None:
             altered = {"topic": name, "changes": {}, "changed": changed, "deletes": []}
             if changes:
                 altered = alter(cluster, name, changes, options)
-            if count is not None and changed:
-                cluster.add_partitions(name, count)
+            if count is not None:
+                cluster.add_partitions(name, count, validate_only=options.dry_run)
+                if options.dry_run and not options.json:
+                    print_lines(f"{name} would have {some(count, 'partition')}.")
             moves = {} if factor is None else moves_to(cluster, [name], factor)
             replicas = {index: each for (_, index), each in sorted(moves.items())}
             altered_topics.append(altered | {"partitions": count, "replicas": replicas})

@@ -78,6 +78,8 @@ def test_mistakes(capsys, directory, tmp_path):
     status, out, err = scrub(capsys, "--log-dirs", missing)
     assert (status, out) == (2, "")
     assert err == f"tidelog scrub: cannot read {missing}: No such file or directory\n"
+    both = scrub(capsys, "--log-dirs", f"{directory},{missing}")
+    assert both == (2, "", f"tidelog scrub: cannot read {missing}: No such file or directory\n")
     status, _, err = scrub(capsys, "--log-dirs", directory, "--topic", "nothing")
     assert (status, err) == (2, "tidelog scrub: there is no log of nothing in these directories\n")
 

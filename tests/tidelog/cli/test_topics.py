@@ -45,7 +45,11 @@ def test_a_topic_is_made_listed_described_altered_and_deleted(run):
     assert "2 partitions" in out
     rows = [line.split() for line in out.splitlines()]
     assert ["retention.ms", "604800000", "topic", "604800000"] in rows
-    assert run("topics", "alter", name, "--partitions", "3", "--unset", "segment.bytes")[0] == 0
+    grow = ("topics", "alter", name, "--partitions")
+    assert run(*grow, "3", "--dry-run") == (0, f"{name} would have 3 partitions.\n", "")
+    assert run(*grow, "1", "--dry-run")[0] == 2
+    assert len(json.loads(run("topics", "describe", name, "--json")[1])[0]["partitions"]) == 2
+    assert run(*grow, "3", "--unset", "segment.bytes")[0] == 0
     (told,) = json.loads(run("topics", "describe", name, "--json")[1])
     assert [each["partition"] for each in told["partitions"]] == [0, 1, 2]
     assert list(told["settings"]) == ["retention.ms"]

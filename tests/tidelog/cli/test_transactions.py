@@ -105,7 +105,7 @@ def test_filters_leave_out_what_does_not_match(run, told, producer):
     assert names(*here, "--open-for", "29s") == [producer.id]
     assert names(*here, "--open-for", "31s") == []
     for wrong, sentence in (
-        (("--state", "Asleep"), "there is no state Asleep"),
+        (("--state", "Asleep"), "there is no state Asleep (choose from Empty, Ongoing, "),
         (("--matching", "("), "not a regular expression"),
         (("--open-for", "soon"), "--open-for"),
         (("--producer-id", "x"), "expected a number"),

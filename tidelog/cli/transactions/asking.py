@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tidelog.cli.connecting import raised_as_sentences
-from tidelog.cli.shared import CommandError
+from tidelog.cli.shared import CommandError, UsageError
 from tidelog.client import RequestError
 from tidelog.client.calls import producers as producer_calls
 from tidelog.client.calls import transactions as calls
@@ -26,6 +26,10 @@ if TYPE_CHECKING:
 STATE_TOPIC = "__transaction_state"
 OPEN_STATES = frozenset({"Ongoing", "PrepareCommit", "PrepareAbort"})
 _AT_ONCE = 500  # ids in one request
+_STATES = (  # by Kafka's names
+    *("Empty", "Ongoing", "PrepareCommit", "PrepareAbort", "CompleteCommit", "CompleteAbort"),
+    *("PrepareEpochFence", "Dead"),
+)
 
 
 class Transaction(NamedTuple):
@@ -52,7 +56,9 @@ def listed(cluster: Cluster, filters: Filters) -> list[tuple[int, Listed]]:
         except EncodeError as error:
             raise CommandError(f"broker {broker} is too old for this filter: {error}") from None
         if unknown:
-            raise CommandError(f"there is no state {', '.join(unknown)}")
+            raise UsageError(
+                f"there is no state {', '.join(unknown)} (choose from {', '.join(_STATES)})"
+            )
         found.update((each.transactional_id, (broker, each)) for each in here)
     return [found[name] for name in sorted(found)]
 
