@@ -94,9 +94,15 @@ def read_topic_id(directory: Path) -> uuid.UUID | None:
     """
     path = directory / filenames.PARTITION_METADATA_FILE
     try:
-        text = path.read_text(encoding="utf-8", errors="replace")
+        data = path.read_bytes()
     except FileNotFoundError:
         return None
+    return parse_metadata(path, data)
+
+
+def parse_metadata(path: Path | str, data: bytes) -> uuid.UUID:
+    """Returns the topic id in the bytes of a partition.metadata; raises CheckpointError."""
+    text = data.decode("utf-8", errors="replace")
     fields = dict(line.split(":", 1) for line in text.splitlines() if ":" in line)
     if fields.get("version", "").strip() != _VERSION or "topic_id" not in fields:
         raise CheckpointError(f"{path} is not a partition.metadata of version 0")

@@ -58,6 +58,22 @@ def ranges(
     return directories.ranges(selection, logs)
 
 
+def identified(
+    selection: Selection,
+    *,
+    logs: Sequence[str] = (),
+    brokers: str | None = None,
+) -> tuple[dict[TopicPartition, OffsetRange], dict[str, str]]:
+    """Returns `ranges`, and the ids of their topics as far as they are known. Raises as `plan`."""
+    if brokers is not None:
+        from tidelog.pipeline.source import brokers as cluster
+
+        return cluster.identified(selection, brokers)
+    from tidelog.pipeline.source import logs as directories
+
+    return directories.ranges(selection, logs), directories.topic_ids(selection, logs)
+
+
 def refuse_none(selection: Selection, logs: Sequence[str]) -> None:
     """Raises NotThere if log directories have no partition of the selection."""
     if not ranges(selection, logs=logs):

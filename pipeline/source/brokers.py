@@ -83,6 +83,20 @@ def ranges(selection: Selection, addresses: str) -> dict[TopicPartition, OffsetR
         return _ranges(selection, client)
 
 
+def identified(
+    selection: Selection, addresses: str
+) -> tuple[dict[TopicPartition, OffsetRange], dict[str, str]]:
+    """Returns `ranges`, and the ids of their topics where the brokers have them.
+
+    Ids are asked for last: those of a topic that is created again meanwhile are the new ones.
+    """
+    with Client(addresses) as client:
+        found = _ranges(selection, client)
+        topics = client.topics()
+    wanted = {topic for topic, _ in found} & topics.keys()
+    return found, {name: topics[name].topic_id for name in wanted if topics[name].topic_id}
+
+
 def _ranges(selection: Selection, client: Client) -> dict[TopicPartition, OffsetRange]:
     isolation = ISOLATED if selection.isolation == READ_COMMITTED else OPEN
     topics = client.topics()

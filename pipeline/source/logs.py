@@ -56,6 +56,24 @@ def ranges(selection: Selection, roots: Sequence[str]) -> dict[TopicPartition, O
     }
 
 
+def topic_ids(selection: Selection, roots: Sequence[str]) -> dict[str, str]:
+    """Returns the id of each wanted topic as far as a directory has it. Raises as `ranges`."""
+    found: dict[str, str] = {}
+    for log in _wanted(selection, roots):
+        location = locations.join(log.directory, filenames.PARTITION_METADATA_FILE)
+        data = locations.read(location)
+        try:
+            topic_id = data and str(checkpoints.parse_metadata(location, data))
+        except checkpoints.CheckpointError as error:
+            raise SourceError(str(error)) from error
+        if topic_id and found.setdefault(log.topic, topic_id) != topic_id:
+            raise SourceError(
+                f"{log.directory} is of the topic with id {topic_id}, and other partitions of"
+                f" {log.topic} are of {found[log.topic]}: it was created again, or copied in part"
+            )
+    return found
+
+
 def _wanted(selection: Selection, roots: Sequence[str]) -> list[Log]:
     """Finds the wanted partitions, in order."""
     logs = find(roots)

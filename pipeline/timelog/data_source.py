@@ -44,9 +44,10 @@ if TYPE_CHECKING:
     from tidelog.pipeline.sink.sink_options import SinkOptions
     from tidelog.pipeline.source.splits import Selection
     from tidelog.pipeline.timelog.options import TimelogOptions
+    from tidelog.pipeline.timelog.stream_offsets import Found
     from tidelog.protocol.topic_partition import TopicPartition
 
-    Offsets = dict[str, dict[str, int]]
+    Offsets = dict[str, dict[str, int | str]]
 
 _PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
 _QUERY = "sql.streaming.queryId"  # the name of Spark's local property
@@ -209,11 +210,13 @@ class PushingReader(Reader):
 
 
 class StreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailableNow):  # type: ignore[misc]
-    """Reads new records; offsets in Spark's log are {"topic": {"0": next offset}}."""
+    """Reads new records; `stream_offsets` has the form of the offsets in Spark's log."""
 
     def __init__(self, home: tuple[str, ...], carried: dict[str, str], now_ms: int) -> None:
         super().__init__(home, carried, now_ms)
         self._last: dict[TopicPartition, int] | None = None
+        self._found: Found | None = None  # when `latestOffset` was asked last
+        self._told: Offsets | None = None  # what it returned
 
     def prepareForTriggerAvailableNow(self) -> None:
         """Fixes the end of the query: what is there now. Spark 4.2 and later ask for it."""
@@ -224,27 +227,35 @@ class StreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailableNow
         settings = self._settings()
         from tidelog.pipeline.timelog.stream_offsets import nested
 
-        return nested(settings.first_offsets(settings.ranges()))
+        found = settings.found()
+        return nested(settings.first_offsets(found.ranges), found.ids)
 
     def latestOffset(self, start: Offsets | None = None, limit: Any = None) -> Offsets:
-        """Returns the end of this micro-batch. Spark 4.1 passes no arguments and reads all."""
-        ranges = self._settings().ranges()
-        self._has_answered = True  # so brokers exist, and may be restarting from now on
-        from tidelog.pipeline.timelog.stream_offsets import flat, nested, share
+        """Returns the end of this micro-batch. Spark 4.1 passes no arguments and reads all.
 
-        ends = {key: end for key, (_, end) in ranges.items()}
+        Raises SourceError if records are lost, unless failOnDataLoss is false.
+        """
+        settings = self._settings()
+        from tidelog.pipeline.timelog.stream_offsets import flat, nested, resumed, share
+
+        before = flat(start or self._told or {})
+        found = self._found = settings.found_after(before)
+        self._has_answered = True  # so brokers exist, and may be restarting from now on
+        starts, losses = resumed(before, found)
+        if settings.fail_on_data_loss:
+            settings.report(losses)  # else `partitions` does
+        ends = {key: end for key, (_, end) in found.ranges.items()}
         if self._last is not None:
             ends = {
                 key: min(end, self._last[key]) for key, end in ends.items() if key in self._last
             }
         most = getattr(limit, "max_rows", None)
         if start is not None and most is not None:
-            before = flat(start)
-            starts = {key: before.get(key, ranges[key][0]) for key in ends}
-            ends = share(starts, ends, most)
-        for key, offset in flat(start or {}).items():  # a log may be gone for a while
+            ends = share({key: starts.get(key, found.ranges[key][0]) for key in ends}, ends, most)
+        for key, offset in starts.items():  # a log may be gone for a while
             ends[key] = max(offset, ends.get(key, offset))
-        return nested(ends)
+        self._told = nested(ends, {**before.ids, **found.ids})
+        return self._told
 
     def getDefaultReadLimit(self) -> Any:
         """Returns the maximum size of a micro-batch."""
@@ -254,24 +265,18 @@ class StreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailableNow
         return ReadAllAvailable() if most is None else ReadMaxRows(most)
 
     def partitions(self, start: Offsets, end: Offsets) -> Sequence[InputPartition]:
-        """Plans a micro-batch."""
+        """Plans a micro-batch. Raises as `latestOffset`."""
         from dataclasses import replace
 
         settings = self._settings()
-        from tidelog.pipeline.timelog.stream_offsets import flat
+        from tidelog.pipeline.timelog.stream_offsets import flat, to_read
 
-        begin, finish = flat(start), flat(end)
-        reach = {key: (begin.get(key, 0), last) for key, last in finish.items()}
-        is_new = {key for key in finish if key not in begin}
-        reach = {key: span for key, span in reach.items() if span[0] < span[1]}
+        before, after = flat(start), flat(end)
+        found = self._found or settings.found_after(before)  # none: planned before a restart
+        reach, losses = to_read(before, after, found)
+        settings.report(losses)
         if not reach:
             return []
-        if is_new:
-            lows = settings.ranges()
-            reach = {
-                key: (lows[key][0] if key in is_new and key in lows else low, high)
-                for key, (low, high) in reach.items()
-            }
         selection = replace(
             settings.selection,
             offsets=reach,

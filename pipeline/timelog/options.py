@@ -7,27 +7,33 @@ case. The error for a wrong value says what was expected.
 from __future__ import annotations
 
 import json
+import logging
 import re
+import time
 from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 from tidelog.client import Brokers, secured
-from tidelog.pipeline.source import levels, splits
+from tidelog.pipeline.source import access, levels, splits
 from tidelog.pipeline.timelog import bounds, security
 from tidelog.pipeline.timelog.bounds import LATEST, Place
 from tidelog.pipeline.timelog.names import OptionError, named
+from tidelog.pipeline.timelog.stream_offsets import Found, resumed
 from tidelog.pipeline.times import is_relative, parse_time
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from tidelog.pipeline.source.splits import OffsetRange, Selection
+    from tidelog.pipeline.timelog.stream_offsets import Position
     from tidelog.protocol.topic_partition import TopicPartition
 
 _SIZE = re.compile(r"(\d+)\s*([kmg]?)b?", re.IGNORECASE)
 _UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
 _UNLIMITED = 2**63 - 1
+_ASKED_AGAIN_S = (1, 2)
+_log = logging.getLogger("tidelog.pipeline")
 _FOR_BATCHES = ("endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp", "minPartitions")
 
 
@@ -148,6 +154,34 @@ class TimelogOptions:
     def ranges(self) -> dict[TopicPartition, OffsetRange]:
         """Returns start and end of the wanted partitions now. Raises as `planned`."""
         return self.place.ranges(self.selection)
+
+    def found(self) -> Found:
+        """Returns the ranges of the wanted partitions now, and the topics' ids. Raises as `planned`."""
+        return Found(*access.identified(self.selection, logs=self.logs, brokers=self.brokers))
+
+    def found_after(self, before: Position) -> Found:
+        """Returns `found`, asked again for some seconds if something behind a checkpoint is lost.
+
+        A leader that was deposed and does not know it yet may return an end of the past.
+        """
+        found = self.found()
+        for pause_s in _ASKED_AGAIN_S if self.brokers is not None else ():
+            if not resumed(before, found)[1]:
+                break
+            time.sleep(pause_s)
+            found = self.found()
+        return found
+
+    def report(self, losses: Sequence[str]) -> None:
+        """Raises SourceError for losses, or logs them where failOnDataLoss is false."""
+        if not losses:
+            return
+        told = "; ".join(losses)
+        if self.fail_on_data_loss:
+            raise splits.SourceError(
+                f"{told}. failOnDataLoss=false goes on with what there is; a new checkpoint begins anew"
+            )
+        _log.warning("stream goes on without %d lost ranges: %s", len(losses), told)
 
     def first_offsets(
         self, ranges: Mapping[TopicPartition, OffsetRange]
