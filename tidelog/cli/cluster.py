@@ -50,8 +50,8 @@ class Partition(NamedTuple):
     number: int
     leader: int
     has_error: bool
-    replicas: tuple[int, ...]
-    in_sync: tuple[int, ...]
+    replicas: Sequence[int]
+    in_sync: Sequence[int]
 
 
 class Topic(NamedTuple):
@@ -188,16 +188,12 @@ class Cluster:
     def offsets(
         self, places: Iterable[TopicPartition], at: int, *, isolation: int = READ_UNCOMMITTED
     ) -> dict[TopicPartition, int]:
-        """Returns the offset of a time (or EARLIEST, LATEST) in each partition; -1: none.
-
-        It does not support the times in UNSAYABLE_MS.
-        """
+        """Returns the offset of EARLIEST, LATEST or a time not in UNSAYABLE_MS in each partition; -1: none."""
         found: dict[TopicPartition, int] = {}
         for name, numbers in by_topic(places).items():
+            times = dict.fromkeys(numbers, at)
             with raised_as_sentences():
-                answer = self.client.list_offsets(
-                    name, dict.fromkeys(numbers, at), isolation=isolation
-                )
+                answer = self.client.list_offsets(name, times, isolation=isolation)
             found.update({(name, number): one.offset for number, one in answer.items()})
         return found
 
@@ -213,10 +209,8 @@ class Cluster:
             return {place: {"offset": each} for place, each in self.offsets(places, at).items()}
         if not is_here:
             what = "append times" if by == "appended-at" else f"the time {at} ms"
-            raise CommandError(
-                f"{what} cannot be looked up over Kafka's protocol, and no HTTP port of this broker "
-                f"answers at {http}: name it with --http"
-            )
+            why = getattr(http, "why", f"no HTTP port of this broker answers at {http} (--http)")
+            raise CommandError(f"{what} cannot be looked up over Kafka's protocol, and {why}")
         found: dict[TopicPartition, Mapping[str, Any]] = {}
         for name, numbers in by_topic(places).items():
             answer = ask(http, "topics", name, "offsets", query=[(by, str(at))])
@@ -388,11 +382,8 @@ def _topic(answer: Any) -> Topic:
         answer.is_internal,
         sorted(
             Partition(
-                one.partition_index,
-                one.leader_id,
-                bool(one.error_code),
-                tuple(one.replica_nodes),
-                tuple(one.isr_nodes),
+                *(one.partition_index, one.leader_id, bool(one.error_code)),
+                *(one.replica_nodes, one.isr_nodes),
             )
             for one in answer.partitions
         ),

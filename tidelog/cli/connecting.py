@@ -145,7 +145,7 @@ def _http_of(client: Client, named: tuple[Address, ...]) -> str:
             if entry.value:
                 return _reached(entry.value, one.host, one.port)
     raise CommandError(
-        f"no broker there says where it serves HTTP ({_HTTP_SETTING}): --http HOST:PORT names it"
+        f"no broker there has an HTTP port ({_HTTP_SETTING}): tidelog serve --http HOST:PORT opens one"
     )
 
 

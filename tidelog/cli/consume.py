@@ -55,6 +55,7 @@ if TYPE_CHECKING:
 _POLL_MS = 200
 _ROWS = 1000  # written at once: their memory is used again for the next ones
 _SILENT_S = 30.0
+_GONE = ("UNKNOWN_TOPIC_OR_PARTITION", "UNKNOWN_TOPIC_ID")
 _LIKE_A_TIME = re.compile(r"1[0-9]{9}|1[0-9]{12}")  # of our days, in seconds or in milliseconds
 _PLACES = "TIME, earliest, latest, an offset, or @MS for milliseconds"
 
@@ -228,8 +229,14 @@ class _Reader:
         """Yields records of a partition; None whenever there is none at the moment. Raises CommandError."""
         heard = time.monotonic()
         while self._ends:
-            with raised_as_sentences():
-                polled = self._consumer.poll(_POLL_MS)
+            try:
+                with raised_as_sentences():
+                    polled = self._consumer.poll(_POLL_MS)
+            except CommandError as error:
+                if error.name not in _GONE:
+                    raise
+                gone = f"topic {self._topic} has been deleted"
+                raise CommandError(gone, error.status, error.name) from None
             for (_, number), found in polled.items():
                 if self._follows:
                     yield number, found

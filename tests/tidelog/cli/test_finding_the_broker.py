@@ -152,9 +152,12 @@ def test_a_broker_without_http_is_asked_what_kafka_can_answer(run, tmp_path):
         where = f"--broker {silent.bootstrap}"
         assert run(f"topics create t {where}")[0] == 0
         assert run(f"consume t {where}") == (0, run(f"consume t {where}")[1], "")
-        status, _, err = run(f"offsets t {where}")
-    assert status == 1
-    assert "no broker there says where it serves HTTP (http.listener): --http HOST:PORT" in err
+        of_http = run(f"offsets t {where}")
+        of_time = run(f"consume t --from @-2 {where}")
+    none = "no broker there has an HTTP port (http.listener): tidelog serve --http HOST:PORT opens one\n"
+    assert of_http == (1, "", f"tidelog offsets: {none}")
+    assert of_time[0] == 1
+    assert of_time[2].endswith(f"over Kafka's protocol, and {none}")
 
 
 def test_an_http_port_for_its_own_machine_is_not_looked_for_on_this_one(monkeypatch):

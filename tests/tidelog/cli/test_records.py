@@ -417,6 +417,19 @@ def test_follow_from_past_the_end_waits_for_what_comes(run, broker, topic):
     assert [each["value"] for each in found] == ["later"]
 
 
+def test_follow_ends_when_the_topic_is_deleted(run, broker, topic):
+    assert run("produce", topic, stdin=b"first\n")[0] == 0
+    command = [sys.executable, "-m", "tidelog", "consume", topic, "--follow", "--format", "%s\\n"]
+    where = ["--broker", broker.bootstrap]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with subprocess.Popen([*command, *where], **pipes) as process:
+        assert process.stdout.readline() == b"first\n"
+        assert run("topics", "delete", topic, "--yes")[0] == 0
+        out, err = process.communicate(timeout=60)
+    assert (process.returncode, out) == (1, b"")
+    assert err.decode() == f"tidelog consume: topic {topic} has been deleted\n"
+
+
 def test_committed_ends_where_a_transaction_is_open(run, connection, topic):
     producer = Transactional(connection, asking.new_name("id"))
     assert producer.init() == NONE
