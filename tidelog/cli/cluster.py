@@ -188,7 +188,7 @@ class Cluster:
     def offsets(
         self, places: Iterable[TopicPartition], at: int, *, isolation: int = READ_UNCOMMITTED
     ) -> dict[TopicPartition, int]:
-        """Returns the offset of EARLIEST, LATEST or a time not in UNSAYABLE_MS in each partition; -1: none."""
+        """Returns the offset of EARLIEST, LATEST or a time not in UNSAYABLE_MS by partition; -1: none."""
         found: dict[TopicPartition, int] = {}
         for name, numbers in by_topic(places).items():
             times = dict.fromkeys(numbers, at)
