@@ -176,7 +176,9 @@ class TestOfCommands:
         assert self.shown(run, "t", OWN) == {OWN: "6000"}
         assert run("topics", "alter", "t", "--unset", SECOND)[0] == 0
         assert self.shown(run, "t", OWN) == {OWN: "100"}
+        assert run("configs", "set", "t", f"{OWN}=6s")[0] == 0
         assert run("configs", "unset", "t", SECOND)[0] == 0
+        assert run("configs", "unset", "t", SECOND)[0] == 1  # it is gone
         status, _, err = run("configs", "set", "t", f"{SECOND}=1", f"{OWN}=2")
         assert status == 2
         assert "two names of one setting" in err
