@@ -73,10 +73,11 @@ def connect(addresses: str) -> Client:
 
     The addresses may carry security settings (`use_command_config`).
     """
-    for each in addresses.split(","):
-        check_address("--broker", each)
-    ordered = _answering_first(addresses)
-    return Client(ordered, client_id="tidelog", timeout_s=_TIMEOUT_S)
+    return _client(_answering_first(addresses))
+
+
+def _client(addresses: str) -> Client:
+    return Client(addresses, client_id="tidelog", timeout_s=_TIMEOUT_S)
 
 
 def _answering_first(addresses: str) -> str:
@@ -86,6 +87,8 @@ def _answering_first(addresses: str) -> str:
     """
     reasons = []
     texts = addresses.split(",")
+    for each in texts:
+        check_address("--broker", each)
     for index, (host, port) in enumerate(addresses_of(addresses)):
         wait_s = _CONNECT_S if index == len(texts) - 1 else _NEXT_S
         try:
@@ -130,16 +133,20 @@ def _check_speaks_kafka(host: str, port: int, addresses: str, wait_s: float) -> 
 def http_of(broker: str) -> str:
     """Returns where the broker says that it serves HTTP, else a Nowhere that has the reason."""
     try:
-        with contextlib.closing(connect(broker)) as client, raised_as_sentences(_UNSAID):
-            return _http_of(client, addresses_of(broker))
+        ordered = _answering_first(broker)
+        with contextlib.closing(_client(ordered)) as client, raised_as_sentences(_UNSAID):
+            return _http_of(client, addresses_of(ordered))
     except CommandError as error:
         return Nowhere(str(error))
 
 
 def _http_of(client: Client, named: tuple[Address, ...]) -> str:
-    """Returns the HTTP port of the broker that was named, else of another. Raises CommandError."""
+    """Returns the HTTP port of the broker that was named first, else of another. Raises CommandError."""
+    ranks = {address: rank for rank, address in reversed(list(enumerate(named)))}
     brokers = client.perform(topic_calls.describe([])).brokers
-    for one in sorted(brokers, key=lambda one: ((one.host, one.port) not in named, one.node_id)):
+    for one in sorted(
+        brokers, key=lambda one: (ranks.get((one.host, one.port), len(ranks)), one.node_id)
+    ):
         node = setting_calls.Resource(node_id=one.node_id)
         for entry in client.perform(setting_calls.describe(node, names=[_HTTP_SETTING])):
             if entry.value:

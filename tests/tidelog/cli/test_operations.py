@@ -100,6 +100,24 @@ def test_the_number_of_replicas_grows_and_shrinks(run, partitions):
     assert run(*alter, "2") == (0, told, "")
 
 
+def test_a_broker_that_hangs_is_passed_over_when_the_http_port_is_looked_for(cluster, capsys):
+    where = ("--broker", f"{cluster[1].bootstrap},{cluster[2].bootstrap}")
+    cluster.pause(1)
+    try:
+        status = main(["clock", "status", *where])
+    finally:
+        cluster.resume(1)
+    out, err = capsys.readouterr()
+    assert (status, err) == (0, "")
+    assert "The clock of broker 2 shows" in out
+
+    def is_whole():
+        main(["cluster", "status", "--unhealthy", "--http", cluster[2].http])
+        return "Every partition is fully replicated." in capsys.readouterr().out
+
+    eventually(is_whole, 60)
+
+
 def test_first_replicas_lead_again_and_where_nobody_leads_anyone_may(cluster, run, partitions):
     assert run("topics", "create", "led", "--partitions", "3", "--replication-factor", "3")[0] == 0
     first = [each["replicas"][0] for each in partitions("led")]
