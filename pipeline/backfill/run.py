@@ -8,7 +8,7 @@ import time
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from tidelog.client import Client
-from tidelog.pipeline.backfill import staging, tables
+from tidelog.pipeline.backfill import malformed, staging, tables
 from tidelog.pipeline.backfill.in_process import choice
 from tidelog.pipeline.backfill.in_process.errors import NeedsSpark
 from tidelog.pipeline.backfill.staging import Limits, RowsOnSpark
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tidelog.pipeline.backfill.in_process.staging import RowsInProcess
+    from tidelog.pipeline.backfill.malformed import Malformed
     from tidelog.pipeline.replay.targets import Target
     from tidelog.pipeline.session import Session
     from tidelog.pipeline.source.splits import Split
@@ -52,6 +53,7 @@ class _Counts(NamedTuple):
     expired: int
     first_ms: int | None
     last_ms: int | None
+    in_other_units: Mapping[str, int]  # by unit, how many times look like it instead of ms
 
     def left_by(self, options: argparse.Namespace) -> int:
         """Returns how many rows remain to be written."""
@@ -71,8 +73,11 @@ def prepare(
         target = target_of(client, options)
         targets.refuse_records(client, _places(target), options)
         limits = limits_of(target, now_ms)
-        rows, counts = _counted(session, options, target, limits)
-        refused = _report_prediction(options, target, counts)
+        rows, counts, broken = _counted(session, options, target, limits)
+        refused = [
+            *_report_malformed(options, broken),
+            *_report_prediction(options, target, counts),
+        ]
         if options.dry_run:
             return FINDINGS if refused else OK
         if refused:
@@ -96,12 +101,13 @@ def prepare(
 
 def _counted(
     session: Session, options: argparse.Namespace, target: Target, limits: Limits
-) -> tuple[RowsInProcess | RowsOnSpark, _Counts]:
-    """Returns the rows of the table and their counts, and shows where they are made and why.
+) -> tuple[RowsInProcess | RowsOnSpark, _Counts, Malformed]:
+    """Returns the rows of the table, their counts and its broken lines; shows where they are made and why.
 
     Raises UsageError, PipelineError and SetupError.
     """
     rows: RowsInProcess | RowsOnSpark
+    broken = malformed.NONE
     with Progress(JOB, None, unit="rows") as progress:
         try:
             rows = choice.rows_in_process(session, options, target.partition_count)
@@ -111,11 +117,11 @@ def _counted(
                 raise SetupError(f"--master {INLINE} has no Spark, and {reason}") from None
             note = f"on Spark because {reason}"
             progress.begin(note)
-            table = tables.opened(session, options)
+            table, broken = tables.opened(session, options)
             rows = RowsOnSpark(table, options, target.partition_count)
         counts = _Counts(*rows.count(limits))
         progress.update(counts.rows, note)
-    return rows, counts
+    return rows, counts, broken
 
 
 def _refuse_changed(staged: Mapping[int, tuple[str, ...]], counted: int) -> None:
@@ -157,6 +163,7 @@ def _plan(
             "subject": options.subject,
             "without_time": options.without_time,
             "outside": options.outside,
+            **({"malformed": options.malformed} if options.malformed != "refuse" else {}),
             "to_brokers": options.to_brokers,
             "topic": options.topic,
             "delivery": options.delivery,
@@ -241,7 +248,19 @@ def limits_of(target: Target, now_ms: int) -> Limits:
     by_event = int(target.settings.get("retention.max.eventtime.ms") or -1) >= 0
     basis = target.settings.get("retention.time.basis") or ("append" if by_event else "record")
     counts = deletes and basis == "record" and not target.is_stamped
-    return Limits(*target.window(now_ms), oldest_kept(retention_ms if counts else -1, now_ms))
+    kept_ms = oldest_kept(retention_ms if counts else -1, now_ms)
+    return Limits(*target.window(now_ms), kept_ms, now_ms)
+
+
+def _report_malformed(options: argparse.Namespace, broken: Malformed) -> list[str]:
+    """Prints how many lines are broken and where; returns the sentence that refuses them."""
+    if not broken.lines:
+        return []
+    is_refused = options.malformed == "refuse"
+    what = "refused: say --malformed drop" if is_refused else "left out"
+    said = f"{some(broken.lines, 'malformed row')}: {what} ({'; '.join(broken.where)})"
+    say(said)
+    return [said] if is_refused else []
 
 
 def _report_prediction(options: argparse.Namespace, target: Target, counts: _Counts) -> list[str]:
@@ -255,6 +274,11 @@ def _report_prediction(options: argparse.Namespace, target: Target, counts: _Cou
         f"{some(counts.rows, 'row')}{span}, to {some(target.partition_count, 'partition')} of"
         f" {target.topic}"
     )
+    for unit, count in counts.in_other_units.items():
+        say(
+            f"warning: the times of {some(count, 'row')} look like {unit} instead of milliseconds: is"
+            f" --time-unit right for column {options.time_column}?"
+        )
     refused: list[str] = []
     if counts.without_time:
         what = {

@@ -16,6 +16,7 @@ from tidelog.pipeline.backfill import avro
 from tidelog.pipeline.backfill.rows import LOCAL, Staging
 from tidelog.pipeline.backfill.wanted import check_partitions, unit_of_times, wanted
 from tidelog.protocol.records.layout import NO_TIMESTAMP
+from tidelog.storage.time.arrivals import unit_mismatch_ranges, usual_range
 
 if TYPE_CHECKING:
     import argparse
@@ -40,11 +41,15 @@ _JSON: Final = {
 
 
 class Limits(NamedTuple):
-    """The oldest and newest time that the topic accepts, and the oldest that its retention keeps."""
+    """The oldest and newest time that the topic accepts, and the oldest that its retention keeps.
+
+    `now_ms` is for the rule by which a time looks like one of another unit.
+    """
 
     oldest_ms: int
     newest_ms: int
     kept_ms: int
+    now_ms: int
 
 
 class RowsOnSpark:
@@ -167,12 +172,12 @@ def _stager(how: Staging) -> Callable[[Iterator[Any]], Iterator[Any]]:
 
 
 def count(
-    frame: Any, partition_count: int, oldest_ms: int, newest_ms: int, kept_ms: int
+    frame: Any, partition_count: int, oldest_ms: int, newest_ms: int, kept_ms: int, now_ms: int
 ) -> tuple[Any, ...]:
     """Counts rows.
 
     Returns all, those without a time, in no partition of the topic, too old, too new, past retention,
-    and the first and the last time.
+    the first and the last time, and by unit those whose times look like another one than ms.
     """
     from pyspark.sql import functions as sql
 
@@ -182,6 +187,13 @@ def count(
     def those(condition: Any) -> Any:
         return sql.count_if(sql.coalesce(condition, sql.lit(False)))
 
+    low, high = usual_range(now_ms)
+    units = unit_mismatch_ranges(now_ms)
+    left = has_time & ((stamp < low) | (stamp > high))
+    of_units = []
+    for _, first, last in units:
+        of_units.append(those(left & stamp.between(first, last)))
+        left &= ~stamp.between(first, last)
     row = frame.agg(
         sql.count(sql.lit(1)),
         those(stamp.isNull() | (stamp == NO_TIMESTAMP)),
@@ -191,8 +203,11 @@ def count(
         those(has_time & (stamp < kept_ms)),
         sql.min(stamp),
         sql.max(stamp),
+        *of_units,
     ).first()
-    return tuple(row)
+    found = tuple(row)
+    by_unit = zip(units, found[-len(units) :], strict=True)
+    return *found[: -len(units)], {unit: count for (unit, _, _), count in by_unit if count}
 
 
 def kept(frame: Any, options: argparse.Namespace, limits: Limits) -> Any:

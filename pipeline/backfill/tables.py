@@ -11,12 +11,14 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from tidelog.pipeline.backfill import malformed, nanoseconds
 from tidelog.pipeline.errors import UsageError
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterator
 
+    from tidelog.pipeline.backfill.malformed import Malformed
     from tidelog.pipeline.session import Session
 
 _ENDINGS: Final = {
@@ -32,8 +34,28 @@ _IN_URL: Final = re.compile(  # key=..., //user:...@ and Oracle's thin:user/...@
 )
 
 
-def opened(session: Session, options: argparse.Namespace) -> Any:
-    """Returns the table as a DataFrame. Raises UsageError, and the errors of Spark."""
+def opened(session: Session, options: argparse.Namespace) -> tuple[Any, Malformed]:
+    """Returns the table as a DataFrame, without broken lines of text, and what is known of these.
+
+    Raises UsageError, and the errors of Spark.
+    """
+    if _is_text(options):
+        spark = session.spark
+        kind, given = format_of(options), dict(options.option)
+        if options.time_zone is not None:
+            given.setdefault("timeZone", options.time_zone)
+        with _naive_times_kept(spark):
+            return malformed.read(spark, kind, options.table, given)
+    return _opened(session, options), malformed.NONE
+
+
+def _is_text(options: argparse.Namespace) -> bool:
+    is_file = options.jdbc is None and options.sql is None and options.table is not None
+    has_frame = getattr(options, "frame", None) is not None
+    return is_file and not has_frame and format_of(options) in {"csv", "json"}
+
+
+def _opened(session: Session, options: argparse.Namespace) -> Any:
     frame = getattr(options, "frame", None)
     if frame is not None:
         return frame
@@ -45,14 +67,10 @@ def opened(session: Session, options: argparse.Namespace) -> Any:
     kind = format_of(options)
     if kind == "table":
         return spark.table(options.table)
-    reader = spark.read.format(kind)
     given = dict(options.option)
-    if kind in {"csv", "json"} and options.time_zone is not None:
-        given.setdefault("timeZone", options.time_zone)
-    for key, value in given.items():
-        reader = reader.option(key, value)
-    with _naive_times_kept(spark):
-        return reader.load(options.table)
+    if kind == "parquet":
+        return nanoseconds.read(spark, options.table, given)
+    return spark.read.options(**given).format(kind).load(options.table)
 
 
 def format_of(options: argparse.Namespace) -> str:

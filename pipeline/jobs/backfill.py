@@ -121,6 +121,13 @@ def _add_columns(group: argparse._ArgumentGroup) -> None:
         help="rows whose time is null: refuse all, write them without a time, leave them out",
     )
     add(
+        "--malformed",
+        choices=["refuse", "drop"],
+        default="refuse",
+        help="lines that are no JSON, or have more or fewer fields of CSV than the first: refuse all,"
+        " leave them out",
+    )
+    add(
         "--outside",
         choices=["refuse", "drop"],
         default="refuse",

@@ -124,6 +124,7 @@ def backfill(
     header_columns: Values | None = None,
     partition_column: Values | None = None,
     without_time: Literal["refuse", "keep", "drop"] | None = None,
+    malformed: Literal["refuse", "drop"] | None = None,
     outside: Literal["refuse", "drop"] | None = None,
     to_command_config: Values | None = None,
     create: bool = False,

@@ -7,6 +7,7 @@ import math
 import re
 from typing import TYPE_CHECKING, Final
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -45,7 +46,7 @@ def read(
     if any("." in name for name in first.names):  # Arrow takes it for the path of an inner column
         raise NeedsSpark(f"a name of a column of {paths[0]} has a dot")
     batches: list[pa.RecordBatch] = []
-    kept = pa.schema([(name, plain(first.field(name).type)) for name in wanted])
+    kept = pa.schema([(name, _kind(first.field(name).type)) for name in wanted])
     for path in paths:
         with _opened(path) as file:
             if not file.schema_arrow.equals(first):
@@ -54,13 +55,38 @@ def read(
             _check_stored(file, path, kept)
             try:
                 for batch in file.iter_batches(_BATCH_ROWS, columns=list(wanted)):
-                    batches.append(batch.select(list(wanted)).cast(kept))
+                    batches.append(_floored(batch.select(list(wanted))).cast(kept))
                     left_bytes -= batch.nbytes
                     if left_bytes < 0:
                         raise NeedsSpark(f"the rows of {path} need much memory")
             except (pa.ArrowException, OSError) as error:
                 raise NeedsSpark(f"Arrow does not read {path} ({error})") from None
     return first.names, pa.Table.from_batches(batches, kept)
+
+
+def _is_nanoseconds(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_timestamp(kind)) and kind.unit == "ns"
+
+
+def _kind(kind: pa.DataType) -> pa.DataType:
+    """Returns Spark's type of a column; nanoseconds are rounded down. Raises NeedsSpark."""
+    return plain(pa.timestamp("us", kind.tz) if _is_nanoseconds(kind) else kind)
+
+
+def _floored(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Returns the columns, with microseconds for nanoseconds, rounded down; null stays null."""
+    columns = []
+    for column in batch.columns:
+        if _is_nanoseconds(column.type):
+            numbers = column.cast(pa.int64())
+            micros = np.floor_divide(numbers.fill_null(0).to_numpy(zero_copy_only=False), 1000)
+            mask = column.is_null().to_numpy(zero_copy_only=False)
+            columns.append(
+                pa.array(micros, pa.int64(), mask=mask).cast(pa.timestamp("us", column.type.tz))
+            )
+        else:
+            columns.append(column)
+    return pa.record_batch(columns, names=batch.schema.names)
 
 
 def _opened(path: Path) -> pq.ParquetFile:
@@ -76,6 +102,8 @@ def _check_leaves(file: pq.ParquetFile, path: Path, wanted: Sequence[str]) -> No
         leaf = file.schema.column(number)
         name = leaf.path.partition(".")[0]
         lists = len(_LIST.findall(leaf.path))
+        if name in wanted and leaf.physical_type == "INT96":
+            raise NeedsSpark(f"column {leaf.path} of {path} is stored as INT96")
         if name in wanted and (
             leaf.logical_type.type not in _LOGICAL or leaf.max_repetition_level != lists
         ):

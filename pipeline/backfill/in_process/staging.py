@@ -21,6 +21,7 @@ from tidelog.pipeline.backfill.in_process.texts import bytes_of, json_of_rows
 from tidelog.pipeline.backfill.rows import LOCAL, STAGED, Staging, staged
 from tidelog.pipeline.backfill.staging import AVRO, LARGEST_INT, place_of
 from tidelog.pipeline.backfill.wanted import check_partitions, unit_of_times, wanted
+from tidelog.pipeline.engine.plausible import in_other_units
 from tidelog.pipeline.source.arrays import HEADERS
 from tidelog.protocol.records.layout import NO_TIMESTAMP
 
@@ -106,6 +107,7 @@ class RowsInProcess:
             those(pc.less(stamp, limits.kept_ms)),
             ends["min"],
             ends["max"],
+            _in_other_units(stamp.filter(has_time), limits.now_ms),
         )
 
     def stage(self, directory: Path, limits: Limits) -> None:
@@ -143,6 +145,12 @@ class RowsInProcess:
         schema = pa.schema([(name, column.type) for name, column in self._values.items()])
         found = from_arrow_schema(schema, prefer_timestamp_ntz=True)
         return SimpleNamespace(columns=list(self._values), schema=found)
+
+
+def _in_other_units(times: pa.ChunkedArray, now_ms: int) -> dict[str, int]:
+    """Returns how many times look like those of another unit, by unit."""
+    found = in_other_units(times.to_numpy(), now_ms)
+    return {unit: int(np.count_nonzero(meant)) for unit, meant in found}
 
 
 def _whole(column: pa.ChunkedArray) -> pa.Array:

@@ -17,6 +17,7 @@ from tidelog.pipeline import cli
 from tidelog.pipeline.backfill.in_process import choice
 from tidelog.pipeline.backfill.in_process.errors import NeedsSpark
 from tidelog.pipeline.backfill.in_process.numbers import text_of_double, text_of_float
+from tidelog.pipeline.backfill.staging import Limits
 from tidelog.pipeline.errors import FAILED, OK
 from tidelog.pipeline.jobs import backfill
 from tidelog.pipeline.session import Session
@@ -120,7 +121,7 @@ SPARKS = {"fields": [{"name": "when", "type": "long"}, {"name": "a", "type": {"t
 @pytest.mark.parametrize(
     ("column", "metadata", "reason"),
     [
-        (pa.array([1], pa.timestamp("ns")), {}, r"timestamp\[ns\]"),
+        (pa.array([[1]], pa.list_(pa.timestamp("ns"))), {}, r"timestamp\[ns\]"),
         (pa.array([1], pa.uint32()), {}, "uint32"),
         (pa.array([1], pa.duration("us")), {}, "duration"),
         (pa.array([b"ab"], pa.binary(2)), {}, "fixed_size_binary"),
@@ -148,8 +149,43 @@ def test_parquet_that_needs_spark(tmp_path, column, metadata, reason):
 def test_parquet_of_the_old_kind_of_timestamps(tmp_path):
     table = pa.table({"when": pa.array([1], pa.timestamp("us"))})
     pq.write_table(table, tmp_path / "t.parquet", use_deprecated_int96_timestamps=True)
-    with pytest.raises(NeedsSpark, match=r"timestamp\[ns\]"):
+    with pytest.raises(NeedsSpark, match=r"when of .* is stored as INT96"):
         rows(tmp_path / "t.parquet", "--time-zone", "UTC")
+
+
+LIMITS = Limits(-(2**63), 2**63 - 1, -(2**63), 1_800_000_000_000)
+
+
+@pytest.mark.parametrize("zone", [None, "Europe/Brussels"])
+def test_nanoseconds_are_read_and_rounded_down(tmp_path, zone):
+    """They are what pandas writes."""
+    times = pa.array([-1, 0, 1_500_000_001_234_567_891, None], pa.timestamp("ns", zone))
+    pq.write_table(pa.table({"when": times}), tmp_path / "t.parquet")
+    found = rows(tmp_path / "t.parquet", "--time-zone", "UTC", "--without-time", "keep")
+    found.stage(tmp_path / "staged", LIMITS)
+    (file,) = (tmp_path / "staged").glob("*/*.parquet")
+    staged = pq.read_table(file)
+    assert staged.column("timestamp_ms").to_pylist() == [None, -1, 0, 1_500_000_001_234]
+    texts = [json.loads(one)["when"] for one in staged.column("value").to_pylist()]
+    assert [text and text.removesuffix("Z") for text in texts] == [
+        None,
+        "1969-12-31T23:59:59.999999",
+        "1970-01-01T00:00:00.000000",
+        "2017-07-14T02:40:01.234567",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("times", "found"),
+    [
+        ([1_800_000_000, 1_800_000_001, 1_800_000_000_000], {"seconds": 2}),
+        ([1_800_000_000_000_000], {"microseconds": 1}),
+        ([1_800_000_000_000, -(10**12), -1], {}),
+    ],
+)
+def test_times_of_another_unit_are_counted(tmp_path, times, found):
+    (tmp_path / "t.csv").write_text("when\n" + "".join(f"{one}\n" for one in times))
+    assert rows(tmp_path / "t.csv", *HEADER, "--time-unit", "ms").count(LIMITS)[-1] == found
 
 
 def test_places_that_need_spark(tmp_path, monkeypatch):

@@ -22,7 +22,7 @@ from tidelog.pipeline.session import Session
 
 pytestmark = pytest.mark.spark
 PARTITIONS = 3
-LIMITS = Limits(-(10**15), 10**15, 0)
+LIMITS = Limits(-(10**15), 10**15, 0, 1_800_000_000_000)
 MS = ("--time-column", "when", "--time-unit", "ms")
 HEADER = ("--option", "header=true")
 TEXTS = ("", "a", "é\u2028\x7f\U0001f600", '"\\/\b\f\n\r\t\x00\x1f', "x" * 300, "null", "0", " ")
@@ -50,7 +50,7 @@ def same(spark, tmp_path, table, *given):
     options = options_of(table, *given)
     here = outcome(rows_in_process(Session("tests"), options, PARTITIONS), tmp_path / "here")
     with Session("tests", spark=spark) as session:
-        frame = tables.opened(session, options)
+        frame, _ = tables.opened(session, options)
     there = outcome(RowsOnSpark(frame, options, PARTITIONS), tmp_path / "there")
     assert here[0] == there[0]
     assert here[1] == there[1]
@@ -329,7 +329,7 @@ def test_refusals(spark, tmp_path, lines, given, expected):
     with pytest.raises(Exception) as here:
         rows_in_process(Session("tests"), options, PARTITIONS).count(LIMITS)
     with pytest.raises(Exception) as there, Session("tests", spark=spark) as session:
-        RowsOnSpark(tables.opened(session, options), options, PARTITIONS).count(LIMITS)
+        RowsOnSpark(tables.opened(session, options)[0], options, PARTITIONS).count(LIMITS)
     said = [sentence(here.value), sentence(there.value)]
     assert said[0] == said[1]
     assert expected in said[0]

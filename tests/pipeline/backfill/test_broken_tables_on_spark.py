@@ -1,0 +1,83 @@
+"""Backfill of tables with broken lines, and of those whose times Spark refuses: no other row changes."""
+
+from __future__ import annotations
+
+import json
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from tests.pipeline.jobs.test_mirror import everything
+from tidelog.client import Client
+from tidelog.pipeline import cli
+from tidelog.pipeline.errors import FINDINGS, OK
+
+pytestmark = pytest.mark.spark
+JSON = '{"when":1,"a":"x"}\n{"when":2,"a"\n{"when":3,"a":"y"}\n'
+CSV = "when,n\n1,7\n2,zero,8\n3,9\n4\n"
+
+
+@pytest.fixture
+def backfill(on_spark, broker, topic, tmp_path):
+    """Runs a backfill of a table on Spark; its status."""
+
+    def run(table, *more, name="r"):
+        given = ("--table", str(table), "--time-column", "when", "--topic", topic, "--create")
+        out = ("--out", str(tmp_path / "out"), "--run", name, "--set", "retention.ms=-1")
+        where = ("--to-brokers", broker.bootstrap, "--master", "local[2]")
+        return cli.main(["backfill", *given, *out, *where, *more])
+
+    return run
+
+
+@pytest.fixture
+def arrived(broker, topic):
+    def values():
+        with Client(broker.bootstrap) as client:
+            return [json.loads(one.value) for one in everything(client, topic, 0)]
+
+    return values
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "given", "said", "expected"),
+    [
+        (
+            "t.json",
+            JSON,
+            ("--time-unit", "ms"),
+            ("1 malformed row", "line 2 of ", """'{"when":2,"a"'"""),
+            [{"a": "x", "when": 1}, {"a": "y", "when": 3}],
+        ),
+        (
+            "t.csv",
+            CSV,
+            ("--time-unit", "ms", "--option", "header=true", "--option", "inferSchema=true"),
+            ("2 malformed rows", "line 3 of ", "'2,zero,8'", "line 5 of ", "'4'"),
+            [{"when": 1, "n": 7}, {"when": 3, "n": 9}],
+        ),
+    ],
+    ids=["json", "csv"],
+)
+def test_broken_lines(backfill, arrived, tmp_path, capsys, name, text, given, said, expected):
+    (tmp_path / name).write_text(text)
+    assert backfill(tmp_path / name, *given) == FINDINGS
+    told = capsys.readouterr().out
+    assert all(one in told for one in (*said, "refused: say --malformed drop"))
+    assert backfill(tmp_path / name, *given, "--malformed", "drop") == OK
+    assert "left out" in capsys.readouterr().out
+    assert arrived() == expected
+
+
+@pytest.mark.parametrize("zone", [None, "UTC"])
+def test_nanoseconds(backfill, arrived, tmp_path, zone):
+    times = pa.array([-1, 1_500_000_001_234_567_891], pa.timestamp("ns", zone))
+    pq.write_table(pa.table({"when": times, "n": [1, 2]}), tmp_path / "t.parquet")
+    more = ("--time-zone", "UTC", "--without-time", "keep")
+    assert backfill(tmp_path / "t.parquet", *more) == OK
+    mark = "" if zone is None else "Z"
+    assert arrived() == [
+        {"when": f"1969-12-31T23:59:59.999999{mark}", "n": 1},
+        {"when": f"2017-07-14T02:40:01.234567{mark}", "n": 2},
+    ]
