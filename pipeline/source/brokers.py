@@ -9,10 +9,7 @@ as they are in the log; Apache Kafka reports none.
 
 from __future__ import annotations
 
-from contextlib import suppress
 from typing import TYPE_CHECKING, Final
-
-import numpy as np
 
 from tidelog.client import EARLIEST, LATEST, Client, RequestError
 from tidelog.client import READ_COMMITTED as ISOLATED
@@ -35,15 +32,11 @@ from tidelog.pipeline.source.splits import (
     SourceError,
     Split,
 )
+from tidelog.pipeline.source.transactions import heads
 from tidelog.protocol.errors import ErrorCode
-from tidelog.protocol.records.column_buffers import BATCH_FIELDS
 from tidelog.protocol.records.columns import (
     FULL,
-    HEADERS,
     BrokenBatch,
-    ColumnBuffers,
-    Wanted,
-    append_set,
 )
 from tidelog.protocol.records.layout import CONTROL_BIT
 
@@ -143,7 +136,7 @@ def read(split: Split, options: Options) -> Iterator[Columns]:
         answer = fetches.begin(offset)
         while offset < split.end_offset and idle < _IDLE_FETCHES:
             fetched = answer()
-            headers = _heads(fetched.records)
+            headers = heads(fetched.records)
             if not len(headers):
                 _refuse_broken(split, filling, fetched.records)
                 fetches.check_end(fetched)
@@ -209,15 +202,6 @@ def _refuse_broken(split: Split, filling: Filling, records: memoryview) -> None:
         f"{split.topic}-{split.partition} of {split.brokers}: the first batch of an answer is cut short"
         f" after {len(records)} bytes"
     )
-
-
-def _heads(records: memoryview) -> Ints:
-    """Reads the headers of all complete batches."""
-    buffers = ColumnBuffers()
-    with suppress(BrokenBatch):  # the error comes again, with more words, when records are fetched
-        append_set(records, buffers, Wanted(depth=HEADERS, verify=False, limit=2**62))
-    table = np.frombuffer(buffers.batches, np.int64, buffers.batch_count * BATCH_FIELDS)
-    return table.reshape(-1, BATCH_FIELDS)
 
 
 def _spans(

@@ -28,7 +28,7 @@ from tidelog.pipeline.source.splits import (
 )
 from tidelog.pipeline.source.transactions import last_stable_offset
 from tidelog.storage import checkpoints, filenames
-from tidelog.storage.segment import offset_index, transaction_index
+from tidelog.storage.segment import offset_index
 from tidelog.storage.segment.time_index import ENTRY_SIZE as TIME_ENTRY_SIZE
 from tidelog.storage.time.lookup import reaches
 
@@ -221,7 +221,6 @@ class _Planner:
             return []
         start, end = self.range()
         until = append_times_until(log, self._times)
-        aborted = self._aborted(start, end)
         splits = []
         following = [each.base_offset for each in log.segments[1:]]
         for segment, end_offset in zip(log.segments, [*following, end], strict=True):
@@ -242,7 +241,6 @@ class _Planner:
                     not is_active or log.was_clean,
                     segment.size,
                 )
-                spans = _overlapping(aborted, first, last)
                 splits.append(
                     Split(
                         log.topic,
@@ -251,7 +249,6 @@ class _Planner:
                         last,
                         finish - begin,
                         part,
-                        aborted=spans,
                     )
                 )
         return splits
@@ -341,17 +338,6 @@ class _Planner:
         )
         return largest is not None and largest > 0 and not reaches(largest, low)
 
-    def _aborted(self, start: int, end: int) -> list[transaction_index.Aborted]:
-        """Returns the aborted transactions that may reach into a range."""
-        if self._selection.isolation != READ_COMMITTED:
-            return []
-        found = []
-        for segment in self._log.segments:
-            if filenames.TXN_INDEX_SUFFIX in segment.suffixes:
-                data = locations.read(segment.location(filenames.TXN_INDEX_SUFFIX)) or b""
-                found += transaction_index.parse(data)
-        return [one for one in found if one.last_offset >= start and one.first_offset < end]
-
 
 def _first_true(
     file: locations.File, entries: Iterable[tuple[int, int]], stop: int
@@ -362,17 +348,6 @@ def _first_true(
         if head is not None and head.last_offset == offset:
             return offset + 1, position + head.size
     return None
-
-
-def _overlapping(
-    aborted: Sequence[transaction_index.Aborted], start: int, end: int
-) -> dict[int, tuple[tuple[int, int], ...]]:
-    spans: dict[int, tuple[tuple[int, int], ...]] = {}
-    for one in aborted:
-        if one.last_offset >= start and one.first_offset < end:
-            span = one.first_offset, one.last_offset
-            spans[one.producer_id] = (*spans.get(one.producer_id, ()), span)
-    return spans
 
 
 def _index_entries(segment: Segment) -> list[tuple[int, int]]:

@@ -18,7 +18,8 @@ from tidelog.pipeline.source import locations
 from tidelog.pipeline.source.append_times import UNKNOWN, AppendTimes
 from tidelog.pipeline.source.batch_headers import HEADER_SIZE, size_at
 from tidelog.pipeline.source.columns import LAST_OFFSET, NOTHING_KNOWN, POSITION, Columns
-from tidelog.pipeline.source.splits import READ_UNCOMMITTED, SourceError
+from tidelog.pipeline.source.splits import READ_COMMITTED, READ_UNCOMMITTED, SourceError
+from tidelog.pipeline.source.transactions import Aborts
 from tidelog.protocol.records import columns as decoder
 from tidelog.protocol.records.column_buffers import BATCH_FIELDS
 from tidelog.protocol.records.columns import (
@@ -99,7 +100,6 @@ class Options:
             high_time=2**63 - 1 if high is None else high - 1,
             verify=self.verify_crc,
             limit=max(self.batch_bytes, 1),
-            aborted=split.aborted,
         )
 
 
@@ -209,11 +209,14 @@ def _read_part(
     split: Split, part: Part, file: locations.File, options: Options
 ) -> Iterator[Columns]:
     filling = Filling(split, options.wanted(split), _append_times(part))
+    aborts = Aborts(split, part) if options.isolation == READ_COMMITTED else None
     position, chunk = part.start, _chunk(file, b"")
     while position < part.end:
         if options.low_time is not None and file.is_near:
             position = _pass_over(file, position, part.end, options.low_time)
         data = file.read_at(position, min(chunk, part.end - position))
+        if aborts is not None:
+            filling.wanted = filling.wanted._replace(aborted=aborts.among(data))
         at = 0
         while True:
             try:

@@ -15,7 +15,6 @@ index proves itself; and batches of a split by their headers, when it is read.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Literal
 
@@ -24,6 +23,8 @@ from tidelog.pipeline.source import locations
 from tidelog.storage import filenames
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
     from tidelog.protocol.topic_partition import TopicPartition
 
 HIGH_WATERMARK: Final = "high-watermark"
@@ -44,7 +45,6 @@ _LEAST_BYTES: Final = 16 << 20  # of less a task takes no longer than Spark take
 ALL_TRUSTED: Final = 2**63 - 1
 
 OffsetRange = tuple[int, int]  # the first offset, and the one after the last
-Spans = Mapping[int, Sequence[OffsetRange]]
 
 
 @public("tidelog.spark")
@@ -110,9 +110,7 @@ class Split:
     """One piece: the records of a partition from `start_offset` to before `end_offset`.
 
     `size_bytes` is the approximate number of bytes to read. It is read from `part`, or if that is
-    None from the cluster of `brokers`. `aborted` has the aborted transactions in it (producer id:
-    first and last offsets); it is empty unless planned for read_committed. A split is plain data:
-    it can be pickled, compared and sorted.
+    None from the cluster of `brokers`. A split is plain data: it can be pickled, compared and sorted.
     """
 
     topic: str
@@ -122,7 +120,6 @@ class Split:
     size_bytes: int
     part: Part | None = None
     brokers: str | None = None
-    aborted: Spans = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
