@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 _KNOWN: Final = frozenset({"header", "inferschema", "sep", "delimiter"})
 _SEPARATORS: Final[Mapping[str, str]] = {**{one: one for one in ",;|\t"}, r"\t": "\t"}
 _MOST_COLUMNS: Final = 1000
-_SHOWN: Final = 60
 _CLOCK: Final = r"[0-9]{2}:[0-9]{2}:[0-9]{2}(?:\.[0-9]{1,6})?"
 _INT32: Final = 2**31
 _DAY: Final = r"[0-9]{4}-[0-9]{2}-[0-9]{2}"
@@ -76,12 +75,10 @@ def read(
         names = titles
         if (has_header and None in header) or len(names) > _MOST_COLUMNS:
             raise NeedsSpark(f"a column of {path} has no name, or there are too many")
-        uneven = next((row for row in found if len(row) != len(names)), None)
-        if uneven is not None:
-            line = separator.join(one or "" for one in uneven)
-            raise NeedsSpark(
-                f"{path} has lines of fewer or more fields than its first: {line[:_SHOWN]!r}"
-            )
+        for number, row in enumerate(found, int(has_header)):
+            if len(row) != len(names):
+                where = lines.named(path, lines.of_file(path)[number])
+                raise NeedsSpark(f"{where} has fewer or more fields than the first")
         rows += found
     wanted = choose(names)
     is_inferred = lines.is_set(given, "inferschema")

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
 _LONGEST_LINE: Final = 1_000_000
 _INT64: Final = range(-(2**63), 2**63)
-_SHOWN: Final = 60
 _NESTED: Final = frozenset({dict, list})
 _SPARKS_OWN: Final = "_corrupt_record"
 
@@ -64,7 +63,7 @@ def _parsed(line: str, path: Path) -> dict[str, Any]:
     try:
         found = _DECODER.decode(line)
     except (ValueError, RecursionError):
-        raise NeedsSpark(f"{path} has lines that are no plain JSON: {line[:_SHOWN]!r}") from None
+        raise NeedsSpark(f"{lines.named(path, line)} is no plain JSON") from None
     if not isinstance(found, dict):
         raise NeedsSpark(f"{path} has lines that are no objects")
     return found

@@ -16,6 +16,7 @@ _END: Final = re.compile(r"\r\n|\r|\n")
 _BLANK: Final = "".join(map(chr, range(0x21)))
 """What Java trims."""
 _CONTROL: Final = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f]")
+_SHOWN: Final = 60
 _MARK: Final = "\ufeff"
 
 
@@ -28,6 +29,12 @@ def of_file(path: Path) -> list[str]:
     if _CONTROL.search(text) or text.startswith(_MARK):
         raise NeedsSpark(f"{path} contains control characters or a byte order mark")
     return [line for line in _END.split(text) if line.strip(_BLANK)]
+
+
+def named(path: Path, line: str) -> str:
+    """Returns the place of a line for messages, and its beginning."""
+    number = _END.split(path.read_bytes().decode()).index(line) + 1
+    return f"line {number} of {path} ({line[:_SHOWN]!r})"
 
 
 def options_of(options: argparse.Namespace, known: Collection[str]) -> Mapping[str, str]:
