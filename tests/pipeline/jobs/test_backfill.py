@@ -200,3 +200,13 @@ def test_mistakes_are_said_before_anything_is_done(broker, topic, tmp_path, caps
     assert sentence in capsys.readouterr().err
     with Client(broker.bootstrap) as client:
         assert not client.has_topic(topic)
+
+
+def test_times_of_another_unit_are_warned_of_and_written(broker, topic, tmp_path, capsys):
+    times = [1_700_000_000, 1_700_000_001, 1_700_000_000_000]
+    pq.write_table(table_of(times), tmp_path / "t.parquet")
+    how = ("--time-unit", "ms", "--set", "retention.ms=-1")
+    assert backfill(broker, topic, tmp_path / "t.parquet", tmp_path / "out", *how) == OK
+    said = capsys.readouterr().out
+    assert "warning: the times of 2 rows look like seconds instead of milliseconds" in said
+    check(arrived(broker, topic), times, times)
