@@ -23,7 +23,7 @@ READ = [name for name, page in PAGES.items() if any(block.is_run for block in bl
 OTHER_LANGUAGES = {"text", "ini", "properties", "json", "toml", "yaml", "java", "go"}
 # What changes nothing but the reader's directory, and his brokers.
 PROGRAMS = re.compile(
-    r"(\.venv/bin/)?tidelog|kcat|curl|python3?|echo|printf|cat|seq|sed|find|rm|for|\w+=.*"
+    r"(\.venv/bin/)?tidelog|kcat|curl|python3?|echo|printf|cat|seq|sed|find|rm|for|until|\w+=.*"
 )
 
 
