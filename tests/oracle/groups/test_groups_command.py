@@ -104,7 +104,7 @@ def test_from_the_first_member_to_the_deletion(filled, run):
     assert first["first_unread"]["timestamp_ms"] == times[1]
     assert before_ms - times[1] <= first["lag_event_ms"] <= after_ms - times[1]
     assert first["lag_append_ms"] is None
-    assert "append times come over HTTP" in first["unknown"]["append"]
+    assert "the append time of the first unread record is unknown" in first["unknown"]["append"]
     assert second["committed_offset"] is None
 
     for refused in (
