@@ -14,16 +14,19 @@ from kafka import KafkaAdminClient
 from tests.broker.subject import eventually
 from tests.pipeline.logs import Writer
 from tidelog.client import Client
+from tidelog.pipeline.source.splits import SourceError
 from tidelog.protocol.records.batch import Record, build
 
-pytest.importorskip("pyspark", reason="PySpark is not installed: make test-spark installs it")
-
-from pyspark.sql.streaming.datasource import ReadMaxRows
-
-from tidelog.pipeline.source.splits import SourceError
-from tidelog.pipeline.timelog.data_source import TimelogDataSource
+pytestmark = pytest.mark.spark
 
 LENIENT = {"failOnDataLoss": "false"}
+
+
+def reader_of(options):
+    """What Spark calls; PySpark is where these tests run."""
+    from tidelog.pipeline.timelog.data_source import TimelogDataSource
+
+    return TimelogDataSource(options).streamReader(None)
 
 
 class Query:
@@ -35,9 +38,13 @@ class Query:
 
     def run(self, most=None, **options):
         """Read a micro-batch; returns its values of (partition, time)."""
-        reader = TimelogDataSource({**self.options, **options}).streamReader(None)
+        reader = reader_of({**self.options, **options})
         start = self.checkpoint or as_stored(reader.initialOffset())
-        limit = reader.getDefaultReadLimit() if most is None else ReadMaxRows(most)
+        limit = reader.getDefaultReadLimit()
+        if most is not None:
+            from pyspark.sql.streaming.datasource import ReadMaxRows
+
+            limit = ReadMaxRows(most)
         end = as_stored(reader.latestOffset(start, limit))
         found = self.read(reader, start, end) if end != start else []
         self.checkpoint = end
@@ -113,14 +120,14 @@ def test_a_batch_that_was_planned_of_the_old_topic(broker, topic):
     query = Query(brokers=broker.bootstrap, topics=topic)
     with Client(broker.bootstrap) as client:
         make(client, topic, range(5))
-        reader = TimelogDataSource(query.options).streamReader(None)
+        reader = reader_of(query.options)
         start = as_stored(reader.initialOffset())
         end = as_stored(reader.latestOffset(start, reader.getDefaultReadLimit()))
         make_again(broker, client, topic, range(100, 108))
-    again = TimelogDataSource(query.options).streamReader(None)
+    again = reader_of(query.options)
     with pytest.raises(SourceError, match=f"topic {topic} was created again"):
         again.partitions(start, end)
-    again = TimelogDataSource({**query.options, **LENIENT}).streamReader(None)
+    again = reader_of({**query.options, **LENIENT})
     assert again.partitions(start, end) == []
 
 
@@ -131,7 +138,7 @@ def test_spark_without_a_start(broker, topic):
         make(client, topic, range(5))
         query.run()
         make_again(broker, client, topic, range(100, 108))
-    reader = TimelogDataSource(query.options).streamReader(None)
+    reader = reader_of(query.options)
     end = as_stored(reader.latestOffset())
     with pytest.raises(SourceError, match=f"topic {topic} was created again"):
         reader.partitions(query.checkpoint, end)

@@ -239,7 +239,7 @@ class TestUsage:
     )
     def test_a_file_of_another_kind(self, capsys, tmp_path, name):
         (tmp_path / name).touch()
-        assert "no file tidelog knows" in self.mistake(capsys, tmp_path / name)
+        assert "no file of a log directory has such a name" in self.mistake(capsys, tmp_path / name)
 
     def test_a_reader_that_leaves_early(self, written):
         """As `head` does: no traceback."""
