@@ -275,6 +275,8 @@ def _report_prediction(options: argparse.Namespace, target: Target, counts: _Cou
         f" {target.topic}"
     )
     for unit, count in counts.in_other_units.items():
+        if 2 * count < counts.rows - counts.without_time:
+            continue  # a history has a few days in 1970 that seconds of today would be
         say(
             f"warning: the times of {some(count, 'row')} look like {unit} instead of milliseconds: is"
             f" --time-unit right for column {options.time_column}?"
