@@ -260,7 +260,7 @@ class Node:
         return found
 
     async def open_leader_partition(self, topic: str, index: int) -> Partition:
-        """The log of a partition that this broker leads, opened in a thread if need be.
+        """Returns the log of a partition that this broker leads; a thread opens it if it is closed.
 
         Raises NotLeaderOrFollower, and what `partition` raises.
         """

@@ -48,11 +48,11 @@ class Consumed(NamedTuple):
     headers: list[Headers]
 
     def part(self, start: int, end: int) -> Consumed:
-        """Returns the records from one row to before another."""
+        """Returns the records of the rows from `start` on, up to and without `end`."""
         return Consumed(*(column[start:end] for column in self))  # type: ignore[arg-type]
 
     def only(self, chosen: Iterable[bool]) -> Consumed:
-        """Returns the records that are chosen."""
+        """Returns the records whose value in `chosen` is true."""
         which = list(chosen)
         return Consumed(*(list(compress(column, which)) for column in self))  # type: ignore[arg-type]
 

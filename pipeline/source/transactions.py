@@ -122,7 +122,7 @@ class Aborts:
         self._known: dict[int, list[tuple[int, bool]]] = {}  # offset, whether it aborts
 
     def among(self, records: Buffer) -> dict[int, tuple[OffsetRange, ...]]:
-        """Returns the first and last offsets of what was aborted, by producer.
+        """Returns the ranges of offsets of aborted records, by producer id.
 
         A transaction without a marker counts as aborted: it is not committed. Raises OSError.
         """

@@ -136,7 +136,7 @@ def _gunzip(data: Buffer, _magic: int, limit: int) -> Buffer:
 
 
 def _gunzip_members(out: bytearray, rest: bytes, limit: int) -> bytearray:
-    """Reads the members after the first in small chunks, because each copies its unused input."""
+    """Appends the members of `rest` to `out`, in small chunks: zlib copies the input that it leaves."""
     position = 0
     while position < len(rest):
         member = zlib.decompressobj(wbits=31)

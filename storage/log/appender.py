@@ -281,7 +281,7 @@ class Appender:
         producers, first_offset = state.read_producers(), prepared.first_offset
         if sequenced.is_transactional:
             stability.note(state, producers, sequenced, first_offset)
-        # Until the next round, for the clock may be behind, and this append time too early, until then.
+        # If the clock is behind, this append time is too early until the next round: by then it is corrected.
         state.deletion_ms = deletion_time_at(now_ms, state.deletion_ms)
         offsets = (first_offset, prepared.last_offset)
         producers.appended(sequenced, offsets, append_time_ms, state.deletion_ms)

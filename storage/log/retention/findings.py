@@ -67,7 +67,7 @@ class SegmentFacts(NamedTuple):
 
 
 class Facts(NamedTuple):
-    """What is known of one log. Times are ms, None if there is none."""
+    """What a diagnosis reads of one log. Times are in ms; None means that there is none."""
 
     segments: Sequence[SegmentFacts]
     log_start_offset: int
