@@ -383,6 +383,7 @@ def test_a_marker_that_never_comes_is_told(kafka, topic, monkeypatch):
 def test_a_run_does_not_wait_for_the_transactions_of_others(kafka, topic):
     made(kafka.bootstrap, topic)
     with Client(kafka.bootstrap) as client:
+        ensure_progress_topic(client)
         other = Transactions(client, f"other/{topic}", topic, 0)
         identity = other.begin()
         other.open()
