@@ -115,7 +115,7 @@ class LogState:
     known_high_watermark: int | None = None  # of the checkpoint, until the log has a role
     is_counted: bool = True  # the largest event time has all below it; False after a kill
     # What leaders have appended whose clocks were behind that of this broker; None: nothing is known.
-    written_behind: WrittenBehind | None = field(init=False, default=None)
+    written_behind: WrittenBehind | None = None
     # What this leader has appended while its own clock was behind append times; how far is not known yet.
     appended_behind: WrittenBehind | None = field(init=False, default=None)
     compared_epoch: int = field(init=False, default=-1)  # in which the clocks were compared

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 # the clock has caught up with them; beyond it, the clock was wrong.
 TOLERANCE_MS = 10_000
 
+NO_END_OFFSET = 2**63 - 1
 _MOST_CORRECTIONS = 32
 _MOST_STEPS = 32
 # How far after `since_ms` the step back with which the clock fell behind may have been noted.
@@ -161,20 +162,25 @@ class WrittenBehind(NamedTuple):
     """Batches that a leader has appended whose clock was behind."""
 
     start_offset: int
-    end_offset: int
-    behind_ms: int  # the most
+    end_offset: int  # NO_END_OFFSET while that leader appends
+    behind_ms: int  # the most, in whole steps of ten seconds
 
 
-def with_written(known: WrittenBehind | None, written: WrittenBehind) -> WrittenBehind:
-    """Returns both as one: all that lies between counts as written by the clock that was furthest behind."""
-    if known is None:
-        return written
-    start_offset = min(known.start_offset, written.start_offset)
-    return WrittenBehind(start_offset, written.end_offset, max(known.behind_ms, written.behind_ms))
+def with_written(known: WrittenBehind | None, start_offset: int, behind_ms: int) -> WrittenBehind:
+    """Returns what is known with what a leader appends, from an offset on, whose clock is so far behind.
+
+    All that lies between counts as written by the clock that was furthest behind. That is rounded up, so
+    that it rarely changes: a log notes each change durably.
+    """
+    behind_ms = -(-behind_ms // TOLERANCE_MS) * TOLERANCE_MS
+    if known is not None:
+        start_offset = min(known.start_offset, start_offset)
+        behind_ms = max(known.behind_ms, behind_ms)
+    return WrittenBehind(start_offset, NO_END_OFFSET, behind_ms)
 
 
-def without_truncated(known: WrittenBehind | None, end_offset: int) -> WrittenBehind | None:
-    """Returns what is left of it in a log that ends at an offset: others append there now."""
+def written_below(known: WrittenBehind | None, end_offset: int) -> WrittenBehind | None:
+    """Returns what of it lies below an offset, from which on others append."""
     if known is None or known.start_offset >= end_offset:
         return None
     return known._replace(end_offset=min(known.end_offset, end_offset))

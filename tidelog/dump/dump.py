@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 FINE, FINDINGS = 0, 1
 _HELD_ROWS = 200  # the number of rows that are read to find the widths of columns
 _PLURALS = {"batch": "batches", "entry": "entries", "property": "properties"}
-_UNCOUNTED = {"end", "record", "room", "partition", "adopted", "correction"}
+_UNCOUNTED = {"end", "record", "room", "partition", "adopted", "correction", "written_behind"}
 """Rows that are not counted: records are by their batches, even if they are not shown."""
 
 

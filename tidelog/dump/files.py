@@ -42,6 +42,7 @@ from tidelog.storage.directory.checked_json import CheckedJsonError
 from tidelog.storage.directory.clock_file import parse_clock
 from tidelog.storage.log.producers import producer_snapshots
 from tidelog.storage.log.times import partition_times
+from tidelog.storage.time.corrections import NO_END_OFFSET
 from tidelog.storage.time.timestamp import MAX_TIMESTAMP, or_none
 
 if TYPE_CHECKING:
@@ -138,6 +139,14 @@ def _read_partition_times(path: Path, _wanted: Wanted) -> Iterator[Row | Finding
         yield Row("adopted", {"end_offset": end_offset, "adopted_time": adopted_ms})
     for correction in times.corrections:
         yield Row("correction", _correction_fields(correction))
+    if times.written_behind is not None:
+        start_offset, end_offset, behind_ms = times.written_behind
+        fields = {
+            "start_offset": start_offset,
+            "end_offset": None if end_offset == NO_END_OFFSET else end_offset,
+            "behind_ms": behind_ms,
+        }
+        yield Row("written_behind", fields)
     next_offset = 0
     for line in times.segments:
         yield Row("segment", _segment_fields(line))

@@ -19,7 +19,7 @@ from tidelog.storage.log.state import LogState
 from tidelog.storage.log.times import partition_times
 from tidelog.storage.log.times.partition_times import ClockMark
 from tidelog.storage.time.adoption import Adoptions
-from tidelog.storage.time.corrections import NO_MARK, corrections_within
+from tidelog.storage.time.corrections import NO_MARK, corrections_within, written_below
 
 if TYPE_CHECKING:
     import uuid
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from tidelog.config.topic import TopicConfig
     from tidelog.storage.log.times.partition_times import Cut, PartitionTimes
     from tidelog.storage.segment.segment import Segment
-    from tidelog.storage.time.corrections import Correction
+    from tidelog.storage.time.corrections import Correction, WrittenBehind
 
 _log = logging.getLogger("tidelog.storage")
 
@@ -89,6 +89,7 @@ def open_log(
         clock=ClockMark() if recorded is None else recorded.clock,
         is_replicated=recorded is not None and recorded.is_replicated,
         mark=NO_MARK if recorded is None else recorded.mark,
+        written_behind=_written_behind(recorded, end_offset),
         lost_offset=loaded.lost_offset,
         unindexed_offset=loaded.unindexed_offset,
         known_high_watermark=high_watermark,
@@ -143,6 +144,11 @@ def _corrections(known: loading.Known, segments: Sequence[Segment]) -> tuple[Cor
     return corrections_within(recorded, segments[0].base_offset, end_offset)
 
 
+def _written_behind(recorded: PartitionTimes | None, end_offset: int) -> WrittenBehind | None:
+    """Returns what leaders before have appended whose clocks were behind, as far as the log has it."""
+    return None if recorded is None else written_below(recorded.written_behind, end_offset)
+
+
 def _begin_clock(state: LogState, now_ms: int) -> None:
     """Counts an active segment from now where nobody knows what the clock showed when it began.
 
@@ -178,12 +184,14 @@ def _save_times(state: LogState, known: loading.Known) -> None:
         times.gaps_end_offset,
         times.adopted,
         times.corrections,
+        times.written_behind,
     ) != (
         state.boot_id,
         state.back_offset,
         state.gaps_end_offset,
         state.adoptions.ranges,
         state.corrections,
+        state.written_behind,
     ):
         # Batches to come must not be allowed the gaps of batches that were cut off, nor count as
         # written when those were. What is adopted now must not be adopted once more, later.

@@ -13,10 +13,10 @@ from tidelog.storage.log.times import judging
 from tidelog.storage.time.adoption import told_by_leader
 from tidelog.storage.time.corrections import (
     NO_MARK,
-    WrittenBehind,
     event_limit_at,
     with_deleted,
     with_written,
+    written_below,
 )
 from tidelog.storage.time.timestamp import MAX_TIMESTAMP, later
 from tidelog.storage.time.tombstones import with_late_horizons
@@ -124,21 +124,26 @@ def note_behind(state: LogState, leader: LeaderState, since_offset: int, *, is_n
     """Notes what a leader has appended whose clock is behind; needs the append lock.
 
     That is what the log has got since `since_offset`, and with the first answer in an epoch all of that
-    epoch. A leader that has set its clock right and corrected its log is believed.
+    epoch. A leader that has set its clock right and corrected its log is believed. What is noted is
+    durable when this returns: this broker may be restarted before it leads. Raises OSError; then what
+    was noted is as before, and the next answer in this epoch counts as its first.
     """
     is_first = state.compared_epoch != state.leader_epoch
-    state.compared_epoch = state.leader_epoch
+    written = state.written_behind
     if not leader.behind_ms:
-        if is_newer:
-            state.written_behind = None
-        return
-    if is_first:
-        begun = (each for each in state.epochs.entries if each.epoch == state.leader_epoch)
-        since_offset = min((each.start_offset for each in begun), default=since_offset)
-    end_offset = state.ends.log_end_offset
-    if since_offset < end_offset:
-        written = WrittenBehind(since_offset, end_offset, leader.behind_ms)
-        state.written_behind = with_written(state.written_behind, written)
+        written = None if is_newer else written_below(written, since_offset)
+    else:
+        if is_first:
+            begun = (each for each in state.epochs.entries if each.epoch == state.leader_epoch)
+            since_offset = min((each.start_offset for each in begun), default=since_offset)
+        if since_offset < state.ends.log_end_offset:
+            written = with_written(written, since_offset, leader.behind_ms)
+    if written != state.written_behind:
+        state.compared_epoch = -1
+        times = state.saved_times.covered()._replace(written_behind=written)
+        state.saved_times.save(times, durable=True)
+        state.written_behind = written
+    state.compared_epoch = state.leader_epoch
 
 
 def take_last_append_time(state: LogState, leader: LeaderState, *, is_newer: bool) -> None:

@@ -351,7 +351,10 @@ class Replica:
             except OSError as error:
                 raise storage_error(state, "no segment could be begun", error) from error
             leader_state.take_last_append_time(state, leader, is_newer=is_newer)
-            leader_state.note_behind(state, leader, begun, is_newer=is_newer)
+            try:
+                leader_state.note_behind(state, leader, begun, is_newer=is_newer)
+            except OSError as error:
+                raise storage_error(state, "the leader's clock is not noted", error) from error
             tells_more = leader_state.tells_more(state, leader)
             state.largest_event.keep(leader.max_event_time)
             if tells_more:

@@ -29,7 +29,7 @@ from tidelog.storage.time.adoption import adopted_below
 from tidelog.storage.time.corrections import (
     corrections_within,
     last_step_back,
-    without_truncated,
+    written_below,
 )
 
 if TYPE_CHECKING:
@@ -78,7 +78,6 @@ class Truncater:
                 self._begin_anew(offset)
             else:
                 self._cut(offset)
-            self._forget_written_behind()
         return state.ends.log_end_offset
 
     def start_at(self, offset: int) -> None:
@@ -95,12 +94,6 @@ class Truncater:
             if offset < 0:
                 raise OffsetOutOfRange(f"{state.topic}-{state.index} cannot start at {offset}")
             self._begin_anew(offset)
-            self._forget_written_behind()
-
-    def _forget_written_behind(self) -> None:
-        state = self._state
-        end_offset = state.ends.log_end_offset
-        state.written_behind = without_truncated(state.written_behind, end_offset)
 
     def _forget_empty_epochs(self) -> None:
         """Removes an epoch that began at the log's end and got no batch.
@@ -202,6 +195,7 @@ class Truncater:
             cut=Cut(recovery_point, cleaned_offset, end_offset, begins_anew),
             adopted=adopted_below(times.adopted, end_offset),
             corrections=corrections_within(times.corrections, first_offset, end_offset),
+            written_behind=written_below(times.written_behind, end_offset),
         )
         state.saved_times.save(times, durable=True)
         state.last_append_time_ms, state.back_offset = last_append_time_ms, back_offset
@@ -209,7 +203,7 @@ class Truncater:
         state.covered_offset, state.was_cut = times.covered_offset, True
         state.gaps_end_offset = min(state.gaps_end_offset, end_offset)
         state.adoptions = state.adoptions._replace(ranges=times.adopted)
-        state.corrections = times.corrections
+        state.corrections, state.written_behind = times.corrections, times.written_behind
         state.cutting = end_offset, begins_anew
 
     def _last_times(self, end_offset: int, *, begins_anew: bool) -> tuple[int | None, int]:

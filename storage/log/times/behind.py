@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from tidelog.storage.log.high_watermark import Role
 from tidelog.storage.log.times import judging
 from tidelog.storage.time.corrections import (
+    NO_END_OFFSET,
     WrittenBehind,
     is_behind,
     leader_behind,
@@ -20,8 +21,6 @@ from tidelog.storage.time.corrections import (
 if TYPE_CHECKING:
     from tidelog.storage.log.state import LogState
     from tidelog.storage.time.corrections import Correction, Mark
-
-_NO_END = 2**63 - 1  # of offsets
 
 
 def next_mark(state: LogState) -> Mark:
@@ -43,7 +42,7 @@ def note_standstill(state: LogState, now_ms: int) -> None:
     end_offset, known = state.ends.log_end_offset, state.appended_behind
     if is_behind(state.last_append_time_ms, now_ms):
         start_offset = end_offset if known is None else known.start_offset
-        state.appended_behind = WrittenBehind(start_offset, _NO_END, 0)
+        state.appended_behind = WrittenBehind(start_offset, NO_END_OFFSET, 0)
     elif known is not None:
         end_offset = min(known.end_offset, end_offset)
         state.appended_behind = known._replace(end_offset=end_offset)

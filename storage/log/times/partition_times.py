@@ -1,6 +1,6 @@
 """`partition.times`: the times of a partition, stored so that a clean start reads no log.
 
-    header    4 bytes "tidp", int32 version (3 to 5), uint32 CRC-32C of what follows; big-endian
+    header    4 bytes "tidp", int32 version (3 to 6), uint32 CRC-32C of what follows; big-endian
     state     int64 largest event time ever, each counted at most as its limit (-1: none)
               int64 last append time (Long.MIN: unknown)
               int64 log start offset
@@ -18,7 +18,7 @@
               bit 2: the append time of some batch is unknown
               int64 what the clock showed at the first append (Long.MIN: unknown)
               int64 offset of the first adopted batch that Java clients cannot read (-1: none is
-              known); only in version 5
+              known); only in versions 5 and 6
     adopted   int32 how many, then for each
               int64 end offset, int64 the moment at which batches with unknown append times before
               it, and not before the end offset before, were adopted
@@ -28,9 +28,12 @@
               int64 number of the last step forward in it that the corrections have
               int64 from, to: delete horizons from the one time on count at least from the other
               on (Long.MIN: there are none)
-    copies    only in versions 4 and 5
+    copies    only in versions 4 to 6
               int8 1: other brokers have copies of the log
               int32 leader epoch, int32 number of the last correction of a leader (0: none)
+    behind    only in version 6: what leaders whose clocks were behind have appended
+              int64 start offset, end offset (Long.MAX: all that the log has); int64 by how much
+              they were behind at most, in milliseconds
     mark      int64 offset of the last reset of the append clock; 0 if there was none
     cut       only in a log that has been truncated, or that went offline with refused records
               int64 recovery point and int64 cleaned offset (-1: none): if the directory's
@@ -40,7 +43,8 @@
     gaps      int64 the log may have gaps up to this offset, see `storage/log/recovery/gaps.py`
 
 A log that was always on one broker is written in version 3: its corrections have no number. Only one
-with a batch that Java clients cannot read is written in version 5. A file
+with a batch that Java clients cannot read is written in version 5, and only a follower's that has got
+batches of a leader whose clock was behind in version 6, until it leads itself or that is corrected. A file
 of version 2 has no corrections and no steps of the clock. One of version 1 also has no clock
 readings and no moments of adoption; its lines with unknown append times are not used: there the
 dates of files stood in. Any file may have no gaps, and no mark where it would be 0 and no cut
@@ -62,7 +66,7 @@ from tidelog.protocol.records.layout import NO_TIMESTAMP
 from tidelog.storage import files
 from tidelog.storage.segment.segment_line import SegmentLine
 from tidelog.storage.time.adoption import Adopted
-from tidelog.storage.time.corrections import NO_MARK, Correction, Mark
+from tidelog.storage.time.corrections import NO_MARK, Correction, Mark, WrittenBehind
 from tidelog.storage.time.segment_times import SegmentTimes
 
 if TYPE_CHECKING:
@@ -73,7 +77,9 @@ if TYPE_CHECKING:
 
 FILE_NAME = "partition.times"
 MAGIC = b"tidp"
-VERSION = 5
+VERSION = 6
+_WITH_BEHIND = 6
+_WITH_UNREADABLE = 5
 _WITH_COPIES = 4
 _WITH_CORRECTIONS = 3
 _WITH_ADOPTIONS = 2  # the first version that has them, and clock readings
@@ -88,11 +94,12 @@ _STEPS = struct.Struct(">qqq")
 _MARK = struct.Struct(">q")
 _CUT = struct.Struct(">qqqb")
 _COPIES = struct.Struct(">bii")
+_BEHIND = struct.Struct(">qqq")
 _GAPS = struct.Struct(">q")
 _NONE = -1
 _SEGMENT = struct.Struct(">10qiibq")
 _SEGMENT_1 = struct.Struct(">10qiib")  # of version 1
-_SEGMENT_5 = struct.Struct(">10qiibqq")  # of version 5
+_SEGMENT_5 = struct.Struct(">10qiibqq")  # of versions 5 and 6
 _HAS_MISSING = 1
 _IS_TRUE = 2
 _HAS_UNKNOWN = 4
@@ -132,6 +139,7 @@ class PartitionTimes(NamedTuple):
     clock: ClockMark = ClockMark()
     is_replicated: bool = False  # other brokers have copies
     mark: Mark = NO_MARK  # the last correction that a leader made
+    written_behind: WrittenBehind | None = None  # by leaders before, and not corrected
 
 
 def lines_of(segments: Iterable[Segment], left_out: Container[int]) -> tuple[SegmentLine, ...]:
@@ -179,7 +187,7 @@ def parse(data: bytes) -> PartitionTimes | None:
     (count,) = _COUNT.unpack_from(body, position)
     position += _COUNT.size
     segment = _SEGMENT_1 if version < _WITH_ADOPTIONS else _SEGMENT
-    if version == VERSION:
+    if version >= _WITH_UNREADABLE:
         segment = _SEGMENT_5
     end = position + count * segment.size
     lines = tuple(_line(*fields) for fields in segment.iter_unpack(body[position:end]))
@@ -198,6 +206,10 @@ def parse(data: bytes) -> PartitionTimes | None:
     if version >= _WITH_COPIES:
         is_replicated, *numbers = _COPIES.unpack_from(body, end)
         mark, end = Mark(*numbers), end + _COPIES.size
+    written_behind = None
+    if version >= _WITH_BEHIND:
+        written_behind = WrittenBehind(*_BEHIND.unpack_from(body, end))
+        end += _BEHIND.size
     return PartitionTimes(
         _or_none(event, NO_TIMESTAMP),
         _or_none(append, UNKNOWN),
@@ -213,6 +225,7 @@ def parse(data: bytes) -> PartitionTimes | None:
         clock,
         bool(is_replicated),
         mark,
+        written_behind,
     )
 
 
@@ -220,7 +233,14 @@ def pack(times: PartitionTimes) -> bytes:
     """Returns the bytes of the file."""
     boot_id = times.boot_id.encode()
     has_unreadable = any(line.times.unreadable_offset is not None for line in times.segments)
-    has_copies = has_unreadable or times.is_replicated or times.mark != NO_MARK
+    if times.written_behind is not None:
+        version = _WITH_BEHIND
+    elif has_unreadable:
+        version = _WITH_UNREADABLE
+    elif times.is_replicated or times.mark != NO_MARK:
+        version = _WITH_COPIES
+    else:
+        version = _WITH_CORRECTIONS
     has_more = times.cut is not None or times.gaps_end_offset is not None
     body = b"".join(
         (
@@ -233,21 +253,19 @@ def pack(times: PartitionTimes) -> bytes:
             ),
             boot_id,
             _COUNT.pack(len(times.segments)),
-            *(_pack_line(line, has_unreadable) for line in times.segments),
+            *(_pack_line(line, version) for line in times.segments),
             _COUNT.pack(len(times.adopted)),
             *(_ADOPTED.pack(*adopted) for adopted in times.adopted),
             _COUNT.pack(len(times.corrections)),
             *(_CORRECTION.pack(*each) for each in times.corrections),
             _pack_clock(times.clock),
-            _COPIES.pack(times.is_replicated, *times.mark) if has_copies else b"",
+            _COPIES.pack(times.is_replicated, *times.mark) if version >= _WITH_COPIES else b"",
+            b"" if times.written_behind is None else _BEHIND.pack(*times.written_behind),
             _MARK.pack(times.back_offset) if times.back_offset or has_more else b"",
             b"" if times.cut is None else _pack_cut(times.cut),
             b"" if times.gaps_end_offset is None else _GAPS.pack(times.gaps_end_offset),
         )
     )
-    version = _WITH_COPIES if has_copies else _WITH_CORRECTIONS
-    if has_unreadable:
-        version = VERSION
     return _HEAD.pack(MAGIC, version, crc32c(body)) + body
 
 
@@ -305,7 +323,7 @@ def _gaps(data: memoryview) -> int | None:
     return gaps_end_offset
 
 
-def _pack_line(line: SegmentLine, has_unreadable: bool) -> bytes:
+def _pack_line(line: SegmentLine, version: int) -> bytes:
     times = line.times
     packed = _SEGMENT.pack(
         line.base_offset,
@@ -325,7 +343,9 @@ def _pack_line(line: SegmentLine, has_unreadable: bool) -> bytes:
         | _HAS_UNKNOWN * times.has_unknown,
         _or(times.created_clock, UNKNOWN),
     )
-    return packed + _MARK.pack(_or(times.unreadable_offset, _NONE)) if has_unreadable else packed
+    if version < _WITH_UNREADABLE:
+        return packed
+    return packed + _MARK.pack(_or(times.unreadable_offset, _NONE))
 
 
 def _line(

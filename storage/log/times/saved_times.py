@@ -65,6 +65,7 @@ class SavedTimes:
             state.clock,
             state.is_replicated,
             state.mark,
+            state.written_behind,
         )
 
     def _cut(self) -> Cut:

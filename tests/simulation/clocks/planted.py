@@ -168,6 +168,9 @@ PLANTED: dict[str, Mistake] = {
     "append times that stood still count as they are": Mistake(
         behind, "note_standstill", lambda *_: None, 200, 3
     ),
+    "a restart forgets which leader's clock was behind": Mistake(
+        partition_times, "pack", lambda times: PACK(times._replace(written_behind=None)), 0, 17875
+    ),
     # P4
     "a round deletes one too many": Mistake(retainer, "segments_to_delete", one_too_many),
     "a round leaves one that is due": Mistake(retainer, "segments_to_delete", all_but_one),

@@ -18,7 +18,7 @@ from tidelog.storage.log.times.partition_times import ClockMark, PartitionTimes,
 from tidelog.storage.segment.appended.layout import Layout
 from tidelog.storage.segment.segment_line import SegmentLine
 from tidelog.storage.time.adoption import Adopted
-from tidelog.storage.time.corrections import Correction, step_back
+from tidelog.storage.time.corrections import NO_END_OFFSET, Correction, WrittenBehind, step_back
 from tidelog.storage.time.segment_times import SegmentTimes
 
 
@@ -153,6 +153,7 @@ class TestSmallFiles:
             corrections=(step_back(7, 5_000), Correction(7, 9, 10, 20, 30, 40)),
             adopted=(Adopted(3, -7),),
             clock=ClockMark("a-clock", 4, (10, 40)),
+            written_behind=WrittenBehind(8, NO_END_OFFSET, 20_000),
         )
         path.write_bytes(pack(times))
         status, rows = dump(capsys, path)
@@ -164,6 +165,9 @@ class TestSmallFiles:
         back, forward = of(rows, "correction")
         assert (back["end_offset"], back["since_time"], back["until_time"]) == (7, 5_000, None)
         assert (forward["start_offset"], forward["shift_ms"], forward["to_time"]) == (7, 30, 40)
+        (written,) = of(rows, "written_behind")
+        assert (written["start_offset"], written["end_offset"]) == (8, None)
+        assert written["behind_ms"] == 20_000
         assert text(capsys, path)[0] == 0
 
     def test_times_with_a_flipped_bit(self, capsys, copy):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tidelog.protocol.errors import FencedLeaderEpoch, NotLeaderOrFollower
+from tidelog.protocol.errors import FencedLeaderEpoch, KafkaStorageError, NotLeaderOrFollower
 from tidelog.protocol.records.batch import Record, build
 from tidelog.protocol.records.layout import Compression
 from tidelog.storage.checkpoints import EpochStart
@@ -10,6 +10,7 @@ from tidelog.storage.log.epochs import LeaderEpochs
 from tidelog.storage.log.high_watermark import Role
 from tidelog.storage.log.replication.leader_state import LeaderState
 from tidelog.storage.log.replication.received import AppendedFrom, unpacked
+from tidelog.storage.log.times import partition_times
 from tidelog.storage.time.adoption import Adopted
 from tidelog.storage.time.corrections import NO_HISTORY, ForwardStep, Mark, step_back
 
@@ -267,12 +268,18 @@ def ages(log):
     ]
 
 
-def test_what_a_leader_in_the_past_has_appended_counts_as_later(log):
+@pytest.mark.parametrize("is_killed", [False, True])
+def test_what_a_leader_in_the_past_has_appended_counts_as_later(log, is_killed):
     now = 400 * HOUR
     follow(log, 0, 5, append=90 * HOUR)
     log.partition.state.begins_segment = True
     behind = LEADER._replace(behind_ms=399 * HOUR)
     follow(log, 1, 5, append=90 * HOUR, leader=behind)  # append times stand still
+    follow(log, 2, 5, append=90 * HOUR, leader=behind)
+    if is_killed:
+        log.crash()
+        log.open(now)
+        log.partition.roles.follow(1)
     say(log, LEADER)  # its clock is right again, and nobody has corrected the log
     log.partition.roles.lead(3)
     log.partition.append_clock.note_leaders_behind(now)
@@ -282,6 +289,48 @@ def test_what_a_leader_in_the_past_has_appended_counts_as_later(log):
     log.crash()
     log.open(now)
     assert ages(log) == [90 * HOUR, now, now]
+
+
+def test_what_a_leader_appends_once_its_clock_is_right_again_counts_as_it_is(log):
+    now = 400 * HOUR
+    behind = LEADER._replace(behind_ms=399 * HOUR)
+    follow(log, 0, 5, append=HOUR, leader=behind)
+    for offset in (1, 2):
+        log.partition.state.begins_segment = True
+        follow(log, offset, 5, append=300 * HOUR)
+        log.crash()
+        log.open(now)
+        log.partition.roles.follow(1)
+    log.partition.roles.lead(3)
+    log.partition.append_clock.note_leaders_behind(now)
+    assert ages(log) == [now, 300 * HOUR, 300 * HOUR]
+    log.crash()
+    log.open(now)
+    assert log.partition.state.written_behind is None
+
+
+def test_a_leader_whose_clock_stands_still_is_noted_every_ten_seconds_it_falls_behind(log):
+    for behind_ms in range(10_001, 50_000, 1_000):
+        leader = LEADER._replace(behind_ms=behind_ms)
+        follow(log, log.partition.log_end_offset, 5, append=HOUR, leader=leader)
+        stored = partition_times.read(log.directory).written_behind
+        assert stored.behind_ms - 10_000 < behind_ms <= stored.behind_ms
+        assert stored.behind_ms % 10_000 == 0
+
+
+def test_a_leaders_clock_that_cannot_be_noted_is_noted_with_the_next_answer(log, monkeypatch):
+    follow(log, 0, 5, append=HOUR)
+    behind = LEADER._replace(behind_ms=30_000)
+
+    def refuse(*_, **__):
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(partition_times, "write", refuse)
+        with pytest.raises(KafkaStorageError, match="the leader's clock is not noted"):
+            follow(log, 1, 5, append=HOUR, leader=behind)
+    say(log, behind)
+    assert partition_times.read(log.directory).written_behind.behind_ms == 30_000
 
 
 def test_a_leader_that_was_a_little_behind_shifts_what_it_appended_by_that(log):

@@ -5,7 +5,7 @@ import pytest
 from tidelog.storage.log.times.partition_times import ClockMark, Cut, PartitionTimes, pack, parse
 from tidelog.storage.segment.segment_line import SegmentLine
 from tidelog.storage.time.adoption import Adopted
-from tidelog.storage.time.corrections import NO_MARK, Correction, Mark, step_back
+from tidelog.storage.time.corrections import NO_MARK, Correction, Mark, WrittenBehind, step_back
 from tidelog.storage.time.segment_times import SegmentTimes
 from tidelog.storage.time.tombstones import with_late_horizons
 
@@ -63,6 +63,20 @@ def test_batches_that_java_cannot_read_come_back(is_replicated):
     assert pack(times._replace(segments=(segments[0],)))[4:8] < b"\0\0\0\5"
 
 
+@pytest.mark.parametrize("unreadable_offset", [None, 7])
+@pytest.mark.parametrize("cut", [None, Cut(3, 2)])
+def test_what_leaders_have_written_whose_clocks_were_behind_comes_back(unreadable_offset, cut):
+    times = SegmentTimes()
+    times.unreadable_offset, times.aging = unreadable_offset, 5
+    line = SegmentLine(0, 10, 100, times, 1, 1, False)
+    written = WrittenBehind(5, 2**63 - 1, 30_000)
+    times = TIMES._replace(segments=(line,), written_behind=written, back_offset=9, cut=cut)
+    assert parse(pack(times)) == times
+    assert pack(times)[4:8] == b"\0\0\0\6"
+    # Once it is corrected the file is one that an older tidelog reads.
+    assert pack(times._replace(written_behind=None))[4:8] < b"\0\0\0\6"
+
+
 def test_horizons_of_a_clock_that_was_behind_from_its_first_reading_come_back():
     late = with_late_horizons(None, -(2**63), 2**40)
     clock = parse(pack(TIMES._replace(clock=ClockMark("a", 1, late)))).clock
@@ -109,7 +123,17 @@ VERSION_2 = bytes.fromhex(
 def test_a_file_of_version_2_is_read_without_corrections():
     times = parse(VERSION_2)
     assert times[:5] == (20, 30, 0, 4, "boot")
-    assert times[6:] == (2, Cut(3, None), 11, (Adopted(3, -7),), (), ClockMark(), False, NO_MARK)
+    assert times[6:] == (
+        2,
+        Cut(3, None),
+        11,
+        (Adopted(3, -7),),
+        (),
+        ClockMark(),
+        False,
+        NO_MARK,
+        None,
+    )
     (line,) = times.segments
     assert (line.times.created, line.times.created_clock, line.times.aging) == (5, 4, 8)
     assert parse(pack(times)) == times
