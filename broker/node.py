@@ -20,6 +20,7 @@ from tidelog.broker.metrics.time_watch import TimeWatch
 from tidelog.broker.network.accepting.connections import Connections
 from tidelog.broker.network.accepting.descriptors import Descriptors
 from tidelog.broker.network.encoded import EncodedOnce
+from tidelog.broker.network.impostors import Impostors
 from tidelog.broker.network.turns import Turns
 from tidelog.broker.partitions.appends import Appends
 from tidelog.broker.partitions.group_sync import GroupSync
@@ -29,11 +30,10 @@ from tidelog.broker.pools import Pools
 from tidelog.broker.quotas.clients import ClientQuotas
 from tidelog.broker.quotas.rates import Windows
 from tidelog.broker.security.authorizer import Authorizer, OpenAuthorizer
-from tidelog.broker.security.impostors import Impostors
+from tidelog.broker.settings import Settings
 from tidelog.broker.topics.controller import Controller
 from tidelog.broker.topics.leadership import ANY_EPOCH, check_leader, check_leader_epoch
 from tidelog.broker.topics.reconciler import Reconciler
-from tidelog.broker.topics.settings import Settings
 from tidelog.broker.topics.topics import Topics
 from tidelog.broker.transactions.coordinator import TransactionCoordinator
 from tidelog.config.setting import INT_MAX

@@ -45,6 +45,13 @@ class State(IntEnum):
         return self.name.title().replace("_", "")
 
 
+class Producer(NamedTuple):
+    """A producer id and its epoch: what requests name, and what responses give."""
+
+    producer_id: int
+    epoch: int
+
+
 class Metadata(NamedTuple):
     """What the coordinator knows of one transactional id. Times are ms since the epoch.
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
-from tidelog.broker.metrics.families import (
+from tidelog.broker.http.metrics.families import (
     build_metrics,
     clock_metrics,
     compaction_metrics,
@@ -27,20 +27,20 @@ from tidelog.broker.metrics.families import (
     time_metrics,
     transaction_metrics,
 )
-from tidelog.broker.metrics.family import COUNTER, HISTOGRAM
+from tidelog.broker.http.metrics.family import COUNTER, HISTOGRAM
 from tools.derived import write_or_check
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from tidelog.broker.metrics.family import Family
+    from tidelog.broker.http.metrics.family import Family
 
 PAGE = ROOT / "docs" / "metrics.md"
 
 _HEAD = """\
 # Metrics
 
-This page is derived from the declarations in `broker/metrics/families/` by
+This page is derived from the declarations in `broker/http/metrics/families/` by
 `make derive`; do not edit it.
 
 `GET /metrics` on the HTTP port answers in Prometheus' text format; the Python client adds its own

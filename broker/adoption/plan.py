@@ -26,7 +26,7 @@ from tidelog.broker.adoption.kafka_metadata import OF_ALL, newest_of
 from tidelog.broker.metadata.image import Topic
 from tidelog.broker.metadata.names import check_topic_name, collision_key
 from tidelog.broker.metadata.records import PartitionRecord
-from tidelog.broker.topics.settings import KEEP, is_internal
+from tidelog.broker.settings import KEEP, is_internal
 from tidelog.config import (
     BROKER_ALIASES,
     ConfigError,

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from tidelog.broker.network.per_partition import per_partition, per_partition_async
 from tidelog.broker.network.turns import paced
-from tidelog.broker.transactions.messages import Producer, fenced_since
+from tidelog.broker.transactions.messages import fenced_since
 from tidelog.protocol.acl import Operation, ResourceType
 from tidelog.protocol.api.add_partitions_to_txn import (
     AddPartitionsToTxnPartitionResult,
@@ -31,6 +31,7 @@ from tidelog.protocol.errors import (
     OperationNotAttempted,
     UnknownTopicOrPartition,
 )
+from tidelog.protocol.transaction_log import Producer
 
 if TYPE_CHECKING:
     from collections.abc import Callable

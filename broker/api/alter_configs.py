@@ -25,7 +25,7 @@ from tidelog.broker.api.describe_configs import (
 )
 from tidelog.broker.api.incremental_alter_configs import altered, check_changeable, topic_to_alter
 from tidelog.broker.network.turns import paced
-from tidelog.broker.topics.settings import (
+from tidelog.broker.settings import (
     BASIS,
     BROKER_BASIS,
     IMPLIED_BASIS,

@@ -75,12 +75,6 @@ def _served() -> list[ApiVersion]:
     ]
 
 
-def is_served(version: int) -> bool:
-    """Returns whether this broker serves a version of ApiVersions."""
-    assert API.served is not None
-    return API.served[0] <= version <= API.served[1]
-
-
 def unsupported_version() -> ApiVersionsResponse:
     """Returns the response to an unknown version: the served range of this one API."""
     own = [entry for entry in _served() if entry.api_key == API.key]

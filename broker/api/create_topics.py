@@ -22,8 +22,8 @@ from typing import TYPE_CHECKING
 
 from tidelog.broker.network.per_partition import per_partition_async
 from tidelog.broker.network.turns import paced
+from tidelog.broker.settings import check_size
 from tidelog.broker.topics.partition_counts import initial
-from tidelog.broker.topics.settings import check_size
 from tidelog.config import topic_entries
 from tidelog.protocol.acl import Operation, ResourceType
 from tidelog.protocol.api.create_topics import (

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 
 from tidelog.broker.network.per_partition import per_partition_async
 from tidelog.broker.network.turns import paced
-from tidelog.broker.topics.settings import is_internal
+from tidelog.broker.settings import is_internal
 from tidelog.protocol.acl import Operation, ResourceType
 from tidelog.protocol.api.delete_records import (
     DeleteRecordsPartitionResult,

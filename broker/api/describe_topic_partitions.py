@@ -20,8 +20,8 @@ from tidelog.broker.metadata.records import NO_LEADER
 from tidelog.broker.network.per_partition import per_partition
 from tidelog.broker.network.turns import paced
 from tidelog.broker.security.authorizer import NOT_ASKED
+from tidelog.broker.settings import is_internal
 from tidelog.broker.topics.leadership import known_leader_epoch
-from tidelog.broker.topics.settings import is_internal
 from tidelog.protocol.acl import Operation, ResourceType
 from tidelog.protocol.api.describe_topic_partitions import (
     Cursor,

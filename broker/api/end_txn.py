@@ -11,9 +11,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tidelog.broker.transactions.messages import Producer, fenced_since
+from tidelog.broker.transactions.messages import fenced_since
 from tidelog.protocol.acl import Operation, ResourceType
 from tidelog.protocol.api.end_txn import EndTxnResponse
+from tidelog.protocol.transaction_log import Producer
 
 if TYPE_CHECKING:
     from tidelog.broker.network.context import Context

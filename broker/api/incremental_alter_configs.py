@@ -26,7 +26,7 @@ from tidelog.broker.metadata import own_configs
 from tidelog.broker.metadata.names import check_topic_name
 from tidelog.broker.network.per_partition import per_partition_async
 from tidelog.broker.network.turns import paced
-from tidelog.broker.topics.settings import broker_changes, check_size, topic_changes
+from tidelog.broker.settings import broker_changes, check_size, topic_changes
 from tidelog.config import (
     BROKER_ALIASES,
     ONLY_AT_START,

@@ -13,12 +13,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tidelog.broker.transactions.messages import Producer, fenced_since
+from tidelog.broker.transactions.messages import fenced_since
 from tidelog.protocol.acl import Operation, ResourceType
 from tidelog.protocol.api.init_producer_id import InitProducerIdResponse
 from tidelog.protocol.errors import ClusterAuthorizationFailed, InvalidRequest
 from tidelog.protocol.records.layout import NO_PRODUCER_ID
-from tidelog.protocol.transaction_log import NO_EPOCH
+from tidelog.protocol.transaction_log import NO_EPOCH, Producer
 
 if TYPE_CHECKING:
     from tidelog.broker.network.context import Context

@@ -27,9 +27,9 @@ from tidelog.broker.network.encoded import Encoded, encode_in_steps
 from tidelog.broker.network.per_partition import per_partition, per_partition_async
 from tidelog.broker.network.turns import paced
 from tidelog.broker.security.authorizer import CLUSTER_NAME, NOT_ASKED, OpenAuthorizer
+from tidelog.broker.settings import is_internal
 from tidelog.broker.topics import auto_creation
 from tidelog.broker.topics.leadership import known_leader_epoch
-from tidelog.broker.topics.settings import is_internal
 from tidelog.protocol.acl import Operation, ResourceType
 from tidelog.protocol.api.metadata import (
     MetadataResponse,

@@ -20,11 +20,11 @@ from __future__ import annotations
 from collections.abc import Coroutine
 from typing import TYPE_CHECKING
 
+from tidelog.broker.api import admission
 from tidelog.broker.groups.offset_commits import Commit, Committer
 from tidelog.broker.groups.store import Committed
 from tidelog.broker.network.per_partition import per_partition, per_partition_async
 from tidelog.broker.network.turns import paced
-from tidelog.broker.partitions import admission
 from tidelog.config.setting import LONG_MAX
 from tidelog.protocol.api.offset_commit import (
     OffsetCommitResponse,

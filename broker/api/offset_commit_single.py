@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tidelog.broker.api import admission
 from tidelog.broker.groups.offset_commits import Commit, Committer
 from tidelog.broker.groups.store import Committed
-from tidelog.broker.partitions import admission
 from tidelog.protocol.api.offset_commit_single import read, write
 from tidelog.protocol.errors import BrokerError
 from tidelog.protocol.records.layout import NO_TIMESTAMP

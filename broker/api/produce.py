@@ -18,6 +18,7 @@ from collections.abc import Coroutine
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from tidelog.broker.api import admission
 from tidelog.broker.api.produce_parts import (
     TOPIC_IDS_SINCE,
     Part,
@@ -28,7 +29,6 @@ from tidelog.broker.api.produce_parts import (
 from tidelog.broker.network.context import CloseConnection
 from tidelog.broker.network.per_partition import per_partition
 from tidelog.broker.network.turns import paced
-from tidelog.broker.partitions import admission
 from tidelog.broker.transactions.verification import Verified, check_one_producer
 from tidelog.protocol.api.produce import (
     PartitionProduceResponse,

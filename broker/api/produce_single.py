@@ -13,9 +13,9 @@ import asyncio
 from functools import partial
 from typing import TYPE_CHECKING
 
+from tidelog.broker.api import admission
 from tidelog.broker.api.produce_parts import failed_alone
 from tidelog.broker.network.context import Later
-from tidelog.broker.partitions import admission
 from tidelog.protocol.api.produce_single import read, write
 from tidelog.protocol.errors import BrokerError
 from tidelog.storage.log.partition import Appended, Partition

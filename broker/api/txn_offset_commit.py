@@ -14,13 +14,12 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
+from tidelog.broker.api import admission
 from tidelog.broker.groups.offset_commits import Commit, Committer
 from tidelog.broker.groups.store import Committed
 from tidelog.broker.network.per_partition import per_partition
 from tidelog.broker.network.turns import paced
-from tidelog.broker.partitions import admission
 from tidelog.broker.transactions import verification
-from tidelog.broker.transactions.messages import Producer
 from tidelog.protocol.acl import Operation, ResourceType
 from tidelog.protocol.api.txn_offset_commit import (
     TxnOffsetCommitResponse,
@@ -35,6 +34,7 @@ from tidelog.protocol.errors import (
     ProducerFenced,
     TransactionAbortable,
 )
+from tidelog.protocol.transaction_log import Producer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

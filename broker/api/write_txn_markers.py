@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING
 
 from tidelog.broker.network.per_partition import per_partition, per_partition_async
 from tidelog.broker.network.turns import paced
-from tidelog.broker.transactions.messages import Producer
 from tidelog.protocol.api.write_txn_markers import (
     WritableTxnMarkerPartitionResult,
     WritableTxnMarkerResult,
@@ -32,6 +31,7 @@ from tidelog.protocol.errors import (
     KafkaStorageError,
     TransactionCoordinatorFenced,
 )
+from tidelog.protocol.transaction_log import Producer
 
 if TYPE_CHECKING:
     from tidelog.broker.network.context import Context

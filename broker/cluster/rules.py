@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from tidelog.broker.metadata.image import Topic
-    from tidelog.broker.topics.settings import Settings
+    from tidelog.broker.settings import Settings
 
 
 class Rules:

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from tidelog.broker.clock import Clock
     from tidelog.broker.coordination.ownership import Ownership
     from tidelog.broker.node import Node
-    from tidelog.broker.transactions.messages import Producer
+    from tidelog.protocol.transaction_log import Producer
     from tidelog.storage.log.partition import Appended, Partition
     from tidelog.storage.log.producers.verification import Guard
 

@@ -34,9 +34,9 @@ if TYPE_CHECKING:
 
     from tidelog.broker.groups.store import Committed, StoredGroup
     from tidelog.broker.node import Node
-    from tidelog.broker.transactions.messages import Producer
     from tidelog.protocol.records.plain import Plain
     from tidelog.protocol.topic_partition import TopicPartition
+    from tidelog.protocol.transaction_log import Producer
     from tidelog.storage.log.partition import Partition
     from tidelog.storage.log.producers.verification import Guard
 

@@ -6,7 +6,7 @@ It returns both times of an offset; lookups by any record time, including the si
 before 1970 that ListOffsets uses as sentinels; lookups by append time; why each segment is still
 there, when it will be deleted, and what other settings would delete (`explain`); what is wrong
 with times (`doctor`); what the broker's clock shows, and how far it is trusted (`clock`);
-and who leads what in the cluster (`broker/cluster/facts.py`). `routes/declared.py` declares the routes,
+and who leads what in the cluster (`broker/http/cluster_facts.py`). `routes/declared.py` declares the routes,
 and docs/http.md shows each. A time is given as milliseconds, as ISO 8601 with its zone, or relative to
 the broker's now ("-2h"). In a cluster every broker gives the answer of the leaders (`gathering`).
 
@@ -19,10 +19,10 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from tidelog.broker.cluster.facts import cluster
 from tidelog.broker.http import changes, gathering
 from tidelog.broker.http.answers import Refused, twice
 from tidelog.broker.http.clock import clock, topic_clock
+from tidelog.broker.http.cluster_facts import cluster
 from tidelog.broker.http.doctor import doctor
 from tidelog.broker.http.explain import explain
 from tidelog.broker.http.gathering import Question

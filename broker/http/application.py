@@ -37,7 +37,7 @@ async def start_http(node: Node, listening: socket.socket) -> Any:
         await node.pools.metrics.run(importlib.import_module, name, __package__)
         for name in (
             *(".api", ".answers", ".routes.index", ".readiness", ".server"),
-            *("..metrics.exposition", "aiohttp.web", "prometheus_client"),
+            *(".metrics.exposition", "aiohttp.web", "prometheus_client"),
         )
     ]
     registry = prometheus.CollectorRegistry(auto_describe=False)

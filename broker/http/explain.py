@@ -11,7 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from tidelog.broker.http.answers import Refused, twice
-from tidelog.broker.topics.settings import BASIS, topic_changes
+from tidelog.broker.settings import BASIS, topic_changes
 from tidelog.config.units import in_its_unit
 from tidelog.storage.compaction.explain import CompactionBlocker
 

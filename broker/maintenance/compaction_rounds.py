@@ -20,9 +20,9 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from tidelog.broker.maintenance import compaction_counters
-from tidelog.broker.maintenance.compaction_counters import Uncleanable
 from tidelog.broker.maintenance.rounds import DueRounds
+from tidelog.broker.metrics import compaction_counters
+from tidelog.broker.metrics.compaction_counters import Uncleanable
 from tidelog.protocol.errors import BrokerError, CorruptMessage
 
 if TYPE_CHECKING:

@@ -1,5 +1,4 @@
-"""What the broker counts, and how Prometheus reads it.
+"""What the broker counts: plain numbers that the rooms above add to.
 
-`counters.py` holds plain numbers that handlers add to. Each metric is declared once, in
-`families/`; only `collector.py` uses the Prometheus library.
+Begin with `counters.py`. The metrics that Prometheus reads are declared in `broker/http/metrics`.
 """

@@ -1,7 +1,6 @@
 """What the broker counts, in plain numbers.
 
-`families/` declares the metrics of them (`serving_metrics.py`, `time_metrics.py`), and those that are read
-from the logs. The Prometheus library is imported when /metrics is first requested.
+`http/metrics/families/` declares the metrics of them, and those that are read from the logs.
 """
 
 from __future__ import annotations
@@ -10,10 +9,9 @@ from bisect import bisect_left
 from collections import defaultdict
 from typing import TYPE_CHECKING, Final
 
-from tidelog.broker.maintenance.compaction_counters import CompactionCounters
-from tidelog.broker.maintenance.scrub_figures import ScrubFigures
-from tidelog.broker.metrics.family import OTHER
+from tidelog.broker.metrics.compaction_counters import CompactionCounters
 from tidelog.broker.metrics.loop_lag import LoopLag
+from tidelog.broker.metrics.scrub_figures import ScrubFigures
 from tidelog.protocol.records.layout import NEWEST_MAGIC
 
 if TYPE_CHECKING:
@@ -23,6 +21,9 @@ if TYPE_CHECKING:
 # Upper bounds of the request time buckets, in seconds.
 BUCKETS_S = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.5, 1.0, 5.0)
 
+OTHER: Final = (
+    "(other)"  # the label of what is beyond the number of label values that a metric may have
+)
 MOST_CLIENTS: Final = 200  # names and versions of client software that are counted apart
 MOST_NAME_CHARACTERS: Final = 64
 

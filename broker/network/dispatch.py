@@ -20,7 +20,6 @@ from importlib import import_module
 from types import CoroutineType, ModuleType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from tidelog.broker.api import api_versions
 from tidelog.broker.network import throttling
 from tidelog.broker.network.accepting.admission import TOO_MANY
 from tidelog.broker.network.accepting.guests import ASKED_BETWEEN_BROKERS
@@ -94,6 +93,7 @@ class Route(NamedTuple):
     refuse: Callable[[Any, BrokerError], Any]
     shortcut: Callable[[Node, Session, RequestHeader, Any], Short] | None = None
     needs: tuple[Need, ...] = ()  # the rights on the cluster that every request requires
+    fixed: Message | None = None  # the response, whatever the body of the request is
 
 
 _routes: dict[tuple[int, int], Route] = {}
@@ -117,7 +117,7 @@ def _route(header: RequestHeader) -> Route:
 
     Raises NotServed for an API or version that is not served.
     """
-    version = header.api_version
+    version, fixed = header.api_version, None
     api = api_of(header.api_key)
     if api is None or api.served is None:
         what = f"unknown API key {header.api_key}"
@@ -127,6 +127,7 @@ def _route(header: RequestHeader) -> Route:
             of = f"API key {header.api_key} has no"
             raise NotServed(f"{of} version {version} here", f"{of} such version")
         version = 0  # KIP-511: the body is not parsed, the response has version 0 and error 35
+        fixed = handler_of(api).unsupported_version()
     module = handler_of(api)
     short = _SHORTCUTS.get(header.api_key)
     route = Route(
@@ -141,6 +142,7 @@ def _route(header: RequestHeader) -> Route:
             for need in api.needs
             if need.resource_type is ResourceType.CLUSTER and not need.by_handler
         ),
+        fixed,
     )
     if _wrapped is not None:
         route = _wrapped(route)
@@ -160,8 +162,8 @@ def dispatch(node: Node, connection: Connection, frame: bytes | memoryview) -> A
         if connection.is_guest and header.api_key not in ASKED_BETWEEN_BROKERS:
             raise NoRoom(TOO_MANY, TOO_MANY)
         route = _routes.get((header.api_key, header.api_version)) or _route(header)
-        if header.api_key == API_VERSIONS and not api_versions.is_served(header.api_version):
-            return _encode(node, route, header, api_versions.unsupported_version(), started_s)
+        if route.fixed is not None:
+            return _encode(node, route, header, route.fixed, started_s)
         quota = None
         if node.metadata.image.quotas:
             quota = throttling.of_request(node, connection, header, len(frame), started_s)

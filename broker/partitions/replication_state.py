@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple, cast
 
 from tidelog.broker.partitions.conversion import copied_as
 from tidelog.broker.pools import ON_LOOP
-from tidelog.broker.topics.settings import is_internal
+from tidelog.broker.settings import is_internal
 from tidelog.protocol.api.fetch import (
     AdoptedBatches,
     AppendTimeCorrection,

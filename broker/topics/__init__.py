@@ -7,8 +7,7 @@ Begin with `topics.py`, which requests call. The usual questions:
 - how logs are created and deleted, after a crash and after another broker's change too:
   `reconciler.py`
 - when a Metadata request creates a topic (auto.create.topics.enable): `auto_creation.py`
-- which settings are in force for a topic or the broker: `settings.py`; how logs get them:
-  `applied_settings.py`
+- how logs get the settings in force (`broker/settings.py`): `applied_settings.py`
 - who leads a partition, and its leader epoch: `leadership.py`
 - what happens to copied log directories that no metadata know: `adoption.py`
 - what is logged before changed settings delete data: `forecast.py`

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING
 from tidelog.broker.metadata.image import Topic
 from tidelog.broker.metadata.names import RESERVED_IDS, new_id
 from tidelog.broker.metadata.records import PartitionRecord
-from tidelog.broker.topics.settings import KEEP, is_internal
+from tidelog.broker.settings import KEEP, is_internal
 from tidelog.broker.topics.strays import set_aside
 from tidelog.protocol.errors import BrokerError
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from tidelog.broker.metadata.image import Image, Topic
     from tidelog.broker.pools import Pool
-    from tidelog.broker.topics.settings import Settings
+    from tidelog.broker.settings import Settings
     from tidelog.config import TopicConfig
     from tidelog.storage.directory.store import LogStore
 

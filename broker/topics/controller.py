@@ -16,8 +16,7 @@ from tidelog.broker.metadata.cluster import ChangedMeanwhileError
 from tidelog.broker.metadata.image import Topic
 from tidelog.broker.metadata.names import new_id
 from tidelog.broker.metadata.records import PartitionRecord
-from tidelog.broker.topics.partition_counts import check_room
-from tidelog.broker.topics.settings import (
+from tidelog.broker.settings import (
     KEEP,
     broker_changes,
     differing,
@@ -26,6 +25,7 @@ from tidelog.broker.topics.settings import (
     replacing_implied,
     topic_changes,
 )
+from tidelog.broker.topics.partition_counts import check_room
 from tidelog.protocol.errors import InvalidPartitions, UnknownTopicOrPartition
 
 if TYPE_CHECKING:
@@ -34,8 +34,8 @@ if TYPE_CHECKING:
 
     from tidelog.broker.metadata.cluster import ClusterMetadata
     from tidelog.broker.metadata.store import Compare
+    from tidelog.broker.settings import Settings
     from tidelog.broker.topics.partition_counts import Wanted
-    from tidelog.broker.topics.settings import Settings
 
 log = logging.getLogger("tidelog.topics")
 

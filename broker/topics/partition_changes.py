@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from tidelog.broker.metadata.records import PartitionRecord
     from tidelog.broker.node import Node
     from tidelog.broker.replication.transactions import PartitionChange, Transaction
-    from tidelog.broker.topics.settings import Settings
+    from tidelog.broker.settings import Settings
     from tidelog.protocol.topic_partition import TopicPartition
 
     Decide: TypeAlias = Callable[[Image], PartitionChange | None]

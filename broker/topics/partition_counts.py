@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from tidelog.broker.topics.settings import is_internal
+from tidelog.broker.settings import is_internal
 from tidelog.protocol.errors import (
     InvalidPartitions,
     InvalidReplicaAssignment,

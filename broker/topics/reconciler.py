@@ -18,7 +18,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from tidelog.broker.metadata.image import changed_topics
 from tidelog.broker.topics.applied_settings import AppliedSettings
@@ -42,8 +42,7 @@ if TYPE_CHECKING:
     from tidelog.broker.metadata.image import Image, Topic
     from tidelog.broker.metadata.records import PartitionRecord
     from tidelog.broker.pools import Pool
-    from tidelog.broker.replicas.replicas import Replicas
-    from tidelog.broker.topics.settings import Settings
+    from tidelog.broker.settings import Settings
     from tidelog.config import TopicConfig
     from tidelog.storage.directory.store import LogStore
     from tidelog.storage.log.partition import Partition
@@ -60,6 +59,22 @@ class Removed(NamedTuple):
 
     name: str
     partitions: list[Partition]
+
+
+class Roles(Protocol):
+    """What leads and follows the logs of this broker; partitions are topic id and index."""
+
+    async def apply(self, image: Image) -> None:
+        """Lets the logs lead and follow as an image says."""
+
+    def here(self) -> Collection[tuple[UUID, int]]:
+        """Returns the partitions that have a role here, or shall have one."""
+
+    def leaving(self) -> Collection[tuple[UUID, int]]:
+        """Returns the partitions that have been released, and on whose logs something still works."""
+
+    def release(self, names: Collection[tuple[UUID, int]]) -> list[asyncio.Task[None]]:
+        """Ends the roles of partitions whose logs go; returns what still works on their logs."""
 
 
 class Reconciler:
@@ -97,7 +112,7 @@ class Reconciler:
         self._unfinished: set[UUID] = set()  # topics that a pass has left for a later one
         self._waits_until_s = 0.0
         self._again = asyncio.Event()  # something has ended for which a pass did not wait
-        self.replicas: Replicas | None = None  # of a broker that is alone: None
+        self.replicas: Roles | None = None  # of a broker that is alone: None
         self.removed: list[str] = []  # deleted topics that others must still forget
         self._pass: asyncio.Task[None] | None = None
 

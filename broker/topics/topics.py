@@ -24,10 +24,9 @@ if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
 
     from tidelog.broker.metadata.image import Topic
-    from tidelog.broker.replicas.replicas import Replicas
+    from tidelog.broker.settings import Settings
     from tidelog.broker.topics.controller import Controller
-    from tidelog.broker.topics.reconciler import Reconciler
-    from tidelog.broker.topics.settings import Settings
+    from tidelog.broker.topics.reconciler import Reconciler, Roles
 
 log = logging.getLogger("tidelog.topics")
 
@@ -49,7 +48,7 @@ class Topics:
         self._forget = forget
         self._forgetting = asyncio.Lock()
 
-    def replicate(self, replicas: Replicas) -> None:
+    def replicate(self, replicas: Roles) -> None:
         """Makes the logs of this broker's replicas alone, and lets them lead and follow."""
         self.reconciler.replicas = replicas
 

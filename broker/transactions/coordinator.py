@@ -20,12 +20,7 @@ from typing import TYPE_CHECKING
 from tidelog.broker.transactions import coordinator_epochs, state_topic
 from tidelog.broker.transactions.execution import Execution
 from tidelog.broker.transactions.markers import Markers
-from tidelog.broker.transactions.messages import (
-    BUMPS_EPOCH_SINCE,
-    VERSION,
-    Producer,
-    new,
-)
+from tidelog.broker.transactions.messages import BUMPS_EPOCH_SINCE, VERSION, new
 from tidelog.broker.transactions.registry import Kept, TransactionRegistry
 from tidelog.broker.transactions.transaction import Transaction
 from tidelog.protocol.errors import (
@@ -44,6 +39,7 @@ if TYPE_CHECKING:
     from tidelog.broker.transactions.messages import Action
     from tidelog.broker.transactions.state_topic import Known
     from tidelog.protocol.topic_partition import TopicPartition
+    from tidelog.protocol.transaction_log import Producer
     from tidelog.storage.log.partition import Appended
 
 _COMPLETE_WAIT_S = 0.2

@@ -29,9 +29,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tidelog.broker.node import Node
-    from tidelog.broker.transactions.messages import Producer
     from tidelog.broker.transactions.others import OtherBrokers
     from tidelog.protocol.topic_partition import TopicPartition
+    from tidelog.protocol.transaction_log import Producer
     from tidelog.storage.log.partition import Appended
 
 log = logging.getLogger("tidelog.transactions")

@@ -11,7 +11,7 @@ from enum import Enum, auto
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from tidelog.protocol.errors import InvalidProducerEpoch, ProducerFenced
-from tidelog.protocol.transaction_log import NO_EPOCH, Metadata, State
+from tidelog.protocol.transaction_log import NO_EPOCH, Metadata, Producer, State
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -27,13 +27,6 @@ BUMPS_EPOCH_SINCE: Final = 2
 FEATURE: Final = "transaction.version"
 VERSION: Final = 2
 """The finalized level of the feature: what clients are told, and what time-outs follow."""
-
-
-class Producer(NamedTuple):
-    """A producer id and its epoch: what requests name, and what responses give."""
-
-    producer_id: int
-    epoch: int
 
 
 class Now(NamedTuple):

@@ -32,10 +32,10 @@ from tidelog.protocol.sender import NO_TAGS
 
 if TYPE_CHECKING:
     from tidelog.broker.node import Node
-    from tidelog.broker.transactions.messages import Producer
     from tidelog.client.async_connection import AsyncConnection
     from tidelog.protocol.message import Message
     from tidelog.protocol.topic_partition import TopicPartition
+    from tidelog.protocol.transaction_log import Producer
 
 _CONNECT_S = 5.0
 _ANSWER_S = 10.0  # a marker waits for replicas half as long; who leads by then is asked again

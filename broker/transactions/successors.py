@@ -11,10 +11,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tidelog.broker.transactions.messages import BUMPS_EPOCH_SINCE, COMPLETE, LAST_EPOCH, Producer
+from tidelog.broker.transactions.messages import BUMPS_EPOCH_SINCE, COMPLETE, LAST_EPOCH
 from tidelog.protocol.errors import ProducerFenced
 from tidelog.protocol.records.layout import NO_PRODUCER_ID, NO_TIMESTAMP
-from tidelog.protocol.transaction_log import NO_EPOCH, Metadata, State
+from tidelog.protocol.transaction_log import NO_EPOCH, Metadata, Producer, State
 
 if TYPE_CHECKING:
     from tidelog.broker.transactions.messages import Now

@@ -34,7 +34,6 @@ from tidelog.broker.transactions.messages import (
     ON_END_BUMPING,
     Answer,
     End,
-    Producer,
     SendMarkers,
     Store,
 )
@@ -46,7 +45,7 @@ from tidelog.protocol.errors import (
     TransactionAbortable,
 )
 from tidelog.protocol.records.layout import NO_PRODUCER_ID
-from tidelog.protocol.transaction_log import NO_EPOCH, Metadata, State
+from tidelog.protocol.transaction_log import NO_EPOCH, Metadata, Producer, State
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

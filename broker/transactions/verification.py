@@ -12,7 +12,6 @@ import asyncio
 from struct import Struct
 from typing import TYPE_CHECKING, NamedTuple
 
-from tidelog.broker.transactions.messages import Producer
 from tidelog.protocol.errors import (
     BrokerError,
     ConcurrentTransactions,
@@ -28,6 +27,7 @@ from tidelog.protocol.group_errors import (
     CoordinatorNotAvailable,
     NotCoordinator,
 )
+from tidelog.protocol.transaction_log import Producer
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

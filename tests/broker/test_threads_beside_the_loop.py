@@ -19,8 +19,8 @@ from tests.broker.asking import create, produce, records_for
 from tests.broker.inside import Inside
 from tidelog import broker, config, protocol, storage
 from tidelog.broker.coordination.ownership import Phase, _Partition
-from tidelog.broker.maintenance.compaction_counters import Uncleanable
-from tidelog.broker.metrics.exposition import metrics_text
+from tidelog.broker.http.metrics.exposition import metrics_text
+from tidelog.broker.metrics.compaction_counters import Uncleanable
 from tidelog.protocol.errors import ErrorCode
 from tidelog.storage.log.producers.producer_state import Producer, Producers
 

@@ -25,7 +25,7 @@ from kafka.errors import KafkaError, OffsetOutOfRangeError
 from kafka.structs import OffsetAndMetadata
 
 from tests.broker.subject import eventually
-from tidelog.broker.metrics.collector import FAMILIES
+from tidelog.broker.http.metrics.collector import FAMILIES
 from tidelog.process import BrokerProcess
 
 ROOT = Path(__file__).parents[2]

@@ -15,7 +15,7 @@ from tidelog.config.setting import INT_MAX
 
 if TYPE_CHECKING:
     from tidelog.broker.quotas.entity import Quotas
-    from tidelog.broker.topics.settings import Settings
+    from tidelog.broker.settings import Settings
 
 TOO_MANY: Final = "max.connections reached"
 TOO_FEW_DESCRIPTORS: Final = "the limit of open files (ulimit -n) leaves no room"

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from tidelog.broker.metrics.counters import Metrics
     from tidelog.broker.network.connection import Connection
     from tidelog.broker.network.context import CloseConnection
-    from tidelog.broker.topics.settings import Settings
+    from tidelog.broker.settings import Settings
 
 log = logging.getLogger("tidelog.connection")
 

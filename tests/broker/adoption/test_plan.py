@@ -14,7 +14,7 @@ from tidelog.broker.adoption.written import read_inventory, write_inventory
 from tidelog.broker.metadata.cluster import ClusterMetadata
 from tidelog.broker.metadata.memory import MemoryStore
 from tidelog.broker.metadata.store import MetadataError
-from tidelog.broker.topics.settings import KEEP
+from tidelog.broker.settings import KEEP
 from tidelog.config import load
 
 CLUSTER = "dGlkZWxvZy1vcmFjbGU9PQ"

@@ -10,7 +10,7 @@ from tests.broker.replication.states import state
 from tidelog.broker.membership.unregistration import unregister
 from tidelog.broker.metadata.brokers.records import OfflineRecord, put_offline
 from tidelog.broker.metadata.records import put_broker_configs, put_own_configs
-from tidelog.broker.topics.settings import Settings
+from tidelog.broker.settings import Settings
 from tidelog.config import BrokerConfig
 from tidelog.protocol.errors import BrokerIdNotRegistered, InvalidRequest
 

@@ -11,8 +11,8 @@ from tidelog.broker.metadata.brokers.records import RegistrationRecord, put_regi
 from tidelog.broker.metadata.cluster import ClusterMetadata
 from tidelog.broker.metadata.memory import MemoryStore
 from tidelog.broker.metadata.records import put_own_configs
+from tidelog.broker.settings import Settings
 from tidelog.broker.topics.controller import Controller
-from tidelog.broker.topics.settings import Settings
 from tidelog.config import BrokerConfig
 from tidelog.config.broker.cluster import ClusterConfig
 from tidelog.config.setting import written

@@ -65,7 +65,7 @@ def loaded_by(directory, work=lambda _told: None):
 
 def test_a_start_without_topics_loads_no_codec_no_log_and_no_page(tmp_path):
     loaded = loaded_by(tmp_path)
-    assert "tidelog.broker.api.api_versions" in loaded
+    assert "tidelog.broker.network.dispatch" in loaded
     assert [name for name in loaded if name.startswith(FOR_LATER)] == []
 
 

@@ -9,8 +9,8 @@ from tests.broker import asking
 from tests.broker.topics.test_crash_points import Crashes
 from tests.broker.topics.test_interrupted_changes import Broker
 from tidelog.broker.maintenance.retention_rounds import delete_due
+from tidelog.broker.settings import is_internal
 from tidelog.broker.topics.adoption import KEEP
-from tidelog.broker.topics.settings import is_internal
 from tidelog.protocol.errors import KafkaStorageError
 from tidelog.protocol.records.batch import build
 from tidelog.protocol.records.layout import Record

@@ -9,7 +9,8 @@ from types import SimpleNamespace
 from tests.broker.network.test_turns import ticking, until
 from tidelog.broker.clock import ManualClock
 from tidelog.broker.transactions.execution import Execution
-from tidelog.broker.transactions.messages import Producer, SendMarkers
+from tidelog.broker.transactions.messages import SendMarkers
+from tidelog.protocol.transaction_log import Producer
 from tidelog.storage.log.partition import Appended
 
 COUNT = 200

@@ -6,7 +6,6 @@ import asyncio
 
 import pytest
 
-from tidelog.broker.transactions.messages import Producer
 from tidelog.broker.transactions.others import OtherBrokers
 from tidelog.client.errors import ConnectionBroken
 from tidelog.protocol.api.write_txn_markers import (
@@ -16,6 +15,7 @@ from tidelog.protocol.api.write_txn_markers import (
     WriteTxnMarkersResponse,
 )
 from tidelog.protocol.errors import NotLeaderOrFollower, TransactionCoordinatorFenced
+from tidelog.protocol.transaction_log import Producer
 
 PRODUCER = Producer(7, 0)
 

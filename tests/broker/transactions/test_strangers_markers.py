@@ -13,11 +13,11 @@ from tests.broker.asking import create
 from tests.broker.replicas.inside import brokers, eventually, tags_of
 from tests.broker.replicas.stranger import Stranger
 from tests.broker.transactions.requests import NONE, Transactional, committed
-from tidelog.broker.transactions.messages import Producer
 from tidelog.broker.transactions.others import OtherBrokers
 from tidelog.broker.transactions.state_topic import TOPIC
 from tidelog.config.topic import TopicConfig
 from tidelog.protocol.errors import ErrorCode, NotLeaderOrFollower
+from tidelog.protocol.transaction_log import Producer
 from tidelog.storage.directory.store import LogStore
 
 LAST = 2**31 - 1

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tidelog.broker.transactions.messages import Answer, Now, Producer, SendMarkers, Store, new
+from tidelog.broker.transactions.messages import Answer, Now, SendMarkers, Store, new
 from tidelog.broker.transactions.transaction import Transaction
 from tidelog.protocol.errors import (
     ConcurrentTransactions,
@@ -14,7 +14,7 @@ from tidelog.protocol.errors import (
     ProducerFenced,
     TransactionAbortable,
 )
-from tidelog.protocol.transaction_log import Metadata, State
+from tidelog.protocol.transaction_log import Metadata, Producer, State
 
 PID, EPOCH, NEW_ID = 7, 5, 99
 ME = Producer(PID, EPOCH)

@@ -12,10 +12,9 @@ from typing import TYPE_CHECKING
 
 from tidelog.broker.api import offset_fetch
 from tidelog.broker.transactions.execution import Execution
-from tidelog.broker.transactions.messages import Producer
 from tidelog.broker.transactions.transaction import Transaction
 from tidelog.protocol.errors import BrokerError
-from tidelog.protocol.transaction_log import State
+from tidelog.protocol.transaction_log import Producer, State
 from tidelog.storage.log import reader
 from tidelog.storage.log.producers import stability
 from tidelog.storage.log.producers.aborted import AbortedFrom

@@ -24,7 +24,7 @@ from tidelog.broker.groups.group import Group
 from tidelog.broker.groups.messages import State
 from tidelog.broker.groups.offsets_topic import TOPIC, GroupReader
 from tidelog.broker.groups.store import Committed, StoredGroup
-from tidelog.broker.topics.settings import Settings
+from tidelog.broker.settings import Settings
 from tidelog.config.broker.settings import BrokerConfig
 from tidelog.config.topic import TopicConfig
 from tidelog.protocol.records.batch import Record, build

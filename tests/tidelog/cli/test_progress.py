@@ -74,7 +74,8 @@ def test_what_is_waited_for_is_said_after_a_second(terminal, monkeypatch):
     assert "waiting for what \\x1b lasts" in shown.getvalue()
 
 
-def test_what_is_quick_says_nothing(where, terminal, capsys):
+def test_what_is_quick_says_nothing(where, terminal, capsys, monkeypatch):
+    monkeypatch.setattr(output, "_SHOWN_AFTER_S", 600.0)
     shown = terminal()
     with output.working("at once"):
         pass

@@ -13,7 +13,7 @@ from tests.broker.subject import eventually
 from tidelog.broker.network.accepting.admission import MOST_WAIT_S
 from tidelog.broker.network.accepting.connections import Connections
 from tidelog.broker.network.accepting.guests import FOR_EACH_BROKER
-from tidelog.broker.topics.settings import Settings
+from tidelog.broker.settings import Settings
 from tidelog.config import load
 
 ME, EPOCH = 1, 70

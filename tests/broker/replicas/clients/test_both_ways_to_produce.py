@@ -7,9 +7,8 @@ import pytest
 from tests.broker import raw
 from tests.broker.asking import produce_fields
 from tests.broker.replicas.inside import batch, brokers, eventually, produce
-from tidelog.broker.api import produce_single
+from tidelog.broker.api import admission, produce_single
 from tidelog.broker.network import dispatch
-from tidelog.broker.partitions import admission
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.message import api_of, codec
 

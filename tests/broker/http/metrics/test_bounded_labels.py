@@ -6,9 +6,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from tidelog.broker.metrics.counters import MOST_CLIENTS, MOST_NAME_CHARACTERS, Metrics
-from tidelog.broker.metrics.families import group_metrics
-from tidelog.broker.metrics.family import OTHER, Scrape
+from tidelog.broker.http.metrics.families import group_metrics
+from tidelog.broker.http.metrics.family import Scrape
+from tidelog.broker.metrics.counters import MOST_CLIENTS, MOST_NAME_CHARACTERS, OTHER, Metrics
 
 
 def test_names_of_software_are_cut_and_bounded():

@@ -15,7 +15,6 @@ if TYPE_CHECKING:
 COUNTER = "counter"
 GAUGE = "gauge"
 HISTOGRAM = "histogram"
-OTHER = "(other)"  # the label of what is beyond the number of label values that a metric may have
 
 
 class Buckets(NamedTuple):

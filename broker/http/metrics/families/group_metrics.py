@@ -20,14 +20,15 @@ from itertools import islice
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from tidelog.broker.groups.messages import State
-from tidelog.broker.metrics.family import GAUGE, OTHER, Family, Scrape
+from tidelog.broker.http.metrics.family import GAUGE, Family, Scrape
+from tidelog.broker.metrics.counters import OTHER
 from tidelog.protocol.errors import BrokerError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from tidelog.broker.groups.store import StoredGroup
-    from tidelog.broker.metrics.family import Samples
+    from tidelog.broker.http.metrics.family import Samples
 
 MOST_GROUPS: Final = 1_000
 

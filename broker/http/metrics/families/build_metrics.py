@@ -7,11 +7,11 @@ import platform
 from typing import TYPE_CHECKING
 
 from tidelog import __version__
-from tidelog.broker.metrics.family import GAUGE, Family
+from tidelog.broker.http.metrics.family import GAUGE, Family
 from tidelog.protocol.records import kernels
 
 if TYPE_CHECKING:
-    from tidelog.broker.metrics.family import Samples, Scrape
+    from tidelog.broker.http.metrics.family import Samples, Scrape
 
 COMMIT_VARIABLE = "TIDELOG_COMMIT"
 """The environment variable with the commit of the sources, which the image sets."""

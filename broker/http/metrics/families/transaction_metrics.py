@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from tidelog.broker.metrics.family import COUNTER, GAUGE, Family, Scrape
+from tidelog.broker.http.metrics.family import COUNTER, GAUGE, Family, Scrape
 from tidelog.broker.transactions.open_transactions import OpenTransaction, late
 from tidelog.protocol.errors import BrokerError
 from tidelog.protocol.transaction_log import State
 
 if TYPE_CHECKING:
-    from tidelog.broker.metrics.family import Samples
+    from tidelog.broker.http.metrics.family import Samples
     from tidelog.broker.transactions.transaction import Transaction
     from tidelog.storage.log.partition import Partition
 

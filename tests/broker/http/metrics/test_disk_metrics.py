@@ -11,7 +11,7 @@ from tests.broker.inside import Inside
 from tests.oracle import recordset
 from tests.oracle.recordset import Rec
 from tidelog import __version__
-from tidelog.broker.metrics.families import disk_metrics
+from tidelog.broker.http.metrics.families import disk_metrics
 
 
 def line(page, name):

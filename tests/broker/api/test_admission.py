@@ -11,9 +11,9 @@ from tests.broker.api import test_offset_commit_single, test_produce_single
 from tests.broker.asking import batch_of, produce_fields
 from tests.broker.raw import request
 from tests.oracle import wire
+from tidelog.broker.api import admission
 from tidelog.broker.network import dispatch as dispatching
 from tidelog.broker.network.context import Later
-from tidelog.broker.partitions import admission
 from tidelog.broker.security.authorizer import Authorizer
 from tidelog.broker.security.session import ANONYMOUS, Session
 from tidelog.protocol.acl import Operation, ResourceType

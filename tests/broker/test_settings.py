@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from tidelog.broker.topics import settings as subject
+from tidelog.broker import settings as subject
 from tidelog.config import BrokerConfig
 
 OLD = {f"confluent.{number}": "x" for number in range(40)} | {"no.such.setting": "1"}

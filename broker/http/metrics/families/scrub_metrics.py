@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tidelog.broker.metrics.family import COUNTER, GAUGE, Family
+from tidelog.broker.http.metrics.family import COUNTER, GAUGE, Family
 
 if TYPE_CHECKING:
-    from tidelog.broker.metrics.family import Samples, Scrape
+    from tidelog.broker.http.metrics.family import Samples, Scrape
 
 
 def _bytes_read(scrape: Scrape) -> Samples:

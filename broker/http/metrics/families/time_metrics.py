@@ -12,7 +12,7 @@ from collections import Counter
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
-from tidelog.broker.metrics.family import COUNTER, GAUGE, HISTOGRAM, Buckets, Family, Scrape
+from tidelog.broker.http.metrics.family import COUNTER, GAUGE, HISTOGRAM, Buckets, Family, Scrape
 from tidelog.storage.log.retention.findings import Readings
 from tidelog.storage.time.append_time import ahead
 from tidelog.storage.time.arrivals import DELAYS_MS, LATENESS_MS, Arrivals
@@ -21,7 +21,7 @@ from tidelog.storage.time.timestamp import earlier, later, left
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tidelog.broker.metrics.family import Read, Samples
+    from tidelog.broker.http.metrics.family import Read, Samples
     from tidelog.broker.metrics.time_watch import TopicAnomalies
     from tidelog.storage.log.partition import Partition
     from tidelog.storage.log.retention.known_times import KnownTimes

@@ -6,10 +6,10 @@ import os
 from operator import attrgetter
 from typing import TYPE_CHECKING, NamedTuple
 
-from tidelog.broker.metrics.family import GAUGE, Family
+from tidelog.broker.http.metrics.family import GAUGE, Family
 
 if TYPE_CHECKING:
-    from tidelog.broker.metrics.family import Read, Samples, Scrape
+    from tidelog.broker.http.metrics.family import Read, Samples, Scrape
 
 
 class _Volume(NamedTuple):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tidelog.broker.metrics.families import (
+from tidelog.broker.http.metrics.families import (
     build_metrics,
     clock_metrics,
     compaction_metrics,
@@ -18,10 +18,10 @@ from tidelog.broker.metrics.families import (
     time_metrics,
     transaction_metrics,
 )
-from tidelog.broker.metrics.family import COUNTER, GAUGE, Buckets
+from tidelog.broker.http.metrics.family import COUNTER, GAUGE, Buckets
 
 if TYPE_CHECKING:
-    from tidelog.broker.metrics.family import Family, Scrape
+    from tidelog.broker.http.metrics.family import Family, Scrape
 
 FAMILIES = (
     *serving_metrics.FAMILIES,

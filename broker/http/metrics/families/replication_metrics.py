@@ -9,14 +9,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tidelog.broker.http.metrics.family import COUNTER, GAUGE, Family
 from tidelog.broker.metadata.standing import FENCED, SERVING, STOPPING, standings, state_of
-from tidelog.broker.metrics.family import COUNTER, GAUGE, Family
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from tidelog.broker.http.metrics.family import Read, Samples, Scrape
     from tidelog.broker.metadata.standing import Standing
-    from tidelog.broker.metrics.family import Read, Samples, Scrape
 
 _SERVER = "kafka_server_replicamanager_"
 _CONTROLLER = "kafka_controller_kafkacontroller_"

@@ -9,13 +9,13 @@ from __future__ import annotations
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
+from tidelog.broker.http.metrics.family import COUNTER, GAUGE, HISTOGRAM, Buckets, Family
 from tidelog.broker.metrics.counters import BUCKETS_S
-from tidelog.broker.metrics.family import COUNTER, GAUGE, HISTOGRAM, Buckets, Family
 from tidelog.broker.metrics.loop_lag import BOUNDS_S as LAGS_S
 from tidelog.protocol.message import known_apis
 
 if TYPE_CHECKING:
-    from tidelog.broker.metrics.family import Read, Samples, Scrape
+    from tidelog.broker.http.metrics.family import Read, Samples, Scrape
     from tidelog.protocol.errors import ErrorCode
 
 

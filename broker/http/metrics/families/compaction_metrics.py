@@ -5,10 +5,10 @@ from __future__ import annotations
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
-from tidelog.broker.metrics.family import COUNTER, GAUGE, Family
+from tidelog.broker.http.metrics.family import COUNTER, GAUGE, Family
 
 if TYPE_CHECKING:
-    from tidelog.broker.metrics.family import Read, Samples, Scrape
+    from tidelog.broker.http.metrics.family import Read, Samples, Scrape
 
 
 _CLEANER = "kafka_log_logcleaner_"

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tidelog.broker.topics.settings import INTERNAL_TOPICS
+from tidelog.broker.settings import INTERNAL_TOPICS
 from tidelog.broker.transactions.verification import ATTRIBUTES_AT, MAGIC_AT, TRANSACTIONAL, verify
 from tidelog.protocol.acl import Operation, ResourceType
 from tidelog.protocol.errors import (

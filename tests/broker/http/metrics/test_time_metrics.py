@@ -314,7 +314,7 @@ def test_every_metric_is_on_its_page_and_the_other_way_round(broker):
         for line in broker.page("/metrics").splitlines()
         if line.startswith("# HELP ") and not line.startswith(("# HELP process_", "# HELP python_"))
     }
-    page = (Path(__file__).parents[3] / "docs" / "metrics.md").read_text()
+    page = (Path(__file__).parents[4] / "docs" / "metrics.md").read_text()
     declared = {
         name.removesuffix("_total").removesuffix("_bucket")
         for name in re.findall(r"^\| `(\w+)`", page, re.MULTILINE)

@@ -10,13 +10,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tidelog.broker.metrics.collector import FAMILIES, collected
-from tidelog.broker.metrics.family import COUNTER, GAUGE, Scrape
+from tidelog.broker.http.metrics.collector import FAMILIES, collected
+from tidelog.broker.http.metrics.family import COUNTER, GAUGE, Scrape
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from tidelog.broker.metrics.family import Family, Labels
+    from tidelog.broker.http.metrics.family import Family, Labels
     from tidelog.broker.node import Node
 
 _ESCAPES = str.maketrans({"\\": r"\\", "\n": r"\n", '"': r"\""})

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from tidelog.broker.metrics.family import COUNTER, GAUGE, OTHER, Family
+from tidelog.broker.http.metrics.family import COUNTER, GAUGE, Family
+from tidelog.broker.metrics.counters import OTHER
 from tidelog.broker.quotas.entity import CLIENT_ID, FETCH, MUTATION, PRODUCE, REQUEST, USER
 
 if TYPE_CHECKING:
-    from tidelog.broker.metrics.family import Labels, Read, Samples, Scrape
+    from tidelog.broker.http.metrics.family import Labels, Read, Samples, Scrape
     from tidelog.broker.quotas.clients import Used
     from tidelog.broker.quotas.entity import Entity
 

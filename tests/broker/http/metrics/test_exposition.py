@@ -12,9 +12,9 @@ from tests.broker.asking import create, produce
 from tests.broker.inside import Inside
 from tests.oracle import recordset
 from tests.oracle.recordset import Rec
-from tidelog.broker.metrics import exposition
-from tidelog.broker.metrics.collector import FAMILIES, collected
-from tidelog.broker.metrics.family import COUNTER, GAUGE, Buckets, Family, Scrape
+from tidelog.broker.http.metrics import exposition
+from tidelog.broker.http.metrics.collector import FAMILIES, collected
+from tidelog.broker.http.metrics.family import COUNTER, GAUGE, Buckets, Family, Scrape
 
 NONE = prometheus_client.CollectorRegistry()
 VALUES = [0, 1, -1, 999_999, 1_000_000, -1_000_000, 2**53 + 1, -(2**63), True, 0.0, 0.5, 1e-7]
