@@ -61,7 +61,7 @@ async def leave(node: Node, member: Cluster | Alone | None) -> None:
     """Closes the logs, and then ends the session and says in the directories how it ended."""
     if member is None:
         return
-    failed = {partition.directory.parent for partition in node.offline()}
+    failed = {partition.directory.parent for partition in node.partitions.offline()}
     is_flushed = False
     try:
         node.store.close(unlocks=False)  # the next process waits until all is written

@@ -24,6 +24,7 @@ from tidelog.broker.http.application import start_http
 from tidelog.broker.ignored_settings import log_ignored
 from tidelog.broker.joining import check_directories, leave, member_of
 from tidelog.broker.log_dir_locks import lock_directories
+from tidelog.broker.maintenance.checkpoint import checkpoint
 from tidelog.broker.maintenance.compaction_rounds import CompactionRounds
 from tidelog.broker.maintenance.retention_rounds import Rounds
 from tidelog.broker.maintenance.room_watch import watch_room
@@ -363,7 +364,7 @@ async def _chores(node: Node) -> None:
         node.connections.tell_repeated(node.clock)
         node.transactions.refusals.tell_repeated()
         try:  # the next round may go better; this loop must not end
-            await node.checkpoint()
+            await checkpoint(node.store, node.pools, node.waiting)
         except BrokerError as error:
             log.error("checkpoint failed: %s", error.message)
         except Exception:

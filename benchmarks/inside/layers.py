@@ -142,7 +142,7 @@ def _produce(node: Node, connection: Connection, count: int, size: int, calls: i
     decode = codec(PRODUCE.request, 9).decode
     request, _ = decode(frame, header.body_offset)
     body = request.topic_data[0].partition_data[0].records
-    partition = node.partition("bench", 0)
+    partition = node.partitions.get("bench", 0)
 
     context = Context(header, connection)
     response = produce.handle(node, request, context)
@@ -198,7 +198,7 @@ def _fetch(node: Node, connection: Connection, max_bytes: int, calls: int) -> No
     context = Context(header, connection)
     response = fetch.handle(node, request, context)
     encode = codec(FETCH.response, 11).encode_parts
-    partition = node.partition("bench", 0)
+    partition = node.partitions.get("bench", 0)
     upper = partition.high_watermark
     layers = [
         ("connection.buffer_updated", 0, lambda: deliver(connection, whole)),

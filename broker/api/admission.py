@@ -59,9 +59,9 @@ def admit_produce(
     if acks not in (-1, 0, 1):
         raise InvalidRequiredAcks(f"acks={acks}: only -1, 0 and 1 are known")
     if not isinstance(topic, str):
-        topic = node.topic_name(topic)
+        topic = node.metadata.topic_name(topic)
     node.authorizer.require(session, _WRITE, _TOPIC, topic)
-    partition = node.leader_partition(topic, index)
+    partition = node.partitions.leader(topic, index)
     if topic in INTERNAL_TOPICS:
         raise InvalidTopic(f"{topic} is the broker's own: clients do not write there")
     if node.replicas is not None:
@@ -87,7 +87,7 @@ def admit_again(node: Node, partition: Partition, acks: int) -> None:
     Another broker may have been elected while a coordinator was asked. Raises what `leader_partition`
     raises, NotLeaderOrFollower and NotEnoughReplicas.
     """
-    if node.leader_partition(partition.topic, partition.index) is not partition:
+    if node.partitions.leader(partition.topic, partition.index) is not partition:
         raise NotLeaderOrFollower(f"{partition.topic}-{partition.index} is another log now")
     if node.replicas is not None:
         node.replicas.check_append(partition, acks)

@@ -65,7 +65,7 @@ async def _one(
     node: Node, session: Session, topic: str, timeout_ms: int, wanted: DeleteRecordsPartition
 ) -> DeleteRecordsPartitionResult:
     node.authorizer.require(session, Operation.DELETE, ResourceType.TOPIC, topic)
-    partition = await node.open_leader_partition(topic, wanted.partition_index)
+    partition = await node.partitions.open_leader(topic, wanted.partition_index)
     if is_internal(topic):
         raise InvalidTopic(f"{topic} is the broker's own")
     config = partition.config

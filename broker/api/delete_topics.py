@@ -58,7 +58,7 @@ async def handle(
             raise InvalidRequest("the topic is named more than once")
         if (wanted.name is None) == (wanted.topic_id.int == 0):
             raise InvalidRequest("give the name or the id, one of them")
-        name = node.topic_name(wanted.topic_id) if wanted.name is None else wanted.name
+        name = node.metadata.topic_name(wanted.topic_id) if wanted.name is None else wanted.name
         _require_deletion(node, context, wanted, name)
         quota = context.quota
         if quota is not None and is_strict and name in node.metadata.image.topics:
@@ -102,7 +102,7 @@ def _topic(node: Node, wanted: DeleteTopicState) -> str | UUID:
     if wanted.name is not None:
         return wanted.name
     try:
-        return node.topic_name(wanted.topic_id)
+        return node.metadata.topic_name(wanted.topic_id)
     except UnknownTopicId:
         return wanted.topic_id
 

@@ -74,7 +74,7 @@ async def _replica(node: Node, topic: str, index: int) -> Partition:
         if followed is not None and not followed.is_stopped:
             followed.partition.check_online()
             return followed.partition
-    return await node.open_leader_partition(topic, index)
+    return await node.partitions.open_leader(topic, index)
 
 
 def _states(partition: Partition, largest_epoch: int) -> list[ProducerState]:

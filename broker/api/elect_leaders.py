@@ -55,7 +55,7 @@ def handle(
         return _elect_among_several(node, request)
     if request.topic_partitions is None:
         asked: dict[str, list[int]] = {name: [] for name in node.metadata.image.topics}
-        for partition in node.offline():
+        for partition in node.partitions.offline():
             asked.setdefault(partition.topic, []).append(partition.index)
     else:
         asked = _asked(request)

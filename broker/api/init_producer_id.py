@@ -47,7 +47,7 @@ async def handle(
         or authorizer.allows_on_any(session, Operation.WRITE, ResourceType.TOPIC)
     ):
         raise ClusterAuthorizationFailed(f"{session.principal} may not write to any topic")
-    return InitProducerIdResponse(producer_id=await node.next_producer_id(), producer_epoch=0)
+    return InitProducerIdResponse(producer_id=await node.producer_ids.next(), producer_epoch=0)
 
 
 async def _of_transactions(

@@ -89,7 +89,7 @@ def _answer(
         node.authorizer.require(context.session, Operation.DESCRIBE, ResourceType.TOPIC, name)
         if version > 0 and times[name, wanted.partition_index] > 1:
             raise InvalidRequest("the partition is named more than once")
-        partition = node.leader_partition(
+        partition = node.partitions.leader(
             name, wanted.partition_index, wanted.current_leader_epoch, permit.may_block
         )
         found = _look_up(partition, wanted, request.isolation_level, version, permit)

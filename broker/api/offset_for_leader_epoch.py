@@ -75,7 +75,7 @@ def _answer(
 
 def _one(node: Node, permit: Permit, name: str, wanted: OffsetForLeaderPartition) -> EpochEndOffset:
     permit.check()
-    partition = node.leader_partition(
+    partition = node.partitions.leader(
         name, wanted.partition, wanted.current_leader_epoch, permit.may_block
     )
     epoch, end_offset = partition.reader.end_offset_for_epoch(wanted.leader_epoch)

@@ -78,7 +78,7 @@ def handle(
     if node.replicas is not None:
         named = _names(node, request, context.version)
         coming = frozenset(node.replicas.new_leaders.coming(named))
-    closed = node.openings.closed(_names(node, request, context.version))
+    closed = node.partitions.openings.closed(_names(node, request, context.version))
     if coming:
         closed = [each for each in closed if each not in coming]
     if closed:
@@ -109,7 +109,7 @@ async def _open_and_append(
     closed: list[TopicPartition],
     coming: Coming,
 ) -> ProduceResponse | None:
-    answer = _append(node, request, context, await node.openings.open(closed), coming)
+    answer = _append(node, request, context, await node.partitions.openings.open(closed), coming)
     return await answer if isinstance(answer, Coroutine) else answer
 
 
@@ -190,7 +190,7 @@ def _admitted(
             context.version,
         )
     except WouldBlock:
-        name = node.topic_name(topic.topic_id) if by_id else topic.name
+        name = node.metadata.topic_name(topic.topic_id) if by_id else topic.name
         failure = not_opened.get((name, index))
         raise failure or KafkaStorageError(f"{name}-{index} is not open yet") from None
 
@@ -213,7 +213,7 @@ def _append_to(
     )
     wanted.partition = partition
     waits, records = request.acks != 0, wanted.data.records or b""
-    appended = node.append(partition, records, version, waits=waits, guard=guard)
+    appended = node.appends.append(partition, records, version, waits=waits, guard=guard)
     if request.acks == ACKS_ALL and node.replicas is not None:
         return node.replicas.acknowledged(partition, appended, request.timeout_ms)
     return appended
@@ -240,7 +240,9 @@ async def _admitted_when_led(
     """
     assert node.replicas is not None
     await node.replicas.new_leaders.led([name])
-    admitted = _admitted(node, request, wanted, context, await node.openings.open([name]))
+    admitted = _admitted(
+        node, request, wanted, context, await node.partitions.openings.open([name])
+    )
     return admitted if isinstance(admitted, _ADMITTED) else await admitted
 
 

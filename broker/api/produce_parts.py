@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tidelog.broker.network.context import CloseConnection
+from tidelog.broker.network.per_partition import code_for
 from tidelog.broker.network.turns import paced
 from tidelog.broker.partitions.leader_hints import leader_hint
 from tidelog.protocol.api.produce import (
@@ -141,7 +142,7 @@ def failed_part(
             node.time_watch.refused(partition, error)
         if error.code not in _WITHOUT_START_OFFSET:
             result.log_start_offset = partition.log_start_offset
-    result.error_code = node.code_for(error.code, version <= 3)
+    result.error_code = code_for(error.code, version <= 3)
     result.error_message = error.message
     result.record_errors = [
         BatchIndexAndErrorMessage(batch_index=index, batch_index_error_message=message)

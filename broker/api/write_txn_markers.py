@@ -81,7 +81,7 @@ async def handle(
         for marker in request.markers
     ]
     ordered = [each for topics in writes for topic in topics for each in topic]
-    not_opened = await node.openings.open((each.topic, each.index) for each in ordered)
+    not_opened = await node.partitions.openings.open((each.topic, each.index) for each in ordered)
     allowed = await _allowed(node, context, ordered)
     for first in range(0, len(allowed), AT_ONCE):
         some = allowed[first : first + AT_ONCE]

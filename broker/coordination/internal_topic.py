@@ -225,7 +225,7 @@ class InternalTopic:
         replicas = self._node.replicas
         if replicas is not None:
             replicas.check_append(partition, _ACKS_ALL)
-        appended = self._node.append(
+        appended = self._node.appends.append(
             partition, made, _PRODUCE_VERSION, guard=guard, internal=internal
         )
         if replicas is None:
@@ -260,14 +260,14 @@ class InternalTopic:
         if self.is_missing:
             return None
         try:
-            return self._node.opened_partition(self.name, self.index_of(key))
+            return self._node.partitions.opened(self.name, self.index_of(key))
         except (WouldBlock, BrokerError):
             return None  # whoever may wait will see
 
     async def _opened(self, key: str) -> Partition:
         """Returns the partition of a key, opened if necessary; creates the topic."""
         await self._create()
-        return await self._node.open_partition(self.name, self.index_of(key))
+        return await self._node.partitions.open(self.name, self.index_of(key))
 
     async def create(self) -> None:
         """Creates the topic if there is none. Raises CoordinatorNotAvailable."""

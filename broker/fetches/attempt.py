@@ -15,7 +15,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, cast
 
-from tidelog.broker.network.per_partition import per_partition
+from tidelog.broker.network.per_partition import code_for, per_partition
 from tidelog.broker.partitions.committed import read_committed
 from tidelog.broker.partitions.conversion import (
     AS_STORED_SINCE,
@@ -205,7 +205,7 @@ class Attempt:
             name = topic.topic
         else:
             try:
-                name = node.topic_name(topic.topic_id)
+                name = node.metadata.topic_name(topic.topic_id)
             except UnknownTopicId:
                 self._check_former(topic)
                 raise
@@ -230,7 +230,7 @@ class Attempt:
         if permit.may_block:  # a permit of the loop is never withdrawn
             permit.check()
         reads = self._reads
-        find = self._node.leader_partition if reads is None else reads.partition
+        find = self._node.partitions.leader if reads is None else reads.partition
         partition = find(
             self._name or self._authorized_name(),
             wanted.partition,
@@ -324,7 +324,7 @@ class Attempt:
         """Returns a partition's error, with the leader for a client that knows another one."""
         node, code = self._node, error.code
         self.errors.append(code)
-        result = failed(wanted.partition, node.code_for(code, self._version <= 5))
+        result = failed(wanted.partition, code_for(code, self._version <= 5))
         if self._version >= _LEADERS_SINCE and code in _OTHER_LEADER:
             topic = node.metadata.image.topics.get(self._name)
             hint = leader_hint(node, self._context, topic, wanted.partition, self._leaders)

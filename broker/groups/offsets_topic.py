@@ -63,7 +63,7 @@ class GroupReader:
         Times in a record count as the corrections of its log say. If the clock is corrected
         meanwhile, everything is read again. The result is useless once `goes_on` returns False.
         """
-        partition = self._node.partition(TOPIC, index)
+        partition = self._node.partitions.get(TOPIC, index)
         while True:
             corrections = partition.append_clock.corrections
             end_offset = end_of(partition, to_log_end=to_log_end)

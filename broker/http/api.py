@@ -141,7 +141,7 @@ def record_times(asked: Asked) -> dict[str, Any]:
     if not (text.isascii() and text.isdecimal()) or len(text) > 19 or int(text) >= 2**63:
         raise Refused(400, "BAD_OFFSET", f"{text[:40]!r} is no offset: expected a number from 0 on")
     offset = int(text)
-    partition = asked.node.partition(asked.path["topic"], index)
+    partition = asked.node.partitions.get(asked.path["topic"], index)
     if asked.flag("next"):
         record = partition.reader.first_record(offset)
         if record is None:

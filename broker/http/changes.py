@@ -87,7 +87,7 @@ async def reset_topic(node: Node, given: Mapping[str, Any]) -> dict[str, Any]:
 
 def _reset(node: Node, topic: str, index: int) -> dict[str, Any]:
     try:
-        partition = node.partition(topic, index)
+        partition = node.partitions.get(topic, index)
         reset = partition.append_clock.reset(node.clock.now_ms())
     except BrokerError as error:  # the other partitions go on
         return _failed(index, error)

@@ -159,7 +159,7 @@ def _examined(asked: Asked, topic: str, index: int, left_bytes: int) -> _Log:
     facts: Facts | None = node.store.closed_facts(topic, index)
     read_bytes = 0
     if facts is None:
-        retainer = node.partition(topic, index).retainer
+        retainer = node.partitions.get(topic, index).retainer
         unread_bytes = retainer.facts().unread_bytes
         facts = retainer.facts(left_bytes)
         read_bytes = max(unread_bytes - facts.unread_bytes, 0)

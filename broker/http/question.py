@@ -120,7 +120,7 @@ class Asked(NamedTuple):
             if not self.node.ready:
                 raise Refused(503, "NOT_READY", "the broker starts or stops")
             try:
-                partition = self.node.partition(self.path["topic"], index)
+                partition = self.node.partitions.get(self.path["topic"], index)
                 try:
                     row = answer_of(partition)
                 except OffsetOutOfRange:  # retention deleted it meanwhile: describe what remains

@@ -53,7 +53,7 @@ def _of_session(node: Node) -> Iterator[Reason]:
 
 def _of_logs(node: Node) -> Iterator[Reason]:
     """Yields the logs that a failed write has put offline, and the directories that are full."""
-    for each in node.offline():
+    for each in node.partitions.offline():
         line = f"{each.topic}-{each.index} is offline: {each.offline}"
         yield Reason(OFFLINE, line, each.topic, each.index)
     for path in node.store.full_directories():

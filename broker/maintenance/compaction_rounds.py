@@ -20,6 +20,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from tidelog.broker.maintenance.checkpoint import checkpoint
 from tidelog.broker.maintenance.rounds import DueRounds
 from tidelog.broker.metrics import compaction_counters
 from tidelog.broker.metrics.compaction_counters import Uncleanable
@@ -194,10 +195,11 @@ class CompactionRounds(DueRounds):
         )
         done.failed.extend(done_failed)
         if found:
-            await node.checkpoint()  # what is compacted must never again be checked for holes
+            # What is compacted must never again be checked for holes.
+            await checkpoint(node.store, node.pools, node.waiting)
             await self._clean_all(found, done, asked=asked)
             with contextlib.suppress(BrokerError):  # the next one says it
-                await node.checkpoint()
+                await checkpoint(node.store, node.pools, node.waiting)
         for failed in done.failed:
             where = {"log": f"{failed.topic}-{failed.partition}"}
             log.error("compaction failed: %s", failed.reason, extra=where)
@@ -369,7 +371,7 @@ def _find(node: Node, only: str | None, *, asked: bool) -> tuple[list[Found], li
         if not node.store.has_sealed_segments(topic, index):
             continue
         try:
-            partition = node.open_log(topic, index)
+            partition = node.partitions.open_log(topic, index)
             if partition is None or partition.offline is not None:
                 continue
             dirty_section = partition.compactor.dirty_section(node.clock_watch.deletion_ms())

@@ -69,7 +69,7 @@ def delete_due(node: Node, only: str | None = None, *, asked: bool = False) -> R
         try:
             if node.store.keeps_everything(topic, index, node.clock_watch.deletion_ms()):
                 continue  # and need not be opened
-            partition = node.open_log(topic, index)
+            partition = node.partitions.open_log(topic, index)
             if partition is None:
                 continue
             if partition.offline is not None:

@@ -138,7 +138,7 @@ class ScrubRounds(DueRounds):
         store = self._node.store
         if not self._node.ready or not store.has_sealed_segments(topic, index):
             return None
-        return self._node.open_log(topic, index)
+        return self._node.partitions.open_log(topic, index)
 
     async def _scrub_segment(self, partition: Partition, scrubbing: Scrubbing) -> bool:
         """Reads a segment whole, at the limited rate; returns False if it was replaced meanwhile."""

@@ -35,6 +35,7 @@ from tidelog.protocol.errors import (
     InvalidTopic,
     KafkaStorageError,
     TopicAlreadyExists,
+    UnknownTopicId,
     UnknownTopicOrPartition,
 )
 
@@ -320,6 +321,13 @@ class ClusterMetadata:
     async def _transact(self, compares: Sequence[Compare], operations: Sequence[Operation]) -> bool:
         """Commits and updates the image; returns False if a comparison was false."""
         return await self.transact(compares, operations) is not None
+
+    def topic_name(self, topic_id: UUID) -> str:
+        """Returns the name of the topic with an id. Raises UnknownTopicId."""
+        name = self.image.topic_name(topic_id)
+        if name is None:
+            raise UnknownTopicId(f"there is no topic with id {topic_id}")
+        return name
 
     async def catch_up(self) -> None:
         """Updates the image to the store's newest revision.

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, TypeVar
 from tidelog.broker.network.context import as_broker_error
 from tidelog.broker.network.turns import pause
 from tidelog.broker.pools import Abandoned
+from tidelog.protocol.errors import ErrorCode
 from tidelog.storage.would_block import WouldBlock
 
 if TYPE_CHECKING:
@@ -21,6 +22,13 @@ if TYPE_CHECKING:
 
 Wanted = TypeVar("Wanted")
 Result = TypeVar("Result")
+
+
+def code_for(code: ErrorCode, before_storage_errors: bool) -> int:
+    """Returns the code to send: clients older than KAFKA_STORAGE_ERROR know it by another name."""
+    if before_storage_errors and code == ErrorCode.KAFKA_STORAGE_ERROR:
+        return ErrorCode.NOT_LEADER_OR_FOLLOWER
+    return code
 
 
 def per_partition(

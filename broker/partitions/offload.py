@@ -50,7 +50,7 @@ async def offload(
 
     A partition that cannot be opened is left to `attempt`, which finds out why in its thread.
     """
-    await node.openings.open(names)
+    await node.partitions.openings.open(names)
     try:
         return attempt(ON_LOOP)
     except (WouldConvert, NeedsMemory):

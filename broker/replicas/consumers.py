@@ -55,7 +55,7 @@ class ConsumerReads:
                     raise NotLeaderOrFollower(f"broker {record.leader} leads {topic}-{index}")
                 followed.partition.check_online()
                 return followed.partition
-        return node.leader_partition(topic, index, epoch, may_block)
+        return node.partitions.leader(topic, index, epoch, may_block)
 
     def preferred(self, partition: Partition, offset: int) -> int:
         """Returns the broker from which the consumer should read instead; NO_REPLICA if none.

@@ -73,11 +73,11 @@ class RoleWork:
         """Returns a log, opened in a thread if need be. Raises what `Node.open_partition` raises."""
         node = self._node
         if not node.store.is_closed(topic, index):
-            return node.opened_partition(topic, index)
+            return node.partitions.opened(topic, index)
         where = node.store.directory_of(topic, index)
         openings = self._openings.setdefault(where, asyncio.Semaphore(_OPENINGS))
         async with openings:
-            return await node.open_partition(topic, index)
+            return await node.partitions.open(topic, index)
 
     async def run(
         self, partition: Partition, work: Callable[..., object], *arguments: object

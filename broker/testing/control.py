@@ -26,6 +26,7 @@ from tidelog.broker.http.answers import (
     partition_number,
 )
 from tidelog.broker.http.application import readable
+from tidelog.broker.maintenance.checkpoint import checkpoint
 from tidelog.broker.maintenance.compaction_rounds import CompactionRound
 from tidelog.broker.network import dispatch
 from tidelog.broker.testing.cuts import add_cut, heal_cuts, show_cuts
@@ -275,12 +276,12 @@ async def reset_append_clock(control: Control, given: Mapping[str, Any]) -> dict
     last_time = partition.last_append_time
     if ahead(last_time, now_ms):
         await node.pools.maintenance.run_to_end(partition.append_clock.reset, now_ms)
-        await node.checkpoint()
+        await checkpoint(node.store, node.pools, node.waiting)
     return _append_time(partition, last_time, now_ms)
 
 
 async def _partition(control: Control, given: Mapping[str, Any]) -> Partition:
-    return await control.node.open_partition(given["topic"], partition_number(given["partition"]))
+    return await control.node.partitions.open(given["topic"], partition_number(given["partition"]))
 
 
 def _append_time(partition: Partition, last_time: int | None, now_ms: int) -> dict[str, Any]:

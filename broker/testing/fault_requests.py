@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from tidelog.broker.network.context import Context
     from tidelog.broker.network.dispatch import Route
     from tidelog.broker.node import Node
+    from tidelog.broker.partitions.appends import Appends
+    from tidelog.broker.partitions.lookup import Partitions
     from tidelog.broker.security.session import Session
     from tidelog.broker.testing.faults import Fault, Faults
     from tidelog.broker.topics.topics import Topics
@@ -199,41 +201,67 @@ class _Erring:
             if fault.effect.after == after and fault.target.is_at(topic, partition):
                 raise _error(fault)
 
-    def partition(self, topic: str, index: int) -> Partition:
-        """Returns the partition's log, unless a fault strikes it."""
-        self._fail(topic, index)
-        return self._node.partition(topic, index)
+    @property
+    def partitions(self) -> _FaultyPartitions:
+        """The logs of this broker, unless a fault strikes them."""
+        return _FaultyPartitions(self._node.partitions, self._fail)
 
-    def opened_partition(self, topic: str, index: int) -> Partition:
-        """Returns the partition's log if it is open, unless a fault strikes it."""
-        self._fail(topic, index)
-        return self._node.opened_partition(topic, index)
-
-    def leader_partition(self, topic: str, index: int, *how: Any) -> Partition:
-        """Returns the log of a partition that this broker leads, unless a fault strikes it."""
-        self._fail(topic, index)
-        return self._node.leader_partition(topic, index, *how)
-
-    async def open_leader_partition(self, topic: str, index: int) -> Partition:
-        """Returns the log of a partition that this broker leads, unless a fault strikes it."""
-        self._fail(topic, index)
-        return await self._node.open_leader_partition(topic, index)
-
-    async def open_partition(self, topic: str, index: int) -> Partition:
-        """Returns the partition's log, opened if necessary, unless a fault strikes it."""
-        self._fail(topic, index)
-        return await self._node.open_partition(topic, index)
+    @property
+    def appends(self) -> _FaultyAppends:
+        """The appends, but that a fault may strike after one."""
+        return _FaultyAppends(self._node.appends, self._fail)
 
     @property
     def topics(self) -> _FaultyTopics:
         """The topics, which faults keep from being changed."""
         return _FaultyTopics(self._node.topics, lambda name: self._fail(name, None))
 
+
+class _FaultyPartitions:
+    """The logs of a broker, but that a fault may strike when one is looked up."""
+
+    def __init__(self, partitions: Partitions, fail: Callable[[str, int], None]) -> None:
+        self._partitions = partitions
+        self._fail = fail
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._partitions, name)
+
+    def get(self, topic: str, index: int) -> Partition:
+        self._fail(topic, index)
+        return self._partitions.get(topic, index)
+
+    def opened(self, topic: str, index: int) -> Partition:
+        self._fail(topic, index)
+        return self._partitions.opened(topic, index)
+
+    def leader(self, topic: str, index: int, *how: Any) -> Partition:
+        self._fail(topic, index)
+        return self._partitions.leader(topic, index, *how)
+
+    async def open_leader(self, topic: str, index: int) -> Partition:
+        self._fail(topic, index)
+        return await self._partitions.open_leader(topic, index)
+
+    async def open(self, topic: str, index: int) -> Partition:
+        self._fail(topic, index)
+        return await self._partitions.open(topic, index)
+
+
+class _FaultyAppends:
+    """The appends of a broker, but that a fault may strike after one."""
+
+    def __init__(self, appends: Appends, fail: Callable[..., None]) -> None:
+        self._appends = appends
+        self._fail = fail
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._appends, name)
+
     def append(
         self, partition: Partition, *what: Any, **how: Any
     ) -> Appended | asyncio.Future[Appended]:
-        """Appends, then fails if a fault strikes after it."""
-        appended = self._node.append(partition, *what, **how)
+        appended = self._appends.append(partition, *what, **how)
         if isinstance(appended, asyncio.Future):
             return asyncio.ensure_future(self._fail_later(partition, appended))
         self._fail(partition.topic, partition.index, after=True)

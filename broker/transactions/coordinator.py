@@ -132,7 +132,7 @@ class TransactionCoordinator(TransactionRegistry):
         if kept is None and len(transactional_id) > _LONGEST_ID:
             raise InvalidRequest(f"a transactional id has up to {_LONGEST_ID} characters")
         if kept is None or kept.transaction.is_exhausted:
-            new_id = await self._node.next_producer_id()
+            new_id = await self._node.producer_ids.next()
             epoch = self._epoch_of(transactional_id)
             kept = self.kept.get(transactional_id)  # another request may have come first
             if kept is None:

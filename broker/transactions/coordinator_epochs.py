@@ -72,7 +72,7 @@ async def check(node: Node, name: TopicPartition, producer_id: int, epoch: int) 
 
     Raises TransactionCoordinatorFenced, and what `open_leader_partition` raises.
     """
-    partition = await node.open_leader_partition(*name)
+    partition = await node.partitions.open_leader(*name)
     known = await node.pools.reads.run(partition.coordinator_epoch_of, producer_id)
     if epoch > min(known, largest(node)):
         raise TransactionCoordinatorFenced(f"no coordinator of the producer has had epoch {epoch}")

@@ -229,7 +229,7 @@ class Execution:
     async def spare_id(self, kept: Kept) -> int:
         """Returns a new producer id if the epochs have run out."""
         if kept.transaction.is_exhausted:
-            return await self._node.next_producer_id()
+            return await self._node.producer_ids.next()
         return NO_PRODUCER_ID
 
     # -- time -----------------------------------------------------------------------------------

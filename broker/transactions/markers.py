@@ -93,7 +93,7 @@ class Markers:
 
         What would fence it, and was no coordinator's, is forgotten first.
         """
-        partition = await self._node.open_leader_partition(*name)
+        partition = await self._node.partitions.open_leader(*name)
         try:
             await self._append_here(name, producer, coordinator_epoch, is_commit=is_commit)
         except TransactionCoordinatorFenced:
@@ -164,7 +164,7 @@ class Markers:
     ) -> Appended | asyncio.Future[Appended]:
         node = self._node
         check_leader(node.metadata, *name)
-        partition = node.leader_partition(*name)
+        partition = node.partitions.leader(*name)
         if node.replicas is not None:
             node.replicas.check_append(partition, _ACKS_ALL)
         appended = node.appends.append_marker(

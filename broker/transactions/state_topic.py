@@ -61,7 +61,7 @@ def read(node: Node, index: int, goes_on: Callable[[], bool], *, to_log_end: boo
     A record that cannot be read is logged and skipped. The result is useless once `goes_on` returns
     False. Raises CorruptMessage for a batch that fails its checksum: it may hold a decision to commit.
     """
-    partition = node.partition(TOPIC, index)
+    partition = node.partitions.get(TOPIC, index)
     known: Known = {}
     for batch, records in batches_of(partition, end_of(partition, to_log_end=to_log_end), goes_on):
         if batch.is_control:

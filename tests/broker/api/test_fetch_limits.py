@@ -36,7 +36,7 @@ async def test_what_is_appended_before_the_wait_begins_wakes_it(tmp_path):
     async with Broker(tmp_path) as broker:
         await broker.node.topics.create("t", partitions=1)
         waiting = handler.handle(broker.node, request, context)
-        broker.node.append(broker.node.partition("t", 0), asking.batch_of("early"), 7)
+        broker.node.appends.append(broker.node.partitions.get("t", 0), asking.batch_of("early"), 7)
         response = await asyncio.wait_for(waiting, 60)
     assert b"early" in b"".join(map(bytes, (response.responses[0].partitions[0].records)))
 

@@ -306,7 +306,7 @@ async def quiet_client(broker, partitions=PARTITIONS):
 
 
 def put(broker, index, value=b"x"):
-    log = broker.node.partition("a", index)
+    log = broker.node.partitions.get("a", index)
     data = build([Record(0, 1, None, value)])
     broker.node.waiting.appended(log, log.append(data, now_ms=1_000, produce_version=9))
 
@@ -332,7 +332,7 @@ async def test_a_session_whose_client_is_gone_hears_of_each_log_once(tmp_path):
         client = await quiet_client(broker)
         assert len(broker.node.waiting) == PARTITIONS
         put(broker, 0)
-        broker.node.waiting.wake(broker.node.partition("a", 1))
+        broker.node.waiting.wake(broker.node.partitions.get("a", 1))
         assert len(broker.node.waiting) == PARTITIONS - 2
         _, got = await client.poll()
         assert list(got) == [("a", 0)]

@@ -32,7 +32,7 @@ def broker(tmp_path):
 def partition(broker):
     with broker.connect() as connection:
         asking.create(connection, "t")
-    return broker.node.partition("t", 0)
+    return broker.node.partitions.get("t", 0)
 
 
 def produce(broker, time_ms=NEW_YEAR_MS):

@@ -34,7 +34,7 @@ async def test_a_client_reads_a_compacted_log_to_its_end(tmp_path, codec, stored
     }
     async with Broker(tmp_path) as broker:
         await broker.node.topics.create("t", partitions=1, configs=configs)
-        partition = broker.node.partition("t", 0)
+        partition = broker.node.partitions.get("t", 0)
         fill(partition, codec)
         assert clean(partition, 10_000)
         end = partition.log_end_offset

@@ -12,6 +12,7 @@ from tests.broker import asking
 from tests.broker.inside import Inside
 from tests.broker.subject import eventually
 from tests.simulation.disks import Disk
+from tidelog.broker.maintenance.checkpoint import checkpoint as make_durable
 from tidelog.storage import files
 
 STORAGE_ERROR = 56
@@ -50,7 +51,11 @@ def create_durable(broker):
 
 def checkpoint(broker):
     """Carries a checkpoint out on the loop of the broker."""
-    done = broker.call(lambda: asyncio.ensure_future(broker.node.checkpoint()))
+    done = broker.call(
+        lambda: asyncio.ensure_future(
+            make_durable(broker.node.store, broker.node.pools, broker.node.waiting)
+        )
+    )
     eventually(done.done)
     done.result()
 

@@ -36,7 +36,9 @@ def contents(directory):
 async def _fill(broker, topic="t", partitions=1, **configs):
     await broker.node.topics.create(topic, partitions=partitions, configs=configs)
     for index in range(partitions):
-        broker.node.append(broker.node.partition(topic, index), asking.batch_of(f"v{index}"), 7)
+        broker.node.appends.append(
+            broker.node.partitions.get(topic, index), asking.batch_of(f"v{index}"), 7
+        )
 
 
 def topic_of(broker, name="t"):
@@ -55,17 +57,17 @@ async def test_a_log_of_an_old_kafka_goes_on_in_its_format_and_time_type(tmp_pat
             "message.timestamp.type": "LogAppendTime",
         }
         assert dict(older.configs) == {**KEEP, "message.format.version": "0.9.0"}
-        partition = broker.node.partition("older", 0)
+        partition = broker.node.partitions.get("older", 0)
         assert partition.config.target_magic == 0
         assert partition.log_end_offset == 200
-        await broker.node.append(partition, asking.batch_of("new"), 7)
+        await broker.node.appends.append(partition, asking.batch_of("new"), 7)
         assert partition.log_end_offset == 201
         topic_id = stamped.topic_id
     assert checkpoints.read_topic_id(tmp_path / "stamped-0") == topic_id
 
     async with Broker(tmp_path) as broker:
         assert topic_of(broker, "stamped").topic_id == topic_id
-        assert broker.node.partition("older", 0).log_end_offset == 201
+        assert broker.node.partitions.get("older", 0).log_end_offset == 201
 
 
 async def test_names_ids_and_partitions_are_those_of_the_directories(tmp_path):
@@ -79,7 +81,7 @@ async def test_names_ids_and_partitions_are_those_of_the_directories(tmp_path):
 
     async with Broker(here) as broker:
         assert (topic_of(broker).topic_id, topic_of(broker).partitions) == (topic_id, 3)
-        ends = [broker.node.partition("t", index).log_end_offset for index in range(3)]
+        ends = [broker.node.partitions.get("t", index).log_end_offset for index in range(3)]
         assert ends == [0, 0, 1]
         assert {broker.store.topic_id("t", index) for index in range(3)} == {topic_id}
 
@@ -90,25 +92,25 @@ async def test_a_new_producer_gets_no_id_that_the_logs_remember(tmp_path):
     async with Broker(source) as broker:
         await broker.node.topics.create("t", partitions=1)
         for _ in range(3):
-            producer_id = await broker.node.next_producer_id()
+            producer_id = await broker.node.producer_ids.next()
         data = build(
             [Record(0, 1_000, None, b"a")],
             producer_id=producer_id,
             producer_epoch=0,
             base_sequence=0,
         )
-        broker.node.append(broker.node.partition("t", 0), data, 7)
+        broker.node.appends.append(broker.node.partitions.get("t", 0), data, 7)
     here = tmp_path / "here"
     shutil.copytree(source / "t-0", here / "t-0")
 
     async with Broker(here) as broker:
-        new_id = await broker.node.next_producer_id()
+        new_id = await broker.node.producer_ids.next()
         assert new_id > producer_id
         data = build(
             [Record(0, 1_000, None, b"b")], producer_id=new_id, producer_epoch=0, base_sequence=0
         )
-        await broker.node.append(broker.node.partition("t", 0), data, 7)
-        assert broker.node.partition("t", 0).log_end_offset == 2
+        await broker.node.appends.append(broker.node.partitions.get("t", 0), data, 7)
+        assert broker.node.partitions.get("t", 0).log_end_offset == 2
 
 
 @pytest.mark.parametrize(
@@ -127,7 +129,7 @@ async def test_nothing_is_deleted_until_somebody_sets_a_policy(tmp_path, policy)
         }
         await broker.node.topics.alter_broker(short, validate_only=False)
         broker.node.clock.set(2**42)
-        partition = broker.node.partition("t", 0)
+        partition = broker.node.partitions.get("t", 0)
         delete_due(broker.node)
         assert contents(partition.directory) == before
         assert partition.config.cleanup_policy == ("delete",) or not partition.config.is_compacted
@@ -144,7 +146,7 @@ async def test_a_copy_under_another_name_is_a_topic_of_its_own(tmp_path):
     for _ in range(2):
         async with Broker(tmp_path) as broker:
             assert topic_of(broker, "copy").topic_id != topic_of(broker, "t").topic_id
-            assert broker.node.partition("copy", 0).log_end_offset == 1
+            assert broker.node.partitions.get("copy", 0).log_end_offset == 1
             assert broker.store.topic_id("copy", 0) == topic_of(broker, "copy").topic_id
     assert not list(tmp_path.glob("*-stray"))
 
@@ -168,8 +170,12 @@ async def _adopted_after_each_crash(tmp_path, source):
                 indexes = range(topic.partitions)
                 ids = {broker.store.topic_id("copy", index) for index in indexes}
                 assert ids == {topic.topic_id}
-                found.append([broker.node.partition("copy", i).log_end_offset for i in indexes])
-                assert [broker.node.partition("t", i).log_end_offset for i in range(3)] == [1] * 3
+                found.append(
+                    [broker.node.partitions.get("copy", i).log_end_offset for i in indexes]
+                )
+                assert [broker.node.partitions.get("t", i).log_end_offset for i in range(3)] == [
+                    1
+                ] * 3
     return [each for at, each in enumerate(found) if not at or each != found[at - 1]]
 
 
@@ -227,8 +233,8 @@ async def test_a_log_of_another_topic_is_set_aside_and_never_removed(tmp_path):
 
     async def the_second_is_empty():
         async with Broker(here) as broker:
-            assert broker.node.partition("t", 0).log_end_offset == 1
-            assert broker.node.partition("t", 1).log_end_offset == 0
+            assert broker.node.partitions.get("t", 0).log_end_offset == 1
+            assert broker.node.partitions.get("t", 1).log_end_offset == 0
 
     for _ in range(2):
         await the_second_is_empty()
@@ -253,7 +259,7 @@ async def test_a_backup_of_a_deleted_topic_that_is_brought_back_is_served(tmp_pa
     backup.rename(tmp_path / "t-0")
 
     async with Broker(tmp_path) as broker:
-        assert broker.node.partition("t", 0).log_end_offset == 1
+        assert broker.node.partitions.get("t", 0).log_end_offset == 1
 
 
 async def test_a_creation_that_fails_removes_nothing_that_lay_there(tmp_path):
@@ -289,7 +295,7 @@ async def test_kafkas_own_topics_are_served_as_internal(tmp_path):
     async with Broker(tmp_path) as broker:
         assert dict(topic_of(broker, "__consumer_offsets").configs) == dict(KEEP)
         assert is_internal("__consumer_offsets")
-        assert broker.node.partition("__consumer_offsets", 0).log_end_offset == 200
+        assert broker.node.partitions.get("__consumer_offsets", 0).log_end_offset == 200
 
 
 async def test_a_log_beyond_the_partitions_of_its_topic_is_never_cleaned(tmp_path):

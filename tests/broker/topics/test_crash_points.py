@@ -97,7 +97,7 @@ async def _create(broker, partitions=3):
 
 async def _create_and_fill(broker):
     await _create(broker)
-    broker.node.append(broker.node.partition("t", 0), asking.batch_of("a"), 7)
+    broker.node.appends.append(broker.node.partitions.get("t", 0), asking.batch_of("a"), 7)
 
 
 async def test_a_creation_is_there_whole_or_not_at_all(tmp_path):
@@ -216,7 +216,7 @@ async def test_a_log_that_names_no_topic_survives_every_failure(tmp_path):
         (tmp_path / "t-0" / "partition.metadata").unlink()
         await _fail_to_create_over_it(broker)
     async with Broker(tmp_path) as broker:
-        assert broker.node.partition("t", 0).log_end_offset == 1
+        assert broker.node.partitions.get("t", 0).log_end_offset == 1
 
 
 async def _fail_to_create_over_it(broker):

@@ -14,8 +14,8 @@ from tidelog.protocol.errors import BrokerError, KafkaStorageError, UnknownTopic
 async def produce(broker, index, name="t"):
     """Appends as Produce does; raises what it answers."""
     node = broker.node
-    partition = node.leader_partition(name, index, may_block=True)
-    appended = node.append(partition, asking.batch_of("a"), 7)
+    partition = node.partitions.leader(name, index, may_block=True)
+    appended = node.appends.append(partition, asking.batch_of("a"), 7)
     return await appended if isinstance(appended, asyncio.Future) else appended
 
 
@@ -71,7 +71,7 @@ async def test_added_partitions_take_no_records_before_all_are_there(tmp_path):
         assert obstacle.acknowledged == [0, 1], "those that were there before are served"
         assert [index for index, _ in obstacle.refused] == [2, 3]
         assert broker.logs("t") == [0, 1]
-        assert broker.node.partition("t", 0).log_end_offset == 1
+        assert broker.node.partitions.get("t", 0).log_end_offset == 1
         obstacle.path.rmdir()
         await broker.node.topics.add_partitions("t", lambda _: 5)
         for index in range(5):
@@ -162,7 +162,7 @@ async def test_a_log_that_names_no_topic_is_not_served_or_named_before_its_topic
     (tmp_path / "t-0" / "partition.metadata").unlink()
     async with Broker(tmp_path, forget_adoption) as broker:
         if is_open:
-            broker.node.open_log("t", 0)
+            broker.node.partitions.open_log("t", 0)
         obstacle = Obstacle(broker, 2, sends_to=[0])
         with pytest.raises(KafkaStorageError, match="t-2 cannot be created"):
             await broker.node.topics.create("t", partitions=3)
@@ -171,7 +171,7 @@ async def test_a_log_that_names_no_topic_is_not_served_or_named_before_its_topic
         obstacle.path.rmdir()
         await broker.node.topics.create("t", partitions=3)
         await produce(broker, 0)
-        assert broker.node.partition("t", 0).log_end_offset == 2
+        assert broker.node.partitions.get("t", 0).log_end_offset == 2
 
 
 def forget_adoption(broker):

@@ -47,7 +47,7 @@ class Broker:
 
 async def _create_and_fill(broker):
     await broker.node.topics.create("t", partitions=1, configs={"segment.bytes": "10000"})
-    broker.node.append(broker.node.partition("t", 0), asking.batch_of("old"), 7)
+    broker.node.appends.append(broker.node.partitions.get("t", 0), asking.batch_of("old"), 7)
 
 
 async def test_a_deletion_cut_short_leaves_nothing_to_a_new_topic_of_that_name(tmp_path):
@@ -60,7 +60,7 @@ async def test_a_deletion_cut_short_leaves_nothing_to_a_new_topic_of_that_name(t
     async with Broker(tmp_path) as broker:
         assert broker.logs("t") == []  # the start has finished it
         topic = await broker.node.topics.create("t", partitions=1)
-        partition = broker.node.partition("t", 0)
+        partition = broker.node.partitions.get("t", 0)
         assert partition.topic_id == topic.topic_id
         assert partition.log_end_offset == 0
 
@@ -71,7 +71,7 @@ async def test_a_log_without_a_topic_id_is_taken_over_not_emptied(tmp_path):
     (tmp_path / "t-0" / "partition.metadata").unlink()
 
     async with Broker(tmp_path) as broker:
-        assert broker.node.partition("t", 0).log_end_offset == 1
+        assert broker.node.partitions.get("t", 0).log_end_offset == 1
 
 
 async def test_overlapping_deletion_and_creation_end_with_every_log(tmp_path):
@@ -92,7 +92,7 @@ async def test_changes_of_settings_that_overlap_are_both_kept_live_and_stored(tm
             broker.node.topics.alter("t", {"segment.bytes": "20000"}, validate_only=False),
             broker.node.topics.alter("t", {"max.message.bytes": "5000"}, validate_only=False),
         )
-        live = broker.node.partition("t", 0).config
+        live = broker.node.partitions.get("t", 0).config
         assert (live.segment_bytes, live.max_message_bytes) == (20_000, 5_000)
         stored = broker.metadata.image.topics["t"].configs
         assert dict(stored) == {"segment.bytes": "20000", "max.message.bytes": "5000"}
@@ -103,7 +103,7 @@ async def test_a_topic_id_is_a_topic_of_its_own(tmp_path):
         await broker.node.topics.create("t", partitions=1)
         assert broker.store.topic_id("t", 0) == broker.metadata.image.topics["t"].topic_id
         assert broker.store.topic_id("t", 1) is None
-        assert broker.node.topic_name(broker.metadata.image.topics["t"].topic_id) == "t"
+        assert broker.node.metadata.topic_name(broker.metadata.image.topics["t"].topic_id) == "t"
         assert isinstance(broker.store.topic_id("t", 0), uuid.UUID)
 
 
@@ -111,7 +111,7 @@ async def test_a_topic_whose_settings_do_not_fit_any_more_loses_nothing(tmp_path
     """It may have asked to keep for ever; the broker's own seven days must not come over it."""
     async with Broker(tmp_path) as broker:
         await broker.node.topics.create("t", partitions=1, configs={"retention.ms": "-1"})
-        broker.node.append(broker.node.partition("t", 0), asking.batch_of("old"), 7)
+        broker.node.appends.append(broker.node.partitions.get("t", 0), asking.batch_of("old"), 7)
         await broker.metadata.alter_topic_configs("t", {"from.a.newer.tidelog": "1"})
 
     async with Broker(tmp_path) as broker:
@@ -126,12 +126,14 @@ async def test_a_round_goes_on_behind_a_log_that_fails_unexpectedly(tmp_path, ca
     async with Broker(tmp_path) as broker:
         for name in ("a", "b", "c"):
             await broker.node.topics.create(name, partitions=1, configs={"retention.ms": "1"})
-            broker.node.append(broker.node.partition(name, 0), asking.batch_of("old"), 7)
+            broker.node.appends.append(
+                broker.node.partitions.get(name, 0), asking.batch_of("old"), 7
+            )
 
         def fail(*_):
             raise ZeroDivisionError("planted")
 
-        broker.node.partition("b", 0).retainer = SimpleNamespace(apply_retention=fail)
+        broker.node.partitions.get("b", 0).retainer = SimpleNamespace(apply_retention=fail)
         broker.node.clock.set(10**15)
         broker.node.ready = True
         done = delete_due(broker.node)
@@ -158,7 +160,7 @@ async def test_a_topic_is_never_judged_by_other_settings_than_its_own(tmp_path):
         assert broker.store.config_of("t").retention_ms == 12345
         with pytest.raises(TopicAlreadyExists):
             await broker.node.topics.create("t", partitions=1, configs={"retention.ms": "1"})
-        assert broker.node.partition("t", 0).config.retention_ms == 12345
+        assert broker.node.partitions.get("t", 0).config.retention_ms == 12345
 
 
 @pytest.mark.parametrize("is_clean", [True, False])
@@ -178,8 +180,8 @@ async def test_a_damaged_topic_id_is_written_anew(tmp_path, damaged, is_clean):
     async with Broker(tmp_path) as broker:
         topic_id = broker.metadata.image.topics["t"].topic_id
         assert broker.store.topic_id("t", 0) == topic_id
-        assert broker.node.partition("t", 0).topic_id == topic_id
-        assert broker.node.partition("t", 0).log_end_offset == 1
+        assert broker.node.partitions.get("t", 0).topic_id == topic_id
+        assert broker.node.partitions.get("t", 0).log_end_offset == 1
         assert path.read_bytes() == whole
 
 
@@ -193,7 +195,7 @@ async def test_a_topic_id_damaged_while_the_log_was_closed_is_written_anew(tmp_p
     async with Broker(tmp_path) as broker:
         assert broker.store.is_closed("t", 0)
         path.write_bytes(damaged)
-        partition = await broker.node.open_partition("t", 0)
+        partition = await broker.node.partitions.open("t", 0)
         assert partition.topic_id == broker.metadata.image.topics["t"].topic_id
         assert path.read_bytes() == whole
 
@@ -211,7 +213,7 @@ async def test_an_unreadable_topic_id_is_an_error_and_deletes_nothing(tmp_path, 
             patched.setattr("tidelog.storage.checkpoints.read_topic_id", unreadable)
             with pytest.raises(KafkaStorageError, match="cannot be read: Input/output error"):
                 broker.store.topic_id("t", 0)
-        assert broker.node.partition("t", 0).log_end_offset == 1
+        assert broker.node.partitions.get("t", 0).log_end_offset == 1
 
 
 async def test_a_pass_that_breaks_off_loses_no_failure(tmp_path, monkeypatch):
@@ -267,7 +269,7 @@ async def test_a_deletion_that_fails_half_way_wakes_those_who_wait_for_records(
 ):
     async with Broker(tmp_path) as broker:
         await _create_and_fill(broker)
-        partition = broker.node.partition("t", 0)
+        partition = broker.node.partitions.get("t", 0)
         waiting = asyncio.create_task(broker.node.waiting.wait([partition], 1, timeout_s=60))
         await asyncio.sleep(0)
 
@@ -305,7 +307,7 @@ async def _while_a_later_pass_succeeds(broker, change):
         async with controller.order:  # another request is being decided
             await reconciler.finish()
             await reconciler.one_pass()
-            broker.node.append(broker.node.partition("t", 1), asking.batch_of("v"), 7)
+            broker.node.appends.append(broker.node.partitions.get("t", 1), asking.batch_of("v"), 7)
         return await changing
 
 
@@ -313,7 +315,7 @@ async def test_a_creation_that_a_later_pass_completes_is_not_withdrawn(tmp_path)
     async with Broker(tmp_path) as broker:
         await _while_a_later_pass_succeeds(broker, broker.node.topics.create("t", partitions=2))
         assert broker.metadata.image.topics["t"].partitions == 2
-        assert broker.node.partition("t", 1).log_end_offset == 1
+        assert broker.node.partitions.get("t", 1).log_end_offset == 1
 
 
 async def test_added_partitions_that_a_later_pass_completes_are_not_withdrawn(tmp_path):
@@ -322,7 +324,7 @@ async def test_added_partitions_that_a_later_pass_completes_are_not_withdrawn(tm
         change = broker.node.topics.add_partitions("t", lambda _: 3)
         await _while_a_later_pass_succeeds(broker, change)
         assert broker.metadata.image.topics["t"].partitions == 3
-        assert broker.node.partition("t", 1).log_end_offset == 1
+        assert broker.node.partitions.get("t", 1).log_end_offset == 1
 
 
 async def test_a_change_at_the_moment_when_a_pass_ends_begins_another_pass(tmp_path):

@@ -31,14 +31,14 @@ async def _give_away(broker, epoch=3):
 async def test_only_the_leader_by_the_image_has_a_leader_partition(tmp_path):
     async with Broker(tmp_path) as broker:
         await broker.node.topics.create("t", partitions=2)
-        assert broker.node.leader_partition("t", 0) is broker.store.partition("t", 0)
+        assert broker.node.partitions.leader("t", 0) is broker.store.partition("t", 0)
         await _give_away(broker)
         with pytest.raises(NotLeaderOrFollower, match="broker 7 leads t-0"):
-            broker.node.leader_partition("t", 0)
-        assert broker.node.leader_partition("t", 1).index == 1
+            broker.node.partitions.leader("t", 0)
+        assert broker.node.partitions.leader("t", 1).index == 1
         for name, index in (("t", 2), ("t", -1), ("unknown", 0)):
             with pytest.raises(UnknownTopicOrPartition):
-                broker.node.leader_partition(name, index)
+                broker.node.partitions.leader(name, index)
 
 
 async def test_a_broker_that_is_alone_claims_partitions_in_a_new_epoch(tmp_path):
@@ -49,7 +49,7 @@ async def test_a_broker_that_is_alone_claims_partitions_in_a_new_epoch(tmp_path)
         claimed, kept = broker.metadata.image.topics["t"].assignments
         assert claimed == PartitionRecord((1,), (1,), 1, 4)
         assert kept == PartitionRecord((1,), (1,), 1, 0)
-        assert broker.node.leader_partition("t", 0)
+        assert broker.node.partitions.leader("t", 0)
         revision = broker.metadata.image.revision
         await claim_partitions(broker.metadata, broker.store, broker.node.pools.reads)
         assert broker.metadata.image.revision == revision
@@ -59,7 +59,7 @@ async def test_partitions_of_older_metadata_get_the_epochs_of_their_logs(tmp_pat
     """The tables of older layouts named no leader and no epoch; the logs know theirs."""
     async with Broker(tmp_path) as broker:
         topic = await broker.node.topics.create("t", partitions=2)
-        broker.node.append(broker.node.partition("t", 0), asking.batch_of("a"), 7)
+        broker.node.appends.append(broker.node.partitions.get("t", 0), asking.batch_of("a"), 7)
     (tmp_path / "t-1" / "leader-epoch-checkpoint").write_text("0\n1\n7 0\n")
     for path in tmp_path.glob("tidelog.sqlite*"):
         path.unlink()
@@ -80,8 +80,8 @@ async def test_partitions_of_older_metadata_get_the_epochs_of_their_logs(tmp_pat
         records = broker.metadata.image.topics["t"].assignments
         assert [(record.leader, record.leader_epoch) for record in records] == [(1, 0), (1, 7)]
         for index in (0, 1):
-            await broker.node.open_partition("t", index)
-            assert broker.node.leader_partition("t", index).leader_epoch == index * 7
+            await broker.node.partitions.open("t", index)
+            assert broker.node.partitions.leader("t", index).leader_epoch == index * 7
 
 
 async def _raise_epoch(broker, epoch, index=0):
@@ -92,8 +92,8 @@ async def _raise_epoch(broker, epoch, index=0):
 
 
 async def _produce(broker, value):
-    partition = broker.node.leader_partition("t", 0)
-    appended = broker.node.append(partition, asking.batch_of(value), 7)
+    partition = broker.node.partitions.leader("t", 0)
+    appended = broker.node.appends.append(partition, asking.batch_of(value), 7)
     if isinstance(appended, asyncio.Future):  # the first append of an epoch writes it to disk
         await appended
 
@@ -105,9 +105,9 @@ async def test_the_log_begins_the_leader_epoch_of_the_image(tmp_path):
         await _produce(broker, "a")
         assert checkpoint.read_text() == "0\n1\n0 0\n"
         await _raise_epoch(broker, 3)
-        partition = broker.node.leader_partition("t", 0)
+        partition = broker.node.partitions.leader("t", 0)
         assert partition.leader_epoch == 3
-        assert broker.node.leader_partition("t", 1).leader_epoch == 0
+        assert broker.node.partitions.leader("t", 1).leader_epoch == 0
         assert checkpoint.read_text() == "0\n1\n0 0\n", "an epoch without batches is not written"
         await _produce(broker, "b")
         assert [partition.reader.leader_epoch_at(offset) for offset in (0, 1, 2)] == [0, 3, 3]
@@ -120,11 +120,11 @@ async def test_a_client_with_another_leader_epoch_is_refused(tmp_path):
         await broker.node.topics.create("t", partitions=1)
         await _raise_epoch(broker, 3)
         for epoch in (-1, 3):
-            assert broker.node.leader_partition("t", 0, epoch).leader_epoch == 3
+            assert broker.node.partitions.leader("t", 0, epoch).leader_epoch == 3
         with pytest.raises(FencedLeaderEpoch, match="epoch 2 ended; it is 3 now"):
-            broker.node.leader_partition("t", 0, 2)
+            broker.node.partitions.leader("t", 0, 2)
         with pytest.raises(UnknownLeaderEpoch, match="epoch 4 is not known yet; it is 3"):
-            broker.node.leader_partition("t", 0, 4, may_block=True)
+            broker.node.partitions.leader("t", 0, 4, may_block=True)
 
 
 async def test_a_log_that_is_closed_begins_the_epoch_when_it_is_opened(tmp_path):
@@ -138,16 +138,16 @@ async def test_a_log_that_is_closed_begins_the_epoch_when_it_is_opened(tmp_path)
             broker.store.read_leader_epochs([("t", 0)])
             assert broker.store.opened_partition("t", 0) is None
             assert broker.store.leader_epoch("t", 0) == epoch
-            assert (await broker.node.open_leader_partition("t", 0)).leader_epoch == epoch
+            assert (await broker.node.partitions.open_leader("t", 0)).leader_epoch == epoch
 
 
 async def test_a_log_is_not_set_back_to_an_older_epoch(tmp_path):
     """A directory of Kafka's may have a newer one than the metadata say."""
     async with Broker(tmp_path) as broker:
         await broker.node.topics.create("t", partitions=1)
-        broker.node.partition("t", 0).leader_epoch = 7
+        broker.node.partitions.get("t", 0).leader_epoch = 7
         await _raise_epoch(broker, 3)
-        assert broker.node.leader_partition("t", 0).leader_epoch == 7
+        assert broker.node.partitions.leader("t", 0).leader_epoch == 7
 
 
 async def test_a_topic_made_anew_begins_at_epoch_0(tmp_path):
@@ -156,7 +156,7 @@ async def test_a_topic_made_anew_begins_at_epoch_0(tmp_path):
         await _raise_epoch(broker, 3)
         await broker.node.topics.delete("t")
         await broker.node.topics.create("t", partitions=1)
-        assert broker.node.leader_partition("t", 0).leader_epoch == 0
+        assert broker.node.partitions.leader("t", 0).leader_epoch == 0
 
 
 async def test_who_waits_for_a_partition_hears_of_a_new_leader_or_epoch(tmp_path):
@@ -164,7 +164,7 @@ async def test_who_waits_for_a_partition_hears_of_a_new_leader_or_epoch(tmp_path
         await broker.node.topics.create("t", partitions=2)
         changes = (lambda: _raise_epoch(broker, 3), lambda: _give_away(broker, epoch=4))
         for change in changes:
-            both = [broker.node.partition("t", index) for index in (0, 1)]
+            both = [broker.node.partitions.get("t", index) for index in (0, 1)]
             changed, unchanged = (
                 asyncio.ensure_future(broker.node.waiting.wait([each], 1, 60)) for each in both
             )

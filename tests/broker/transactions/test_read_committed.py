@@ -23,7 +23,7 @@ class Led(Inside):
 
     @property
     def partition(self):
-        return self.node.leader_partition("t", 0)
+        return self.node.partitions.leader("t", 0)
 
     def _appended(self, append):
         def work():

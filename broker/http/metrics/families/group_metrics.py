@@ -86,7 +86,7 @@ def _largest(labels: tuple[str, str, str], one: Lag, other: Lag) -> Lag:
 
 def _lag(scrape: Scrape, group: str, topic: str, index: int, committed: int) -> Lag | None:
     try:
-        partition = scrape.node.partition(topic, index)
+        partition = scrape.node.partitions.get(topic, index)
         first = max(committed, partition.log_start_offset)
         count = max(partition.high_watermark - first, 0)
         if not count:

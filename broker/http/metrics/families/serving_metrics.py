@@ -122,11 +122,11 @@ def _configs_refused(scrape: Scrape) -> Samples:
 
 
 def _offline_logs(scrape: Scrape) -> Samples:
-    yield (), len(scrape.node.offline())
+    yield (), len(scrape.node.partitions.offline())
 
 
 def _offline_directories(scrape: Scrape) -> Samples:
-    yield (), len({each.directory.parent for each in scrape.node.offline()})
+    yield (), len({each.directory.parent for each in scrape.node.partitions.offline()})
 
 
 _SERVED = ("as_stored", "converted")

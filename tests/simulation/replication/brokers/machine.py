@@ -20,6 +20,7 @@ from tests.simulation.replication.brokers.process import Process, VirtualKeepAli
 from tests.simulation.replication.brokers.views import Views
 from tests.simulation.replication.checking.cut_off import LEASE_MS
 from tidelog.broker.cluster.cluster import NO_SESSION, Cluster
+from tidelog.broker.maintenance.checkpoint import checkpoint
 from tidelog.broker.maintenance.compaction_rounds import CompactionRounds
 from tidelog.broker.maintenance.retention_rounds import Rounds
 from tidelog.broker.maintenance.room_watch import watch_room
@@ -229,7 +230,7 @@ class Machine:
         while True:
             await asyncio.sleep(CHECKPOINT_S)
             try:
-                await node.checkpoint()
+                await checkpoint(node.store, node.pools, node.waiting)
             except BrokerError as error:
                 self.world.say("no checkpoint", self, error.message)
 
@@ -251,7 +252,7 @@ class Machine:
         process.finish_jobs()
         node.pools.stop()
         self.views.look()
-        failed = {partition.directory.parent for partition in node.offline()}
+        failed = {partition.directory.parent for partition in node.partitions.offline()}
         is_flushed = False
         try:
             node.store.close()

@@ -1,0 +1,140 @@
+"""The logs of this broker by topic and index, open or opened when they are needed.
+
+Raises the errors that a client should get: handlers only make responses of them. The metadata decides who
+leads; a log that is still that of a deleted topic of the same name is not served.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Protocol
+
+from tidelog.broker.partitions.openings import Openings
+from tidelog.broker.topics.leadership import ANY_EPOCH, check_leader, check_leader_epoch
+from tidelog.protocol.errors import BrokerError, UnknownTopicOrPartition
+from tidelog.storage.would_block import WouldBlock
+
+if TYPE_CHECKING:
+    from tidelog.broker.metadata.cluster import ClusterMetadata
+    from tidelog.broker.pools import Pool
+    from tidelog.broker.topics.topics import Topics
+    from tidelog.storage.directory.store import LogStore
+    from tidelog.storage.log.partition import Partition
+
+log = logging.getLogger("tidelog.partitions")
+
+
+class Leading(Protocol):
+    """Who leads the logs of this broker, as one of several."""
+
+    def check_leading(self, partition: Partition) -> None:
+        """Raises NotLeaderOrFollower unless this broker leads a log, with a session."""
+
+
+class Partitions:
+    """The logs that this broker has."""
+
+    def __init__(
+        self, store: LogStore, metadata: ClusterMetadata, topics: Topics, reads: Pool
+    ) -> None:
+        self._store, self._metadata, self._topics = store, metadata, topics
+        self.openings = Openings(store, self.open_log, reads)
+        self.leading: Leading | None = None  # of a broker that is alone: None
+
+    def get(self, topic: str, index: int) -> Partition:
+        """Returns a log, opened now if need be: for threads; see `opened`.
+
+        Raises UnknownTopicOrPartition, and KafkaStorageError if it is offline or cannot be opened.
+        """
+        found = self.open_log(topic, index)
+        if found is None:
+            raise UnknownTopicOrPartition(f"there is no partition {topic}-{index}")
+        found.check_online()
+        return found
+
+    def open_log(self, topic: str, index: int) -> Partition | None:
+        """Returns a log, offline or not, opened now if need be; None if there is none.
+
+        One whose partition.metadata has been damaged gets it back, once its topic is whole: before,
+        the creation may be withdrawn, and the log be somebody else's. Raises KafkaStorageError.
+        """
+        found = self._store.partition(topic, index)
+        known = self._metadata.image.topics.get(topic)
+        if (
+            found is not None
+            and found.topic_id is None
+            and known is not None
+            and self._topics.is_whole(known)
+        ):
+            try:
+                self._store.assign_topic_id(topic, index, known.topic_id)
+            except BrokerError as error:  # it is served all the same
+                log.warning("%s", error.message, extra={"log": f"{topic}-{index}"})
+        return found
+
+    def opened(self, topic: str, index: int) -> Partition:
+        """Returns a log if it is open.
+
+        Raises WouldBlock if it is not, UnknownTopicOrPartition, and KafkaStorageError if offline.
+        """
+        found = self._store.opened_partition(topic, index)
+        if found is None:
+            if self._store.is_closed(topic, index):
+                raise WouldBlock(f"{topic}-{index} has to be opened")
+            raise UnknownTopicOrPartition(f"there is no partition {topic}-{index}")
+        if found.state.offline is not None:
+            found.check_online()
+        return found
+
+    def leader(
+        self, topic: str, index: int, epoch: int = ANY_EPOCH, may_block: bool = False
+    ) -> Partition:
+        """Returns the log of a partition that this broker leads, by the metadata.
+
+        It must be open, unless the caller `may_block`. `epoch` is the leader epoch that the client
+        knows. Raises NotLeaderOrFollower, FencedLeaderEpoch, UnknownLeaderEpoch, what `opened`
+        raises, or `get` with `may_block`, and UnknownTopicOrPartition while the log is still that of a
+        deleted topic of the same name.
+        """
+        metadata = self._metadata  # read here, because every produce and fetch asks
+        known = metadata.image.topics.get(topic)
+        if (
+            known is None
+            or not 0 <= index < len(known.assignments)
+            or known.assignments[index].leader != metadata.node_id
+        ):
+            check_leader(metadata, topic, index, epoch)  # raises
+        found = self._store.opened_partition(topic, index)
+        if found is None or found.state.offline is not None:
+            found = (self.get if may_block else self.opened)(topic, index)
+        log_id = found.state.topic_id
+        if known is not None and (
+            not self._topics.is_whole(known) if log_id is None else log_id.int != known.topic_id.int
+        ):
+            # The log of a deleted topic of this name, which is about to be deleted; or one that names
+            # no topic, and that a creation in progress will take over if it succeeds.
+            raise UnknownTopicOrPartition(f"the log of {topic}-{index} is not created yet")
+        if self.leading is not None:
+            self.leading.check_leading(found)
+        if epoch != ANY_EPOCH:
+            check_leader_epoch(found, epoch)
+        return found
+
+    async def open_leader(self, topic: str, index: int) -> Partition:
+        """Returns the log of a partition that this broker leads; a thread opens it if it is closed.
+
+        Raises NotLeaderOrFollower, and what `get` raises.
+        """
+        check_leader(self._metadata, topic, index)
+        await self.open(topic, index)
+        return self.leader(topic, index)
+
+    async def open(self, topic: str, index: int) -> Partition:
+        """Returns a log, opened in a thread if need be; raises what `get` raises."""
+        for error in (await self.openings.open([(topic, index)])).values():
+            raise error
+        return self.opened(topic, index)
+
+    def offline(self) -> list[Partition]:
+        """Returns the logs that a failed disk has put offline."""
+        return [each for each in self._store.opened() if each.offline is not None]
