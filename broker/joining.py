@@ -14,11 +14,21 @@ from tidelog.storage.filenames import REGISTRATION_FILE
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from pathlib import Path
+    from typing import Protocol
 
     from tidelog.broker.cluster.alone import Alone
     from tidelog.broker.cluster.cluster import Cluster
-    from tidelog.broker.node import Node
+    from tidelog.broker.http.services import Services as Below
+    from tidelog.broker.metrics.cluster_watch import ClusterWatch
     from tidelog.config import BrokerConfig
+
+    class Services(Below, Protocol):
+        """What a broker is that may become one of several."""
+
+        cluster_watch: ClusterWatch | None
+
+        def join(self, cluster: Cluster) -> object:
+            """Makes this broker one of several, whose logs have replicas on others."""
 
 
 def check_directories(config: BrokerConfig, directories: Sequence[Path]) -> None:
@@ -38,33 +48,33 @@ def _were_shared(directories: Iterable[Path]) -> bool:
     return any((path / REGISTRATION_FILE).exists() for path in directories)
 
 
-def member_of(node: Node) -> Cluster | Alone | None:
+def member_of(services: Services) -> Cluster | Alone | None:
     """Returns what a broker is that is, or was, one of several; None for one that never was.
 
     Raises MetadataError, LogDirectoryError and OSError.
     """
-    if node.config.cluster.metadata_store:
+    if services.config.cluster.metadata_store:
         from tidelog.broker.cluster.cluster import Cluster
         from tidelog.broker.metrics.cluster_watch import ClusterWatch
 
-        node.join(Cluster(node))
-        node.cluster_watch = ClusterWatch(node.metadata)
-        return node.cluster
-    if node.metadata.image.registrations or _were_shared(node.store.log_dirs):
+        services.join(Cluster(services))
+        services.cluster_watch = ClusterWatch(services.metadata)
+        return services.cluster
+    if services.metadata.image.registrations or _were_shared(services.store.log_dirs):
         from tidelog.broker.cluster.alone import Alone
 
-        return Alone(node)
+        return Alone(services)
     return None
 
 
-async def leave(node: Node, member: Cluster | Alone | None) -> None:
+async def leave(services: Services, member: Cluster | Alone | None) -> None:
     """Closes the logs, and then ends the session and says in the directories how it ended."""
     if member is None:
         return
-    failed = {partition.directory.parent for partition in node.partitions.offline()}
+    failed = {partition.directory.parent for partition in services.partitions.offline()}
     is_flushed = False
     try:
-        node.store.close(unlocks=False)  # the next process waits until all is written
+        services.store.close(unlocks=False)  # the next process waits until all is written
         is_flushed = True
     finally:
         await member.leave(is_flushed=is_flushed, failed=failed)

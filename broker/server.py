@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 import uvloop
 
 from tidelog.broker import structured_log as logs
+from tidelog.broker.boot import Services
 from tidelog.broker.clock import ManualClock, SystemClock, machine_boot_id
 from tidelog.broker.http.application import start_http
 from tidelog.broker.ignored_settings import log_ignored
@@ -42,7 +43,6 @@ from tidelog.broker.network.accepting.sockets import (
     listen,
 )
 from tidelog.broker.network.connection import Connection
-from tidelog.broker.node import Node
 from tidelog.broker.pools import NoDefaultPool
 from tidelog.broker.topics.startup import open_topics
 from tidelog.config.broker.listeners import joined
@@ -153,18 +153,18 @@ async def _run(config: BrokerConfig, clock: Clock, faults: Faults | None) -> int
         await metadata.open()
         try:
             permissions.warn_of_open(places_of(config), group_reads=config.log_dir_group_readable)
-            node = Node(config, clock, store, metadata, Metrics(), allowed)
-            member = member_of(node)
-            node.clock_watch.begin()
-            await open_topics(node)
+            services = Services(config, clock, store, metadata, Metrics(), allowed)
+            member = member_of(services)
+            services.clock_watch.begin()
+            await open_topics(services)
             try:
-                await _serve(node, stop, started_s, faults)
+                await _serve(services, stop, started_s, faults)
             finally:
-                node.clock_watch.end()
-                await node.topics.stop()
-                node.turns.close()
-                node.pools.stop()
-                await leave(node, member)
+                services.clock_watch.end()
+                await services.topics.stop()
+                services.turns.close()
+                services.pools.stop()
+                await leave(services, member)
         finally:
             await metadata.close()
     finally:
@@ -173,47 +173,49 @@ async def _run(config: BrokerConfig, clock: Clock, faults: Faults | None) -> int
     return 0
 
 
-async def _serve(node: Node, stop: asyncio.Event, started_s: float, faults: Faults | None) -> None:
+async def _serve(
+    services: Services, stop: asyncio.Event, started_s: float, faults: Faults | None
+) -> None:
     """Listens, prints the ready line, and serves until the broker is told to stop."""
     loop = asyncio.get_running_loop()
-    servers, bound = await bound_servers(node), node.listeners
-    http_socket, control_socket = await node.pools.topics.run(_own_sockets, node.config)
-    rounds, compaction = Rounds(node), CompactionRounds(node)
+    servers, bound = await bound_servers(services), services.listeners
+    http_socket, control_socket = await services.pools.topics.run(_own_sockets, services.config)
+    rounds, compaction = Rounds(services), CompactionRounds(services)
     # HTTP answers while the broker still waits to be unfenced, and says so.
-    https = [loop.create_task(start_http(node, http_socket))] if http_socket else []
+    https = [loop.create_task(start_http(services, http_socket))] if http_socket else []
     if control_socket is not None and faults is not None:
-        control = partial(_start_control, node, (rounds, compaction), faults)
+        control = partial(_start_control, services, (rounds, compaction), faults)
         https.append(loop.create_task(control(control_socket)))
-    node.http = None if http_socket is None else http_listener(http_socket)
+    services.http = None if http_socket is None else http_listener(http_socket)
     try:
-        if await _has_joined(node, stop):
-            node.ready = True
-            node.coordinator.start()
-            node.transactions.start()
+        if await _has_joined(services, stop):
+            services.ready = True
+            services.coordinator.start()
+            services.transactions.start()
             for server in servers:
                 await server.start_serving()
-            _say_ready(node, bound, http_socket, control_socket)
-            log.info("ready", extra={"after_s": round(node.clock.monotonic_s() - started_s, 3)})
-            with node.collector.governing():
-                chores = _begin_chores(node, rounds, compaction)
+            _say_ready(services, bound, http_socket, control_socket)
+            log.info("ready", extra={"after_s": round(services.clock.monotonic_s() - started_s, 3)})
+            with services.collector.governing():
+                chores = _begin_chores(services, rounds, compaction)
                 await stop.wait()
-                await _stop_serving(node, servers, chores, faults)
+                await _stop_serving(services, servers, chores, faults)
     finally:
         for http in https:
             await _stop_http(http)
 
 
 async def _stop_serving(
-    node: Node,
+    services: Services,
     servers: list[asyncio.Server],
     chores: list[asyncio.Task[None]],
     faults: Faults | None,
 ) -> None:
     """Hands over what this broker leads, and lets the requests under way finish."""
     log.info("stopping")
-    if node.cluster is not None:
-        await node.cluster.hand_over()
-    node.ready = False
+    if services.cluster is not None:
+        await services.cluster.hand_over()
+    services.ready = False
     for server in servers:
         server.close()
     for chore in chores:
@@ -221,22 +223,22 @@ async def _stop_serving(
     await asyncio.gather(*chores, return_exceptions=True)
     if faults is not None:
         faults.stopping()
-    await node.coordinator.stop()
-    await node.transactions.stop()
-    await _drain(node)
-    if node.replicas is not None:
-        await node.replicas.close()
+    await services.coordinator.stop()
+    await services.transactions.stop()
+    await _drain(services)
+    if services.replicas is not None:
+        await services.replicas.close()
 
 
-async def _has_joined(node: Node, stop: asyncio.Event) -> bool:
+async def _has_joined(services: Services, stop: asyncio.Event) -> bool:
     """Waits until the other brokers let this one serve; returns False if it is to stop before.
 
     A broker that is alone need not wait.
     """
-    if node.cluster is None:
+    if services.cluster is None:
         return True
     loop = asyncio.get_running_loop()
-    joining = loop.create_task(node.cluster.start(node.told))
+    joining = loop.create_task(services.cluster.start(services.told))
     stopping = loop.create_task(stop.wait())
     await asyncio.wait((joining, stopping), return_when=asyncio.FIRST_COMPLETED)
     if joining.done():
@@ -250,42 +252,42 @@ async def _has_joined(node: Node, stop: asyncio.Event) -> bool:
 
 
 def _begin_chores(
-    node: Node, rounds: Rounds, compaction: CompactionRounds
+    services: Services, rounds: Rounds, compaction: CompactionRounds
 ) -> list[asyncio.Task[None]]:
     """Begins what runs beside the requests."""
-    loop, scrubbing = asyncio.get_running_loop(), ScrubRounds(node)
+    loop, scrubbing = asyncio.get_running_loop(), ScrubRounds(services)
     return [
         loop.create_task(work)
         for work in (
-            _chores(node),
-            node.connections.watch(node.clock),
-            node.metrics.loop_lag.run(lambda: sum(node.metrics.requests.values())),
+            _chores(services),
+            services.connections.watch(services.clock),
+            services.metrics.loop_lag.run(lambda: sum(services.metrics.requests.values())),
             rounds.run(),
             compaction.run(),
             *([scrubbing.run()] if scrubbing.is_on else []),
-            node.topics.run(),
-            node.clock_watch.run(),
-            watch_room(node),
-            node.collector.watch(),
-            *([] if node.cluster_watch is None else [node.cluster_watch.run()]),
-            *([] if node.replicas is None else [node.replicas.run()]),
+            services.topics.run(),
+            services.clock_watch.run(),
+            watch_room(services),
+            services.collector.watch(),
+            *([] if services.cluster_watch is None else [services.cluster_watch.run()]),
+            *([] if services.replicas is None else [services.replicas.run()]),
         )
     ]
 
 
-async def bound_servers(node: Node) -> list[asyncio.Server]:
+async def bound_servers(services: Services) -> list[asyncio.Server]:
     """Binds every listener for clients; nobody can connect before its server is started.
 
     What a broker knows before it is unfenced would mislead clients.
     """
     servers = []
-    bound = await node.pools.topics.run(bound_listeners, node.config)
+    bound = await services.pools.topics.run(bound_listeners, services.config)
     _warn_of_open([listener.name for waiting, listener in bound if is_open(waiting)])
     for waiting, listener in bound:
-        node.listeners.append(listener)
+        services.listeners.append(listener)
         servers.append(
             await asyncio.get_running_loop().create_server(
-                partial(Connection, node, listener),
+                partial(Connection, services, listener),
                 sock=waiting,
                 backlog=BACKLOG,
                 start_serving=False,
@@ -311,7 +313,7 @@ def _warn_of_open(listeners: list[str]) -> None:
 
 
 async def _start_control(
-    node: Node,
+    services: Services,
     rounds: tuple[Rounds, CompactionRounds],
     faults: Faults,
     listening: socket.socket,
@@ -321,7 +323,7 @@ async def _start_control(
     if is_open(listening):
         host = listening.getsockname()[0]
         log.warning("control.listener is open to others: they may stop time", extra={"host": host})
-    return await start_control(Control(node, *rounds, faults), listening)
+    return await start_control(Control(services, *rounds, faults), listening)
 
 
 async def _stop_http(http: asyncio.Task[Any]) -> None:
@@ -337,7 +339,7 @@ async def _stop_http(http: asyncio.Task[Any]) -> None:
 
 
 def _say_ready(
-    node: Node,
+    services: Services,
     listeners: list[Listener],
     http: socket.socket | None,
     control: socket.socket | None,
@@ -349,35 +351,35 @@ def _say_ready(
         parts.append(f"http={joined(*http.getsockname()[:2])}")
     if control is not None:
         parts.append(f"control={joined(*control.getsockname()[:2])}")
-    parts.append(f"cluster={node.metadata.image.cluster_id} pid={os.getpid()}")
+    parts.append(f"cluster={services.metadata.image.cluster_id} pid={os.getpid()}")
     print(" ".join(parts), flush=True)  # noqa: T201 - the one line on standard output
 
 
-async def _chores(node: Node) -> None:
+async def _chores(services: Services) -> None:
     """What has to be looked at now and then."""
-    interval_s = min(30.0, max(1.0, node.config.connections_max_idle_ms / 1000 / 4))
+    interval_s = min(30.0, max(1.0, services.config.connections_max_idle_ms / 1000 / 4))
     while True:
         await asyncio.sleep(interval_s)
-        closed = node.connections.close_idle(node.clock)
+        closed = services.connections.close_idle(services.clock)
         if closed:
             log.info("idle connections closed", extra={"count": closed})
-        node.connections.tell_repeated(node.clock)
-        node.transactions.refusals.tell_repeated()
+        services.connections.tell_repeated(services.clock)
+        services.transactions.refusals.tell_repeated()
         try:  # the next round may go better; this loop must not end
-            await checkpoint(node.store, node.pools, node.waiting)
+            await checkpoint(services.store, services.pools, services.waiting)
         except BrokerError as error:
             log.error("checkpoint failed: %s", error.message)
         except Exception:
             log.exception("checkpoint failed")
 
 
-async def _drain(node: Node) -> None:
+async def _drain(services: Services) -> None:
     """Waits until requests under way are answered, for a limited time; then closes every connection."""
-    node.waiting.wake_all()
-    started_s = node.clock.monotonic_s()
-    while node.connections and node.clock.monotonic_s() < started_s + _DRAIN_S:
-        lingering = node.clock.monotonic_s() < started_s + _LINGER_S
-        for connection in list(node.connections):
+    services.waiting.wake_all()
+    started_s = services.clock.monotonic_s()
+    while services.connections and services.clock.monotonic_s() < started_s + _DRAIN_S:
+        lingering = services.clock.monotonic_s() < started_s + _LINGER_S
+        for connection in list(services.connections):
             if connection.is_busy or connection.outgoing.is_streaming:
                 continue
             if lingering:
@@ -385,6 +387,6 @@ async def _drain(node: Node) -> None:
             else:
                 connection.close()
         await asyncio.sleep(0.01)
-    for connection in list(node.connections):
+    for connection in list(services.connections):
         connection.abort()
     await asyncio.sleep(0)

@@ -27,6 +27,7 @@ sys.path[:0] = [str(Path(__file__).resolve().parents[up]) for up in (1, 2)]
 import prepared
 
 from tidelog.broker.api import fetch, produce, produce_single
+from tidelog.broker.boot import Services
 from tidelog.broker.clock import SystemClock
 from tidelog.broker.metadata.local import local_metadata
 from tidelog.broker.metrics.counters import Metrics
@@ -35,7 +36,6 @@ from tidelog.broker.network.accepting.listener import Listener
 from tidelog.broker.network.connection import Connection
 from tidelog.broker.network.context import Context
 from tidelog.broker.network.dispatch import dispatch
-from tidelog.broker.node import Node
 from tidelog.config import load
 from tidelog.protocol.api.fetch import API as FETCH
 from tidelog.protocol.api.produce import API as PRODUCE
@@ -98,7 +98,7 @@ def _print(title: str, layers: list[tuple[str, int, float]]) -> None:
         print(f"  {'  ' * depth + name:<48} {total:8.2f} us  of its own {total - below:8.2f}")
 
 
-async def make_node(directory: Path) -> Node:
+async def make_node(directory: Path) -> Services:
     """Returns a node as the server creates it, with one topic `bench` of one partition."""
     config = load(None, {}, {"log.dirs": str(directory), "listeners": "PLAINTEXT://127.0.0.1:0"})
     clock = SystemClock()
@@ -108,19 +108,19 @@ async def make_node(directory: Path) -> Node:
     store.open(clock.now_ms())
     metadata = local_metadata(directory / "tidelog.sqlite")
     await metadata.open()
-    node = Node(config, clock, store, metadata, Metrics())
+    node = Services(config, clock, store, metadata, Metrics())
     await node.topics.create("bench", partitions=1)
     return node
 
 
-async def close_node(node: Node) -> None:
+async def close_node(node: Services) -> None:
     """Closes what `make_node` opened."""
     node.pools.stop()
     node.store.close()
     await node.metadata.close()
 
 
-def make_connection(node: Node) -> Connection:
+def make_connection(node: Services) -> Connection:
     """Returns a connection that drops its responses."""
     connection = Connection(node, Listener("PLAINTEXT", "127.0.0.1", 0, ("127.0.0.1", 0)))
     connection.connection_made(_Sink())
@@ -134,7 +134,7 @@ def deliver(connection: Connection, data: bytes) -> None:
     connection.buffer_updated(len(data))
 
 
-def _produce(node: Node, connection: Connection, count: int, size: int, calls: int) -> None:
+def _produce(node: Services, connection: Connection, count: int, size: int, calls: int) -> None:
     records = prepared.batch_v2([b"x" * size] * count, int(time.time() * 1000))
     whole = prepared.produce_v9("bench", 0, records)
     frame = whole[4:]
@@ -185,7 +185,7 @@ def _produce(node: Node, connection: Connection, count: int, size: int, calls: i
     os.close(number)
 
 
-def _fetch(node: Node, connection: Connection, max_bytes: int, calls: int) -> None:
+def _fetch(node: Services, connection: Connection, max_bytes: int, calls: int) -> None:
     name = b"bench"
     whole = prepared.fetch_v11("bench", 1, 0)
     whole = whole.replace((1 << 20).to_bytes(4, "big"), max_bytes.to_bytes(4, "big"))

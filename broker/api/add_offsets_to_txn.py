@@ -16,8 +16,8 @@ from tidelog.protocol.api.add_offsets_to_txn import AddOffsetsToTxnResponse
 from tidelog.protocol.transaction_log import Producer
 
 if TYPE_CHECKING:
+    from tidelog.broker.api.services import Services
     from tidelog.broker.network.context import Context
-    from tidelog.broker.node import Node
     from tidelog.protocol.api.add_offsets_to_txn import AddOffsetsToTxnRequest
     from tidelog.protocol.errors import BrokerError
 
@@ -25,22 +25,22 @@ _FENCED_SINCE = 2
 
 
 async def handle(
-    node: Node, request: AddOffsetsToTxnRequest, context: Context
+    services: Services, request: AddOffsetsToTxnRequest, context: Context
 ) -> AddOffsetsToTxnResponse:
     """Adds the group's partition."""
-    session, require = context.session, node.authorizer.require
+    session, require = context.session, services.authorizer.require
     transactional_id, group_id = request.transactional_id, request.group_id
     with (
-        node.transactions.refusals.logged(context, transactional_id),
+        services.transactions.refusals.logged(context, transactional_id),
         fenced_since(_FENCED_SINCE, context.version),
     ):
         require(session, Operation.WRITE, ResourceType.TRANSACTIONAL_ID, transactional_id)
         require(session, Operation.READ, ResourceType.GROUP, group_id)
-        await node.coordinator.topic.create()
-        await node.transactions.add(
+        await services.coordinator.topic.create()
+        await services.transactions.add(
             transactional_id,
             Producer(request.producer_id, request.producer_epoch),
-            [node.coordinator.kept_in(group_id)],
+            [services.coordinator.kept_in(group_id)],
             0,
         )
     return AddOffsetsToTxnResponse()

@@ -36,8 +36,8 @@ from tidelog.protocol.transaction_log import Producer
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from tidelog.broker.api.services import Services
     from tidelog.broker.network.context import Context
-    from tidelog.broker.node import Node
     from tidelog.broker.security.session import Session
     from tidelog.protocol.api.add_partitions_to_txn import AddPartitionsToTxnRequest
     from tidelog.protocol.topic_partition import TopicPartition
@@ -50,72 +50,72 @@ _OF_BROKERS_SINCE = 4
 
 
 async def handle(
-    node: Node, request: AddPartitionsToTxnRequest, context: Context
+    services: Services, request: AddPartitionsToTxnRequest, context: Context
 ) -> AddPartitionsToTxnResponse:
     """Adds the partitions of each transaction."""
     if context.version < _OF_BROKERS_SINCE:
         transactional_id = request.v3_and_below_transactional_id
-        with node.transactions.refusals.logged(context, transactional_id):
+        with services.transactions.refusals.logged(context, transactional_id):
             results = await _added(
-                node,
+                services,
                 context,
                 transactional_id,
                 Producer(request.v3_and_below_producer_id, request.v3_and_below_producer_epoch),
                 request.v3_and_below_topics,
             )
         return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=results)
-    if not node.authorizer.allows_on_cluster(context.session, Operation.CLUSTER_ACTION):
+    if not services.authorizer.allows_on_cluster(context.session, Operation.CLUSTER_ACTION):
         raise ClusterAuthorizationFailed("only brokers add partitions to several transactions")
     return AddPartitionsToTxnResponse(
         results_by_transaction=await per_partition_async(
-            node,
+            services,
             "add_partitions_to_txn",
             request.transactions,
-            partial(_one_of_several, node, context),
+            partial(_one_of_several, services, context),
             _failed,
         )
     )
 
 
 async def _one_of_several(
-    node: Node, context: Context, asked: AddPartitionsToTxnTransaction
+    services: Services, context: Context, asked: AddPartitionsToTxnTransaction
 ) -> AddPartitionsToTxnResult:
     """Adds the partitions of one transaction, or says which it has."""
     transactional_id = asked.transactional_id
     producer = Producer(asked.producer_id, asked.producer_epoch)
     if asked.verify_only:
-        results, failures = _checked(node, asked.topics)
+        results, failures = _checked(services, asked.topics)
         if not failures:
-            check = partial(node.transactions.verify, transactional_id, producer)
-            results = _each(node, asked.topics, check)
+            check = partial(services.transactions.verify, transactional_id, producer)
+            results = _each(services, asked.topics, check)
     else:
-        with node.transactions.refusals.logged(context, transactional_id):
-            results = await _added(node, context, transactional_id, producer, asked.topics)
+        with services.transactions.refusals.logged(context, transactional_id):
+            results = await _added(services, context, transactional_id, producer, asked.topics)
     return AddPartitionsToTxnResult(transactional_id=transactional_id, topic_results=results)
 
 
 async def _added(
-    node: Node, context: Context, transactional_id: str, producer: Producer, topics: Topics
+    services: Services, context: Context, transactional_id: str, producer: Producer, topics: Topics
 ) -> Results:
     """Adds partitions to a transaction; returns the result for each. Raises what fails for all."""
     session, version = context.session, context.version
-    node.authorizer.require(
+    services.authorizer.require(
         session, Operation.WRITE, ResourceType.TRANSACTIONAL_ID, transactional_id
     )
-    results, failures = _checked(node, topics, writer=session)
+    results, failures = _checked(services, topics, writer=session)
     if failures:
-        node.transactions.refusals.note(context, transactional_id, failures[0])
+        services.transactions.refusals.note(context, transactional_id, failures[0])
         return results
     names = [(topic.name, index) for topic in topics for index in paced(topic.partitions)]
     with fenced_since(_FENCED_SINCE, version):
-        await node.transactions.add(
+        await services.transactions.add(
             transactional_id, producer, names, 2 if version >= _OF_BROKERS_SINCE else 0
         )
     return results
 
 
 def _checked(
-    node: Node, topics: Topics, *, writer: Session | None = None
+    services: Services, topics: Topics, *, writer: Session | None = None
 ) -> tuple[Results, list[BrokerError]]:
     """Returns the result for each partition, and why some are missing or forbidden to a writer.
 
@@ -126,15 +126,15 @@ def _checked(
     def check(name: TopicPartition) -> None:
         try:
             if writer is not None:
-                node.authorizer.require(writer, Operation.WRITE, ResourceType.TOPIC, name[0])
-            known = node.metadata.image.topics.get(name[0])
+                services.authorizer.require(writer, Operation.WRITE, ResourceType.TOPIC, name[0])
+            known = services.metadata.image.topics.get(name[0])
             if known is None or not 0 <= name[1] < known.partitions:
                 raise UnknownTopicOrPartition(f"there is no partition {name[0]}-{name[1]}")
         except BrokerError as error:
             failures.append(error)
             raise
 
-    results = _each(node, topics, check)
+    results = _each(services, topics, check)
     if failures:
         for topic in results:
             for result in topic.results_by_partition:
@@ -144,7 +144,7 @@ def _checked(
     return results, failures
 
 
-def _each(node: Node, topics: Topics, check: Callable[[TopicPartition], None]) -> Results:
+def _each(services: Services, topics: Topics, check: Callable[[TopicPartition], None]) -> Results:
     """Returns the result of a check for each partition."""
 
     def one(topic: str, index: int) -> AddPartitionsToTxnPartitionResult:
@@ -155,7 +155,7 @@ def _each(node: Node, topics: Topics, check: Callable[[TopicPartition], None]) -
         AddPartitionsToTxnTopicResult(
             name=topic.name,
             results_by_partition=per_partition(
-                node,
+                services,
                 "add_partitions_to_txn",
                 topic.partitions,
                 partial(one, topic.name),

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     import asyncio
     from uuid import UUID
 
-    from tidelog.broker.node import Node
+    from tidelog.broker.api.services import Services
     from tidelog.broker.security.session import Session
     from tidelog.broker.transactions.verification import Verified
     from tidelog.protocol.topic_partition import TopicPartition
@@ -40,7 +40,7 @@ _TOPIC, _GROUP = ResourceType.TOPIC, ResourceType.GROUP
 
 
 def admit_produce(
-    node: Node,
+    services: Services,
     session: Session,
     topic: str | UUID,
     index: int,
@@ -59,13 +59,13 @@ def admit_produce(
     if acks not in (-1, 0, 1):
         raise InvalidRequiredAcks(f"acks={acks}: only -1, 0 and 1 are known")
     if not isinstance(topic, str):
-        topic = node.metadata.topic_name(topic)
-    node.authorizer.require(session, _WRITE, _TOPIC, topic)
-    partition = node.partitions.leader(topic, index)
+        topic = services.metadata.topic_name(topic)
+    services.authorizer.require(session, _WRITE, _TOPIC, topic)
+    partition = services.partitions.leader(topic, index)
     if topic in INTERNAL_TOPICS:
         raise InvalidTopic(f"{topic} is the broker's own: clients do not write there")
-    if node.replicas is not None:
-        node.replicas.check_append(partition, acks)
+    if services.replicas is not None:
+        services.replicas.check_append(partition, acks)
     elif acks == -1 and partition.config.min_insync_replicas > 1:
         raise NotEnoughReplicas("min.insync.replicas is above the one replica there is")
     is_transactional = (  # what the function does, without a call: every request comes by here
@@ -76,25 +76,27 @@ def admit_produce(
     if is_transactional:
         if transactional_id is None:
             raise TransactionalIdAuthorizationFailed("transactional records without an id")
-        node.authorizer.require(session, _WRITE, ResourceType.TRANSACTIONAL_ID, transactional_id)
-        return verify(node, partition, transactional_id, records, version)
+        services.authorizer.require(
+            session, _WRITE, ResourceType.TRANSACTIONAL_ID, transactional_id
+        )
+        return verify(services, partition, transactional_id, records, version)
     return partition
 
 
-def admit_again(node: Node, partition: Partition, acks: int) -> None:
+def admit_again(services: Services, partition: Partition, acks: int) -> None:
     """Checks that this broker still leads a partition to which it has admitted records before.
 
     Another broker may have been elected while a coordinator was asked. Raises what `leader_partition`
     raises, NotLeaderOrFollower and NotEnoughReplicas.
     """
-    if node.partitions.leader(partition.topic, partition.index) is not partition:
+    if services.partitions.leader(partition.topic, partition.index) is not partition:
         raise NotLeaderOrFollower(f"{partition.topic}-{partition.index} is another log now")
-    if node.replicas is not None:
-        node.replicas.check_append(partition, acks)
+    if services.replicas is not None:
+        services.replicas.check_append(partition, acks)
 
 
 def admit_commit(
-    node: Node, session: Session, group_id: str, partition: TopicPartition, metadata: str
+    services: Services, session: Session, group_id: str, partition: TopicPartition, metadata: str
 ) -> asyncio.Future[None] | None:
     """Checks that a client may commit an offset of a partition with this offset metadata.
 
@@ -102,11 +104,11 @@ def admit_commit(
     GroupAuthorizationFailed, TopicAuthorizationFailed, UnknownTopicOrPartition, OffsetMetadataTooLarge.
     """
     name, index = partition
-    node.authorizer.require(session, _READ, _GROUP, group_id)
-    node.authorizer.require(session, _READ, _TOPIC, name)
-    topic = node.metadata.image.topics.get(name)
+    services.authorizer.require(session, _READ, _GROUP, group_id)
+    services.authorizer.require(session, _READ, _TOPIC, name)
+    topic = services.metadata.image.topics.get(name)
     if topic is None or not 0 <= index < topic.partitions:
         raise UnknownTopicOrPartition(f"there is no partition {name}-{index}")
-    if len(metadata.encode("utf-16-le")) // 2 > node.config.groups.offset_metadata_max_bytes:
+    if len(metadata.encode("utf-16-le")) // 2 > services.config.groups.offset_metadata_max_bytes:
         raise OffsetMetadataTooLarge(f"offset metadata of {len(metadata)} characters")
     return None

@@ -24,22 +24,22 @@ from tidelog.protocol.api.alter_client_quotas import AlterClientQuotasResponse, 
 from tidelog.protocol.errors import InvalidRequest, PolicyViolation
 
 if TYPE_CHECKING:
+    from tidelog.broker.api.services import Services
     from tidelog.broker.network.context import Context
-    from tidelog.broker.node import Node
     from tidelog.broker.quotas.entity import Entity
     from tidelog.protocol.api.alter_client_quotas import AlterClientQuotasRequest, AlterEntryData
     from tidelog.protocol.errors import BrokerError
 
 
 async def handle(
-    node: Node, request: AlterClientQuotasRequest, _context: Context
+    services: Services, request: AlterClientQuotasRequest, _context: Context
 ) -> AlterClientQuotasResponse:
     """Changes the quotas of each entity that is valid."""
     changes: dict[Entity, dict[str, float | None]] = {}
     added: set[Entity] = set()
     if not request.validate_only:
-        await node.catch_up()
-    known, most = node.metadata.image.quotas, node.config.limits.max_quota_entities
+        await services.catch_up()
+    known, most = services.metadata.image.quotas, services.config.limits.max_quota_entities
     times = Counter(_named(entry) for entry in paced(request.entries))
 
     def check(entry: AlterEntryData) -> EntryData:
@@ -56,10 +56,10 @@ async def handle(
         return EntryData(entity=entry.entity)
 
     once = {_named(entry): entry for entry in paced(request.entries)}.values()
-    entries = per_partition(node, "alter_client_quotas", once, check, _failed)
+    entries = per_partition(services, "alter_client_quotas", once, check, _failed)
     if changes and not request.validate_only:
-        own_configs.check_readable(node.metadata.image, "quotas")
-        await client_quotas.alter(node.metadata, changes)
+        own_configs.check_readable(services.metadata.image, "quotas")
+        await client_quotas.alter(services.metadata, changes)
     return AlterClientQuotasResponse(entries=entries)
 
 

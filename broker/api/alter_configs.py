@@ -40,8 +40,8 @@ from tidelog.storage.time.retention import APPEND_BASIS
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from tidelog.broker.api.services import Services
     from tidelog.broker.network.context import Context
-    from tidelog.broker.node import Node
     from tidelog.protocol.api.alter_configs import AlterConfigsRequest, AlterConfigsResource
     from tidelog.protocol.errors import BrokerError
 
@@ -49,34 +49,36 @@ _BASES = (BASIS, IMPLIED_BASIS, BROKER_BASIS, IMPLIED_BROKER_BASIS)
 
 
 async def handle(
-    node: Node, request: AlterConfigsRequest, context: Context
+    services: Services, request: AlterConfigsRequest, context: Context
 ) -> AlterConfigsResponse:
     """Replaces the settings of each resource separately."""
     replace = partial(_replace, validate_only=request.validate_only)
     return AlterConfigsResponse(
         responses=await altered(
-            node, context.session, request.resources, replace, _response, "alter_configs"
+            services, context.session, request.resources, replace, _response, "alter_configs"
         )
     )
 
 
-async def _replace(node: Node, resource: AlterConfigsResource, *, validate_only: bool) -> None:
-    name, image = resource.resource_name, node.metadata.image
+async def _replace(
+    services: Services, resource: AlterConfigsResource, *, validate_only: bool
+) -> None:
+    name, image = resource.resource_name, services.metadata.image
     if resource.resource_type == TOPIC:
-        current = topic_to_alter(node, name).configs
+        current = topic_to_alter(services, name).configs
         changes = _complete(topic_changes(_named(resource)), current)
-        await node.topics.alter(name, changes, validate_only=validate_only)
+        await services.topics.alter(name, changes, validate_only=validate_only)
     elif resource.resource_type == BROKER:
-        check_broker(node, name)
-        of_one = is_one_of_several(node, name)
-        own = image.own_configs.get(node.metadata.node_id, {})
+        check_broker(services, name)
+        of_one = is_one_of_several(services, name)
+        own = image.own_configs.get(services.metadata.node_id, {})
         changes = _complete(
             broker_changes(_named(resource)), own if of_one else image.broker_configs
         )
-        check_changeable(node, changes)
+        check_changeable(services, changes)
         if of_one:
-            changes = changes_of_one(node, name, changes)
-        await node.topics.alter_broker(changes, of_one=of_one, validate_only=validate_only)
+            changes = changes_of_one(services, name, changes)
+        await services.topics.alter_broker(changes, of_one=of_one, validate_only=validate_only)
     else:
         raise no_such_resource(resource.resource_type)
 

@@ -29,8 +29,8 @@ from tidelog.protocol.errors import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
+    from tidelog.broker.api.services import Services
     from tidelog.broker.network.context import Context
-    from tidelog.broker.node import Node
     from tidelog.protocol.api.alter_partition_reassignments import (
         AlterPartitionReassignmentsRequest,
         ReassignablePartition,
@@ -39,16 +39,16 @@ if TYPE_CHECKING:
 
 
 def handle(
-    node: Node, request: AlterPartitionReassignmentsRequest, _context: Context
+    services: Services, request: AlterPartitionReassignmentsRequest, _context: Context
 ) -> AlterPartitionReassignmentsResponse | Coroutine[Any, Any, AlterPartitionReassignmentsResponse]:
     """Begins the moves; a broker that is alone only checks the request."""
-    if node.cluster is not None:
-        return _reassign(node, request)
-    return _response(node, request, partial(_check, node))
+    if services.cluster is not None:
+        return _reassign(services, request)
+    return _response(services, request, partial(_check, services))
 
 
 async def _reassign(
-    node: Node, request: AlterPartitionReassignmentsRequest
+    services: Services, request: AlterPartitionReassignmentsRequest
 ) -> AlterPartitionReassignmentsResponse:
     """Begins the moves of partitions that several brokers may have."""
     from tidelog.broker.topics.partition_changes import reassign
@@ -58,18 +58,18 @@ async def _reassign(
         for topic in request.topics
         for each in topic.partitions
     }
-    failed = await reassign(node, wanted, request.timeout_ms)
+    failed = await reassign(services, wanted, request.timeout_ms)
 
     def check(topic: str, partition: ReassignablePartition) -> None:
         error = failed.get((topic, partition.partition_index))
         if error is not None:
             raise error
 
-    return _response(node, request, check)
+    return _response(services, request, check)
 
 
 def _response(
-    node: Node,
+    services: Services,
     request: AlterPartitionReassignmentsRequest,
     check: Callable[[str, ReassignablePartition], None],
 ) -> AlterPartitionReassignmentsResponse:
@@ -79,7 +79,7 @@ def _response(
             ReassignableTopicResponse(
                 name=topic.name,
                 partitions=per_partition(
-                    node,
+                    services,
                     "alter_partition_reassignments",
                     topic.partitions,
                     partial(_one, check, topic.name),
@@ -98,18 +98,18 @@ def _one(
     return ReassignablePartitionResponse(partition_index=wanted.partition_index)
 
 
-def _check(node: Node, topic: str, wanted: ReassignablePartition) -> None:
+def _check(services: Services, topic: str, wanted: ReassignablePartition) -> None:
     """Raises why a broker that is alone moves nothing."""
-    known = node.metadata.image.topics.get(topic)
+    known = services.metadata.image.topics.get(topic)
     if known is None:
         raise UnknownTopicOrPartition(f"there is no topic {topic}")
     if not 0 <= wanted.partition_index < known.partitions:
         raise UnknownTopicOrPartition(f"there is no partition {topic}-{wanted.partition_index}")
     if wanted.replicas is None:
         raise NoReassignmentInProgress(f"{topic}-{wanted.partition_index} is not being moved")
-    if wanted.replicas != [node.config.cluster.node_id]:
+    if wanted.replicas != [services.config.cluster.node_id]:
         raise InvalidReplicaAssignment(
-            f"replicas {wanted.replicas}: there is one broker, {node.config.cluster.node_id}"
+            f"replicas {wanted.replicas}: there is one broker, {services.config.cluster.node_id}"
         )
 
 

@@ -29,8 +29,8 @@ from tidelog.protocol.errors import (
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from tidelog.broker.api.services import Services
     from tidelog.broker.network.context import Context
-    from tidelog.broker.node import Node
     from tidelog.protocol.api.alter_replica_log_dirs import AlterReplicaLogDirsRequest
     from tidelog.protocol.errors import BrokerError
 
@@ -44,15 +44,17 @@ class _Move(NamedTuple):
 
 
 def handle(
-    node: Node, request: AlterReplicaLogDirsRequest, _context: Context
+    services: Services, request: AlterReplicaLogDirsRequest, _context: Context
 ) -> AlterReplicaLogDirsResponse:
     """Refuses every move that would change something."""
 
     def accept(move: _Move) -> tuple[_Move, int]:
-        _check(node, move)
+        _check(services, move)
         return move, 0
 
-    return _answer(per_partition(node, "alter_replica_log_dirs", _moves(request), accept, _failed))
+    return _answer(
+        per_partition(services, "alter_replica_log_dirs", _moves(request), accept, _failed)
+    )
 
 
 def _moves(request: AlterReplicaLogDirsRequest) -> list[_Move]:
@@ -66,14 +68,14 @@ def _moves(request: AlterReplicaLogDirsRequest) -> list[_Move]:
     return list(found.values())
 
 
-def _check(node: Node, move: _Move) -> None:
+def _check(services: Services, move: _Move) -> None:
     """Raises the error of a move, unless the partition is there already."""
-    if move.path not in {str(each.absolute()) for each in node.store.log_dirs}:
+    if move.path not in {str(each.absolute()) for each in services.store.log_dirs}:
         raise LogDirNotFound(f"{move.path} is not one of log.dirs")
-    topic = node.metadata.image.topics.get(move.topic)
+    topic = services.metadata.image.topics.get(move.topic)
     if topic is None or not 0 <= move.partition < topic.partitions:
         raise UnknownTopicOrPartition(f"there is no partition {move.topic}-{move.partition}")
-    place = node.store.directory_of(move.topic, move.partition)
+    place = services.store.directory_of(move.topic, move.partition)
     if place is None:
         raise ReplicaNotAvailable(f"this broker has no log of {move.topic}-{move.partition}")
     if str(place.absolute()) != move.path:

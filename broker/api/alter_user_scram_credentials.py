@@ -20,14 +20,14 @@ from tidelog.protocol.api.alter_user_scram_credentials import (
 from tidelog.protocol.errors import DuplicateResource, ResourceNotFound, SecurityDisabled
 
 if TYPE_CHECKING:
+    from tidelog.broker.api.services import Services
     from tidelog.broker.network.context import Context
-    from tidelog.broker.node import Node
     from tidelog.protocol.api.alter_user_scram_credentials import AlterUserScramCredentialsRequest
     from tidelog.protocol.errors import BrokerError
 
 
 def handle(
-    _node: Node, request: AlterUserScramCredentialsRequest, _context: Context
+    _services: Services, request: AlterUserScramCredentialsRequest, _context: Context
 ) -> AlterUserScramCredentialsResponse:
     """Refuses every change."""
     removed = {each.name for each in request.deletions}

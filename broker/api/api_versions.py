@@ -28,8 +28,8 @@ from tidelog.protocol.errors import ErrorCode, InvalidRequest
 from tidelog.protocol.message import codec, served_apis
 
 if TYPE_CHECKING:
+    from tidelog.broker.api.services import Services
     from tidelog.broker.network.context import Context
-    from tidelog.broker.node import Node
     from tidelog.protocol.api.api_versions import ApiVersionsRequest
     from tidelog.protocol.errors import BrokerError
 
@@ -43,14 +43,14 @@ _FINALIZED = [
 ]
 
 
-def handle(node: Node, request: ApiVersionsRequest, context: Context) -> Encoded:
+def handle(services: Services, request: ApiVersionsRequest, context: Context) -> Encoded:
     """Lists every API with its versions."""
     if context.version >= _SOFTWARE_SINCE:
         name, version = request.client_software_name, request.client_software_version
         if not (_SOFTWARE.fullmatch(name) and _SOFTWARE.fullmatch(version)):
             raise InvalidRequest("client software name or version is malformed")
         context.connection.software = f"{name}/{version}"
-        node.metrics.client_seen(name, version)
+        services.metrics.client_seen(name, version)
     return _answer(context.version)
 
 

@@ -14,13 +14,13 @@ from tidelog.protocol.api.create_acls import AclCreationResult, CreateAclsRespon
 from tidelog.protocol.errors import SecurityDisabled
 
 if TYPE_CHECKING:
+    from tidelog.broker.api.services import Services
     from tidelog.broker.network.context import Context
-    from tidelog.broker.node import Node
     from tidelog.protocol.api.create_acls import CreateAclsRequest
     from tidelog.protocol.errors import BrokerError
 
 
-def handle(_node: Node, _request: CreateAclsRequest, _context: Context) -> NoReturn:
+def handle(_services: Services, _request: CreateAclsRequest, _context: Context) -> NoReturn:
     """Raises SecurityDisabled, because there are no rules."""
     raise SecurityDisabled("no authorizer is configured: everybody may do everything")
 

@@ -29,8 +29,8 @@ from tidelog.protocol.api.create_partitions import (
 from tidelog.protocol.errors import InvalidRequest
 
 if TYPE_CHECKING:
+    from tidelog.broker.api.services import Services
     from tidelog.broker.network.context import Context
-    from tidelog.broker.node import Node
     from tidelog.protocol.api.create_partitions import (
         CreatePartitionsRequest,
         CreatePartitionsTopic,
@@ -42,7 +42,7 @@ _STRICT_SINCE = 3
 
 
 async def handle(
-    node: Node, request: CreatePartitionsRequest, context: Context
+    services: Services, request: CreatePartitionsRequest, context: Context
 ) -> CreatePartitionsResponse:
     """Adds partitions to each topic separately."""
     is_strict = context.version >= _STRICT_SINCE
@@ -51,26 +51,28 @@ async def handle(
     async def grow(topic: CreatePartitionsTopic) -> CreatePartitionsTopicResult:
         if times[topic.name] > 1:
             raise InvalidRequest(f"topic {topic.name!r} is named more than once")
-        node.authorizer.require(context.session, Operation.ALTER, ResourceType.TOPIC, topic.name)
-        quota, before = context.quota, node.metadata.image.topics.get(topic.name)
+        services.authorizer.require(
+            context.session, Operation.ALTER, ResourceType.TOPIC, topic.name
+        )
+        quota, before = context.quota, services.metadata.image.topics.get(topic.name)
         if quota is not None and is_strict and before is not None:
             quota.check_change()
-        await _grow(node, topic, validate_only=request.validate_only)
+        await _grow(services, topic, validate_only=request.validate_only)
         if quota is not None and before is not None and not request.validate_only:
             quota.changed(topic.count - before.partitions, is_strict=is_strict)
         return CreatePartitionsTopicResult(name=topic.name)
 
     once = {topic.name: topic for topic in paced(request.topics)}.values()
     return CreatePartitionsResponse(
-        results=await per_partition_async(node, "create_partitions", once, grow, _failed)
+        results=await per_partition_async(services, "create_partitions", once, grow, _failed)
     )
 
 
-async def _grow(node: Node, wanted: CreatePartitionsTopic, *, validate_only: bool) -> None:
+async def _grow(services: Services, wanted: CreatePartitionsTopic, *, validate_only: bool) -> None:
     chosen = wanted.assignments
-    await node.topics.add_partitions(
+    await services.topics.add_partitions(
         wanted.name,
-        partial(grown_count, node.config, wanted),
+        partial(grown_count, services.config, wanted),
         None if chosen is None else [assignment.broker_ids for assignment in chosen],
         validate_only=validate_only,
     )

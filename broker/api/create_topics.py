@@ -38,9 +38,9 @@ from tidelog.protocol.errors import (
 )
 
 if TYPE_CHECKING:
+    from tidelog.broker.api.services import Services
     from tidelog.broker.metadata.image import Topic
     from tidelog.broker.network.context import Context
-    from tidelog.broker.node import Node
     from tidelog.protocol.api.create_topics import CreatableTopic, CreateTopicsRequest
     from tidelog.protocol.errors import BrokerError
 
@@ -49,7 +49,7 @@ _CLUSTER_METADATA = "__cluster_metadata"
 
 
 async def handle(
-    node: Node, request: CreateTopicsRequest, context: Context
+    services: Services, request: CreateTopicsRequest, context: Context
 ) -> CreateTopicsResponse:
     """Creates each topic separately."""
     is_strict = context.version >= _STRICT_SINCE
@@ -60,33 +60,33 @@ async def handle(
             raise InvalidRequest(f"topic {topic.name!r} is named more than once")
         if topic.name == _CLUSTER_METADATA:
             raise InvalidRequest(f"{topic.name} is no topic that can be made")
-        if not node.authorizer.allows_on_cluster(context.session, Operation.CREATE):
-            node.authorizer.require(
+        if not services.authorizer.allows_on_cluster(context.session, Operation.CREATE):
+            services.authorizer.require(
                 context.session, Operation.CREATE, ResourceType.TOPIC, topic.name
             )
         quota = context.quota
-        if quota is not None and is_strict and topic.name not in node.metadata.image.topics:
+        if quota is not None and is_strict and topic.name not in services.metadata.image.topics:
             quota.check_change()
-        created = await _create(node, topic, validate_only=request.validate_only)
+        created = await _create(services, topic, validate_only=request.validate_only)
         if quota is not None and not request.validate_only:
             quota.changed(created.partitions, is_strict=is_strict)
-        return _described(node, context, created)
+        return _described(services, context, created)
 
     once = {topic.name: topic for topic in paced(request.topics)}.values()
     return CreateTopicsResponse(
-        topics=await per_partition_async(node, "create_topics", once, create, _failed)
+        topics=await per_partition_async(services, "create_topics", once, create, _failed)
     )
 
 
-async def _create(node: Node, wanted: CreatableTopic, *, validate_only: bool) -> Topic:
-    partitions, factor, assignments = initial(node.config, wanted)
+async def _create(services: Services, wanted: CreatableTopic, *, validate_only: bool) -> Topic:
+    partitions, factor, assignments = initial(services.config, wanted)
     check_size(wanted.configs)
     configs: dict[str, str] = {}
     for entry in wanted.configs:
         if entry.value is None:
             raise InvalidConfig(f"{entry.name} needs a value")
         configs[entry.name] = entry.value
-    return await node.topics.create(
+    return await services.topics.create(
         wanted.name,
         partitions=partitions,
         factor=factor,
@@ -96,9 +96,9 @@ async def _create(node: Node, wanted: CreatableTopic, *, validate_only: bool) ->
     )
 
 
-def _described(node: Node, context: Context, topic: Topic) -> CreatableTopicResult:
+def _described(services: Services, context: Context, topic: Topic) -> CreatableTopicResult:
     """Returns the result for a new topic, as far as the client may know it (KIP-525)."""
-    if not node.authorizer.allows(
+    if not services.authorizer.allows(
         context.session, Operation.DESCRIBE_CONFIGS, ResourceType.TOPIC, topic.name
     ):
         return CreatableTopicResult(
@@ -121,7 +121,9 @@ def _described(node: Node, context: Context, topic: Topic) -> CreatableTopicResu
                 is_sensitive=False,
             )
             for entry in topic_entries(
-                node.config, node.settings.of_topic(topic.name, topic.configs), topic.configs
+                services.config,
+                services.settings.of_topic(topic.name, topic.configs),
+                topic.configs,
             )
         ],
     )

@@ -17,25 +17,25 @@ from tidelog.protocol.acl import Operation, ResourceType
 from tidelog.protocol.api.delete_groups import DeletableGroupResult, DeleteGroupsResponse
 
 if TYPE_CHECKING:
+    from tidelog.broker.api.services import Services
     from tidelog.broker.network.context import Context
-    from tidelog.broker.node import Node
     from tidelog.protocol.api.delete_groups import DeleteGroupsRequest
     from tidelog.protocol.errors import BrokerError
 
 
 async def handle(
-    node: Node, request: DeleteGroupsRequest, context: Context
+    services: Services, request: DeleteGroupsRequest, context: Context
 ) -> DeleteGroupsResponse:
     """Deletes each group separately."""
 
     async def forget(group_id: str) -> DeletableGroupResult:
-        node.authorizer.require(context.session, Operation.DELETE, ResourceType.GROUP, group_id)
-        await node.coordinator.forget(group_id)
+        services.authorizer.require(context.session, Operation.DELETE, ResourceType.GROUP, group_id)
+        await services.coordinator.forget(group_id)
         return DeletableGroupResult(group_id=group_id)
 
     return DeleteGroupsResponse(
         results=await per_partition_async(
-            node, "delete_groups", dict.fromkeys(request.groups_names), forget, _failed
+            services, "delete_groups", dict.fromkeys(request.groups_names), forget, _failed
         )
     )
 

@@ -30,8 +30,8 @@ from tidelog.protocol.api.delete_records import (
 from tidelog.protocol.errors import InvalidTopic, OffsetOutOfRange, PolicyViolation
 
 if TYPE_CHECKING:
+    from tidelog.broker.api.services import Services
     from tidelog.broker.network.context import Context
-    from tidelog.broker.node import Node
     from tidelog.broker.security.session import Session
     from tidelog.protocol.api.delete_records import DeleteRecordsPartition, DeleteRecordsRequest
     from tidelog.protocol.errors import BrokerError
@@ -41,7 +41,7 @@ _NO_LOW_WATERMARK = -1
 
 
 async def handle(
-    node: Node, request: DeleteRecordsRequest, context: Context
+    services: Services, request: DeleteRecordsRequest, context: Context
 ) -> DeleteRecordsResponse:
     """Raises the log start of each partition separately."""
     return DeleteRecordsResponse(
@@ -49,10 +49,10 @@ async def handle(
             DeleteRecordsTopicResult(
                 name=topic.name,
                 partitions=await per_partition_async(
-                    node,
+                    services,
                     "delete_records",
                     topic.partitions,
-                    partial(_one, node, context.session, topic.name, request.timeout_ms),
+                    partial(_one, services, context.session, topic.name, request.timeout_ms),
                     _failed,
                 ),
             )
@@ -62,10 +62,14 @@ async def handle(
 
 
 async def _one(
-    node: Node, session: Session, topic: str, timeout_ms: int, wanted: DeleteRecordsPartition
+    services: Services,
+    session: Session,
+    topic: str,
+    timeout_ms: int,
+    wanted: DeleteRecordsPartition,
 ) -> DeleteRecordsPartitionResult:
-    node.authorizer.require(session, Operation.DELETE, ResourceType.TOPIC, topic)
-    partition = await node.partitions.open_leader(topic, wanted.partition_index)
+    services.authorizer.require(session, Operation.DELETE, ResourceType.TOPIC, topic)
+    partition = await services.partitions.open_leader(topic, wanted.partition_index)
     if is_internal(topic):
         raise InvalidTopic(f"{topic} is the broker's own")
     config = partition.config
@@ -79,11 +83,11 @@ async def _one(
             f"{high_watermark}"
         )
     # This waits for the disk, and must not take the threads that lookups need.
-    low_watermark = await node.pools.syncs.of(partition).run(
+    low_watermark = await services.pools.syncs.of(partition).run(
         partition.retainer.delete_records_before, offset
     )
-    if node.replicas is not None:
-        low_watermark = await node.replicas.deleted_everywhere(partition, offset, timeout_ms)
+    if services.replicas is not None:
+        low_watermark = await services.replicas.deleted_everywhere(partition, offset, timeout_ms)
     return DeleteRecordsPartitionResult(
         partition_index=wanted.partition_index, low_watermark=low_watermark
     )

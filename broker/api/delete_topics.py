@@ -34,8 +34,8 @@ from tidelog.protocol.errors import (
 if TYPE_CHECKING:
     from uuid import UUID
 
+    from tidelog.broker.api.services import Services
     from tidelog.broker.network.context import Context
-    from tidelog.broker.node import Node
     from tidelog.protocol.api.delete_topics import DeleteTopicsRequest
     from tidelog.protocol.errors import BrokerError
 
@@ -44,42 +44,44 @@ _TOPIC_IDS_SINCE = 6
 
 
 async def handle(
-    node: Node, request: DeleteTopicsRequest, context: Context
+    services: Services, request: DeleteTopicsRequest, context: Context
 ) -> DeleteTopicsResponse:
     """Deletes each topic separately."""
     asked = _wanted(request, context.version)
     is_strict = context.version >= _STRICT_SINCE
-    times = Counter(_topic(node, wanted) for wanted in paced(asked))
+    times = Counter(_topic(services, wanted) for wanted in paced(asked))
 
     async def delete(wanted: DeleteTopicState) -> DeletableTopicResult:
-        if not node.config.delete_topic_enable:
+        if not services.config.delete_topic_enable:
             raise TopicDeletionDisabled
-        if times[_topic(node, wanted)] > 1:
+        if times[_topic(services, wanted)] > 1:
             raise InvalidRequest("the topic is named more than once")
         if (wanted.name is None) == (wanted.topic_id.int == 0):
             raise InvalidRequest("give the name or the id, one of them")
-        name = node.metadata.topic_name(wanted.topic_id) if wanted.name is None else wanted.name
-        _require_deletion(node, context, wanted, name)
+        name = services.metadata.topic_name(wanted.topic_id) if wanted.name is None else wanted.name
+        _require_deletion(services, context, wanted, name)
         quota = context.quota
-        if quota is not None and is_strict and name in node.metadata.image.topics:
+        if quota is not None and is_strict and name in services.metadata.image.topics:
             quota.check_change()
-        topic = await node.topics.delete(name)
+        topic = await services.topics.delete(name)
         if quota is not None:
             quota.changed(topic.partitions, is_strict=is_strict)
         return DeletableTopicResult(name=topic.name, topic_id=topic.topic_id)
 
     once = {(each.name, each.topic_id): each for each in paced(asked)}.values()
     return DeleteTopicsResponse(
-        responses=await per_partition_async(node, "delete_topics", once, delete, _failed)
+        responses=await per_partition_async(services, "delete_topics", once, delete, _failed)
     )
 
 
-def _require_deletion(node: Node, context: Context, wanted: DeleteTopicState, name: str) -> None:
+def _require_deletion(
+    services: Services, context: Context, wanted: DeleteTopicState, name: str
+) -> None:
     """Raises TopicAuthorizationFailed unless the client may delete the topic.
 
     By id it must also be allowed to describe the topic; else the error does not tell the name.
     """
-    authorizer, session = node.authorizer, context.session
+    authorizer, session = services.authorizer, context.session
     if authorizer.allows_on_cluster(session, Operation.DELETE):
         return
     if wanted.name is None and not authorizer.allows(
@@ -97,12 +99,12 @@ def _wanted(request: DeleteTopicsRequest, version: int) -> list[DeleteTopicState
     return [DeleteTopicState(name=name) for name in paced(request.topic_names)]
 
 
-def _topic(node: Node, wanted: DeleteTopicState) -> str | UUID:
+def _topic(services: Services, wanted: DeleteTopicState) -> str | UUID:
     """Returns what identifies the topic, however it is named: its name, or an unknown id."""
     if wanted.name is not None:
         return wanted.name
     try:
-        return node.metadata.topic_name(wanted.topic_id)
+        return services.metadata.topic_name(wanted.topic_id)
     except UnknownTopicId:
         return wanted.topic_id
 

@@ -13,13 +13,13 @@ from tidelog.protocol.api.describe_acls import DescribeAclsResponse
 from tidelog.protocol.errors import SecurityDisabled
 
 if TYPE_CHECKING:
+    from tidelog.broker.api.services import Services
     from tidelog.broker.network.context import Context
-    from tidelog.broker.node import Node
     from tidelog.protocol.api.describe_acls import DescribeAclsRequest
     from tidelog.protocol.errors import BrokerError
 
 
-def handle(_node: Node, _request: DescribeAclsRequest, _context: Context) -> NoReturn:
+def handle(_services: Services, _request: DescribeAclsRequest, _context: Context) -> NoReturn:
     """Raises SecurityDisabled, because there are no rules."""
     raise SecurityDisabled("no authorizer is configured: everybody may do everything")
 

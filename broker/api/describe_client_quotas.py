@@ -27,8 +27,8 @@ from tidelog.protocol.errors import InvalidRequest, UnsupportedVersion
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from tidelog.broker.api.services import Services
     from tidelog.broker.network.context import Context
-    from tidelog.broker.node import Node
     from tidelog.protocol.api.describe_client_quotas import (
         ComponentData,
         DescribeClientQuotasRequest,
@@ -39,7 +39,7 @@ _EXACT, _DEFAULT, _ANY = range(3)
 
 
 def handle(
-    node: Node, request: DescribeClientQuotasRequest, _context: Context
+    services: Services, request: DescribeClientQuotasRequest, _context: Context
 ) -> DescribeClientQuotasResponse:
     """Returns the quotas that match every component, if the filter is valid."""
     kinds = [component.entity_type for component in request.components]
@@ -55,7 +55,7 @@ def handle(
                 entity=[EntityData(entity_type=kind, entity_name=name) for kind, name in entity],
                 values=[ValueData(key=key, value=value) for key, value in quotas.items()],
             )
-            for entity, quotas in paced(node.metadata.image.quotas.items())
+            for entity, quotas in paced(services.metadata.image.quotas.items())
             if _matches(request, dict(entity))
         ]
     )

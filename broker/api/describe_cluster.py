@@ -20,8 +20,8 @@ from tidelog.protocol.api.describe_cluster import DescribeClusterBroker, Describ
 from tidelog.protocol.errors import MismatchedEndpointType, UnsupportedEndpointType
 
 if TYPE_CHECKING:
+    from tidelog.broker.api.services import Services
     from tidelog.broker.network.context import Context
-    from tidelog.broker.node import Node
     from tidelog.protocol.api.describe_cluster import DescribeClusterRequest
     from tidelog.protocol.errors import BrokerError
 
@@ -29,16 +29,16 @@ _BROKERS, _CONTROLLERS = 1, 2
 
 
 def handle(
-    node: Node, request: DescribeClusterRequest, context: Context
+    services: Services, request: DescribeClusterRequest, context: Context
 ) -> DescribeClusterResponse:
     """Describes the cluster."""
     if request.endpoint_type == _CONTROLLERS:
         raise MismatchedEndpointType("this listener is for brokers, and controllers are asked for")
     if request.endpoint_type != _BROKERS:
         raise UnsupportedEndpointType(f"there is no endpoint of type {request.endpoint_type}")
-    listed = listed_brokers(node, context, with_fenced=request.include_fenced_brokers)
+    listed = listed_brokers(services, context, with_fenced=request.include_fenced_brokers)
     return DescribeClusterResponse(
-        cluster_id=node.metadata.image.cluster_id,
+        cluster_id=services.metadata.image.cluster_id,
         controller_id=listed.controller,
         brokers=[
             DescribeClusterBroker(
@@ -50,17 +50,17 @@ def handle(
             )
             for each in listed.brokers
         ],
-        cluster_authorized_operations=_operations(node, context)
+        cluster_authorized_operations=_operations(services, context)
         if request.include_cluster_authorized_operations
         else NOT_ASKED,
     )
 
 
-def _operations(node: Node, context: Context) -> int:
+def _operations(services: Services, context: Context) -> int:
     """Returns the operations that the client may do; none if it may not describe the cluster."""
-    if not node.authorizer.allows_on_cluster(context.session, Operation.DESCRIBE):
+    if not services.authorizer.allows_on_cluster(context.session, Operation.DESCRIBE):
         return 0
-    return node.authorizer.operations(context.session, ResourceType.CLUSTER, CLUSTER_NAME)
+    return services.authorizer.operations(context.session, ResourceType.CLUSTER, CLUSTER_NAME)
 
 
 def refuse(_request: DescribeClusterRequest, error: BrokerError) -> DescribeClusterResponse:

@@ -48,8 +48,8 @@ from tidelog.protocol.errors import InvalidRequest, KafkaStorageError, UnknownTo
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Iterable, Mapping
 
+    from tidelog.broker.api.services import Services
     from tidelog.broker.network.context import Context
-    from tidelog.broker.node import Node
     from tidelog.broker.security.session import Session
     from tidelog.config import Entry
     from tidelog.protocol.api import alter_configs, incremental_alter_configs
@@ -61,7 +61,7 @@ if TYPE_CHECKING:
 
 TOPIC = 2
 BROKER = 4
-_NODE_ID, _BROKER_ID = "node.id", "broker.id"
+_NODE_ID, _BROKER_ID = "services.id", "broker.id"
 _ADVERTISED, _HTTP = "advertised.listeners", "http.listener"
 _BROKER_LOGGER = 8
 _CLIENT_METRICS = 16
@@ -69,25 +69,25 @@ _MOST_ENTRIES = 250_000  # of one answer: all settings of five thousand topics
 
 
 def handle(
-    node: Node, request: DescribeConfigsRequest, context: Context
+    services: Services, request: DescribeConfigsRequest, context: Context
 ) -> DescribeConfigsResponse | Coroutine[None, None, DescribeConfigsResponse]:
     """Describes each resource separately, by the newest metadata where there are several brokers."""
-    if node.cluster is None:
-        return _describe_all(node, request, context)
-    return _describe_newest(node, request, context)
+    if services.cluster is None:
+        return _describe_all(services, request, context)
+    return _describe_newest(services, request, context)
 
 
 async def _describe_newest(
-    node: Node, request: DescribeConfigsRequest, context: Context
+    services: Services, request: DescribeConfigsRequest, context: Context
 ) -> DescribeConfigsResponse:
     # A broker that cannot reach the metadata store describes what it knows.
     with contextlib.suppress(KafkaStorageError):
-        await node.catch_up()
-    return _describe_all(node, request, context)
+        await services.catch_up()
+    return _describe_all(services, request, context)
 
 
 def _describe_all(
-    node: Node, request: DescribeConfigsRequest, context: Context
+    services: Services, request: DescribeConfigsRequest, context: Context
 ) -> DescribeConfigsResponse:
     left = _MOST_ENTRIES
 
@@ -97,7 +97,7 @@ def _describe_all(
             raise InvalidRequest(
                 f"the answer has {_MOST_ENTRIES} settings already: ask for fewer resources at a time"
             )
-        result = _describe(node, context.session, request, resource)
+        result = _describe(services, context.session, request, resource)
         left -= len(result.configs)
         return result
 
@@ -105,18 +105,18 @@ def _describe_all(
     for each in paced(request.resources):
         once.setdefault((each.resource_type, each.resource_name), each)
     return DescribeConfigsResponse(
-        results=per_partition(node, "describe_configs", once.values(), describe, _failed)
+        results=per_partition(services, "describe_configs", once.values(), describe, _failed)
     )
 
 
 def _describe(
-    node: Node,
+    services: Services,
     session: Session,
     request: DescribeConfigsRequest,
     resource: DescribeConfigsResource,
 ) -> DescribeConfigsResult:
-    require_on(node, session, Operation.DESCRIBE_CONFIGS, resource)
-    entries = _entries(node, resource)
+    require_on(services, session, Operation.DESCRIBE_CONFIGS, resource)
+    entries = _entries(services, resource)
     if resource.configuration_keys:
         aliases = TOPIC_ALIASES if resource.resource_type == TOPIC else BROKER_ALIASES
         entries = _asked(entries, resource.configuration_keys, aliases)
@@ -137,20 +137,20 @@ def _asked(
     return [entry._replace(name=name) for entry in entries for name in names.get(entry.name, ())]
 
 
-def _entries(node: Node, resource: DescribeConfigsResource) -> list[Entry]:
+def _entries(services: Services, resource: DescribeConfigsResource) -> list[Entry]:
     """Returns every setting of the resource. Raises the error of an invalid or missing resource."""
     name = resource.resource_name
     if resource.resource_type == TOPIC:
-        topic = node.metadata.image.topics.get(name)
+        topic = services.metadata.image.topics.get(name)
         if topic is None:
             check_topic_name(name)
             raise UnknownTopicOrPartition(f"there is no topic {name}")
         return topic_entries(
-            node.config, node.settings.of_topic(topic.name, topic.configs), topic.configs
+            services.config, services.settings.of_topic(topic.name, topic.configs), topic.configs
         )
     if resource.resource_type == BROKER:
-        check_broker(node, name)
-        return _of_brokers(node, name)
+        check_broker(services, name)
+        return _of_brokers(services, name)
     if resource.resource_type == _CLIENT_METRICS:
         if not name:
             raise InvalidRequest("Client metrics subscription name must not be empty")
@@ -158,16 +158,16 @@ def _entries(node: Node, resource: DescribeConfigsResource) -> list[Entry]:
     raise no_such_resource(resource.resource_type)
 
 
-def _of_brokers(node: Node, name: str) -> list[Entry]:
+def _of_brokers(services: Services, name: str) -> list[Entry]:
     """Returns the settings of this broker by its name, or of all brokers, and what is stored beside them."""
-    image, entries = node.metadata.image, broker_entries(node.config)
-    live = Source.DYNAMIC_BROKER if node.cluster is None else Source.DYNAMIC_DEFAULT_BROKER
+    image, entries = services.metadata.image, broker_entries(services.config)
+    live = Source.DYNAMIC_BROKER if services.cluster is None else Source.DYNAMIC_DEFAULT_BROKER
     stored = image.broker_configs
     if name:
-        own = own_configs.of(image, node.metadata.node_id)
+        own = own_configs.of(image, services.metadata.node_id)
         own_unused = unused_entries(own, entries, Source.DYNAMIC_BROKER)
         return [
-            *_of_this_broker(node, entries),
+            *_of_this_broker(services, entries),
             *own_unused,
             *unused_entries(stored.keys() - own.keys(), entries, live),
         ]
@@ -176,13 +176,15 @@ def _of_brokers(node: Node, name: str) -> list[Entry]:
     return [*(entry for entry in of_all if entry is not None), *unused]
 
 
-def _of_this_broker(node: Node, entries: Iterable[Entry]) -> list[Entry]:
+def _of_this_broker(services: Services, entries: Iterable[Entry]) -> list[Entry]:
     """Returns entries with what clients are really told to connect to, and with broker.id, as in Kafka."""
     actual = {
-        _ADVERTISED: ",".join(str(Listener(each.name, *each.advertised)) for each in node.listeners)
+        _ADVERTISED: ",".join(
+            str(Listener(each.name, *each.advertised)) for each in services.listeners
+        )
     }
-    if node.http is not None:
-        actual[_HTTP] = joined(node.http.host, node.http.port)
+    if services.http is not None:
+        actual[_HTTP] = joined(services.http.host, services.http.port)
     found = []
     for entry in entries:
         found.append(entry._replace(value=actual.get(entry.name, entry.value)))
@@ -209,7 +211,7 @@ def no_such_resource(kind: int) -> InvalidRequest:
 
 
 def require_on(
-    node: Node,
+    services: Services,
     session: Session,
     operation: Operation,
     resource: DescribeConfigsResource
@@ -219,24 +221,24 @@ def require_on(
     """Raises TopicAuthorizationFailed or ClusterAuthorizationFailed if the right is missing."""
     if resource.resource_type == TOPIC:
         name = resource.resource_name
-        node.authorizer.require(session, operation, ResourceType.TOPIC, name)
+        services.authorizer.require(session, operation, ResourceType.TOPIC, name)
     else:
-        node.authorizer.require(session, operation, ResourceType.CLUSTER, CLUSTER_NAME)
+        services.authorizer.require(session, operation, ResourceType.CLUSTER, CLUSTER_NAME)
 
 
-def check_broker(node: Node, name: str) -> None:
+def check_broker(services: Services, name: str) -> None:
     """Raises InvalidRequest unless the name is this broker's, or "" for the cluster's defaults."""
-    if name not in ("", str(node.config.cluster.node_id)):
-        raise InvalidRequest(f"this is broker {node.config.cluster.node_id}, not {name!r}")
+    if name not in ("", str(services.config.cluster.node_id)):
+        raise InvalidRequest(f"this is broker {services.config.cluster.node_id}, not {name!r}")
 
 
-def is_one_of_several(node: Node, name: str) -> bool:
+def is_one_of_several(services: Services, name: str) -> bool:
     """Returns whether a name is that of one of several brokers, and not of all of them."""
-    return bool(name) and node.cluster is not None
+    return bool(name) and services.cluster is not None
 
 
 def changes_of_one(
-    node: Node, name: str, changes: Mapping[str, str | None]
+    services: Services, name: str, changes: Mapping[str, str | None]
 ) -> dict[str, str | None]:
     """Returns the changes, None for a setting that is removed, that hold for one broker alone.
 
@@ -245,7 +247,7 @@ def changes_of_one(
     Raises InvalidRequest for a change of another setting under the name of one of several brokers.
     Kafka's tools remove settings there that are not set: that is no change.
     """
-    now = node.metadata.image.broker_configs
+    now = services.metadata.image.broker_configs
     for setting, value in changes.items():
         if setting not in FOR_ONE_BROKER and now.get(setting) != value:
             raise InvalidRequest(

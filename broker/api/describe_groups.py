@@ -25,21 +25,25 @@ from tidelog.protocol.api.describe_groups import (
 from tidelog.protocol.group_errors import GroupIdNotFound
 
 if TYPE_CHECKING:
+    from tidelog.broker.api.services import Services
     from tidelog.broker.groups.group import Group
     from tidelog.broker.network.context import Context
-    from tidelog.broker.node import Node
     from tidelog.protocol.api.describe_groups import DescribeGroupsRequest
     from tidelog.protocol.errors import BrokerError
 
 _NOT_FOUND_SINCE = 6
 
 
-def handle(node: Node, request: DescribeGroupsRequest, context: Context) -> DescribeGroupsResponse:
+def handle(
+    services: Services, request: DescribeGroupsRequest, context: Context
+) -> DescribeGroupsResponse:
     """Describes each group."""
 
     def describe(group_id: str) -> DescribedGroup:
-        node.authorizer.require(context.session, Operation.DESCRIBE, ResourceType.GROUP, group_id)
-        kept = node.coordinator.find(group_id, may_be_empty=True)
+        services.authorizer.require(
+            context.session, Operation.DESCRIBE, ResourceType.GROUP, group_id
+        )
+        kept = services.coordinator.find(group_id, may_be_empty=True)
         if kept is not None:
             described = _described(kept.group)
         elif context.version >= _NOT_FOUND_SINCE:
@@ -47,14 +51,14 @@ def handle(node: Node, request: DescribeGroupsRequest, context: Context) -> Desc
         else:
             described = DescribedGroup(group_id=group_id, group_state=State.DEAD.value)
         if request.include_authorized_operations:
-            described.authorized_operations = node.authorizer.operations(
+            described.authorized_operations = services.authorizer.operations(
                 context.session, ResourceType.GROUP, group_id
             )
         return described
 
     return DescribeGroupsResponse(
         groups=per_partition(
-            node, "describe_groups", dict.fromkeys(request.groups), describe, _failed
+            services, "describe_groups", dict.fromkeys(request.groups), describe, _failed
         )
     )
 

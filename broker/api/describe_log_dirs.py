@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
     from pathlib import Path
 
+    from tidelog.broker.api.services import Services
     from tidelog.broker.network.context import Context
-    from tidelog.broker.node import Node
     from tidelog.protocol.api.describe_log_dirs import DescribeLogDirsRequest
     from tidelog.protocol.errors import BrokerError
     from tidelog.protocol.topic_partition import TopicPartition
@@ -41,10 +41,10 @@ log = logging.getLogger("tidelog.node")
 
 
 async def handle(
-    node: Node, request: DescribeLogDirsRequest, _context: Context
+    services: Services, request: DescribeLogDirsRequest, _context: Context
 ) -> DescribeLogDirsResponse:
     """Measures every directory, in a thread."""
-    return await node.pools.reads.run(_weigh, node.store, request)
+    return await services.pools.reads.run(_weigh, services.store, request)
 
 
 def _weigh(store: LogStore, request: DescribeLogDirsRequest) -> DescribeLogDirsResponse:

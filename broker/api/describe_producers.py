@@ -25,8 +25,8 @@ from tidelog.protocol.api.describe_producers import (
 from tidelog.protocol.records.markers import NO_COORDINATOR_EPOCH
 
 if TYPE_CHECKING:
+    from tidelog.broker.api.services import Services
     from tidelog.broker.network.context import Context
-    from tidelog.broker.node import Node
     from tidelog.broker.security.session import Session
     from tidelog.protocol.api.describe_producers import DescribeProducersRequest
     from tidelog.protocol.errors import BrokerError
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 async def handle(
-    node: Node, request: DescribeProducersRequest, context: Context
+    services: Services, request: DescribeProducersRequest, context: Context
 ) -> DescribeProducersResponse:
     """Describes the producers of each partition separately."""
     return DescribeProducersResponse(
@@ -42,10 +42,10 @@ async def handle(
             TopicResponse(
                 name=topic.name,
                 partitions=await per_partition_async(
-                    node,
+                    services,
                     "describe_producers",
                     dict.fromkeys(topic.partition_indexes),
-                    partial(_one, node, context.session, topic.name),
+                    partial(_one, services, context.session, topic.name),
                     _failed,
                 ),
             )
@@ -54,27 +54,27 @@ async def handle(
     )
 
 
-async def _one(node: Node, session: Session, topic: str, index: int) -> PartitionResponse:
+async def _one(services: Services, session: Session, topic: str, index: int) -> PartitionResponse:
     check_topic_name(topic)
-    node.authorizer.require(session, Operation.READ, ResourceType.TOPIC, topic)
-    partition = await _replica(node, topic, index)
-    largest_epoch = coordinator_epochs.largest(node)
-    producers = await node.pools.reads.run(_states, partition, largest_epoch)
+    services.authorizer.require(session, Operation.READ, ResourceType.TOPIC, topic)
+    partition = await _replica(services, topic, index)
+    largest_epoch = coordinator_epochs.largest(services)
+    producers = await services.pools.reads.run(_states, partition, largest_epoch)
     return PartitionResponse(partition_index=index, active_producers=producers)
 
 
-async def _replica(node: Node, topic: str, index: int) -> Partition:
+async def _replica(services: Services, topic: str, index: int) -> Partition:
     """Returns the log of a partition that this broker leads or follows.
 
     Raises NotLeaderOrFollower if it does neither, UnknownTopicOrPartition and KafkaStorageError.
     """
-    known = node.metadata.image.topics.get(topic)
-    if node.replicas is not None and known is not None:
-        followed = node.replicas.followed_by_id(known.topic_id, index)
+    known = services.metadata.image.topics.get(topic)
+    if services.replicas is not None and known is not None:
+        followed = services.replicas.followed_by_id(known.topic_id, index)
         if followed is not None and not followed.is_stopped:
             followed.partition.check_online()
             return followed.partition
-    return await node.partitions.open_leader(topic, index)
+    return await services.partitions.open_leader(topic, index)
 
 
 def _states(partition: Partition, largest_epoch: int) -> list[ProducerState]:

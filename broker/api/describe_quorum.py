@@ -14,13 +14,13 @@ from tidelog.protocol.api.describe_quorum import DescribeQuorumResponse
 from tidelog.protocol.errors import UnsupportedVersion
 
 if TYPE_CHECKING:
+    from tidelog.broker.api.services import Services
     from tidelog.broker.network.context import Context
-    from tidelog.broker.node import Node
     from tidelog.protocol.api.describe_quorum import DescribeQuorumRequest
     from tidelog.protocol.errors import BrokerError
 
 
-def handle(_node: Node, _request: DescribeQuorumRequest, _context: Context) -> NoReturn:
+def handle(_services: Services, _request: DescribeQuorumRequest, _context: Context) -> NoReturn:
     """Raises UnsupportedVersion, because there is no quorum."""
     raise UnsupportedVersion(
         "DESCRIBE_QUORUM: metadata are in a store here, not in a quorum of controllers"

@@ -34,10 +34,10 @@ from tidelog.protocol.errors import InvalidRequest, UnknownTopicOrPartition
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from tidelog.broker.api.services import Services
     from tidelog.broker.metadata.brokers.visible import VisibleBroker
     from tidelog.broker.metadata.image import Image, Topic
     from tidelog.broker.network.context import Context
-    from tidelog.broker.node import Node
     from tidelog.protocol.api.describe_topic_partitions import DescribeTopicPartitionsRequest
     from tidelog.protocol.errors import BrokerError
 
@@ -45,10 +45,10 @@ _MOST = 2_000
 
 
 async def handle(
-    node: Node, request: DescribeTopicPartitionsRequest, context: Context
+    services: Services, request: DescribeTopicPartitionsRequest, context: Context
 ) -> DescribeTopicPartitionsResponse:
     """Describes one page, after reading the leader epochs that are not known."""
-    names, begin = _from_cursor(node, request)
+    names, begin = _from_cursor(services, request)
     left = max(1, min(_MOST, request.response_partition_limit))
     topics: list[DescribeTopicPartitionsResponseTopic] = []
     next_cursor = None
@@ -56,31 +56,33 @@ async def handle(
         if left == 0:
             next_cursor = Cursor(topic_name=name, partition_index=0)
             break
-        topic = node.metadata.image.topics.get(name)
-        if topic is None or not _may_describe(node, context, name):
+        topic = services.metadata.image.topics.get(name)
+        if topic is None or not _may_describe(services, context, name):
             if request.topics:
-                why = partial(_raise_why_not, node, context)
-                topics += per_partition(node, "describe_topic_partitions", [name], why, _failed)
+                why = partial(_raise_why_not, services, context)
+                topics += per_partition(services, "describe_topic_partitions", [name], why, _failed)
             continue
         indexes = range(begin, topic.partitions)[:left]
         begin = 0
-        await _read_epochs(node, topic, indexes)
-        topics.append(_describe(node, context, topic, indexes))
+        await _read_epochs(services, topic, indexes)
+        topics.append(_describe(services, context, topic, indexes))
         left -= len(indexes)
         if indexes and indexes[-1] + 1 < topic.partitions:
             next_cursor = Cursor(topic_name=name, partition_index=indexes[-1] + 1)
             break
     for described in topics:
         assert described.name is not None
-        described.topic_authorized_operations = node.authorizer.operations(
+        described.topic_authorized_operations = services.authorizer.operations(
             context.session, ResourceType.TOPIC, described.name
         )
     return DescribeTopicPartitionsResponse(topics=topics, next_cursor=next_cursor)
 
 
-def _from_cursor(node: Node, request: DescribeTopicPartitionsRequest) -> tuple[list[str], int]:
+def _from_cursor(
+    services: Services, request: DescribeTopicPartitionsRequest
+) -> tuple[list[str], int]:
     """Returns the topics from the cursor on, and the first partition of the first of them."""
-    asked = {topic.name for topic in request.topics} or node.metadata.image.topics.keys()
+    asked = {topic.name for topic in request.topics} or services.metadata.image.topics.keys()
     cursor = request.cursor
     if cursor is None:
         return sorted(asked), 0
@@ -93,26 +95,26 @@ def _from_cursor(node: Node, request: DescribeTopicPartitionsRequest) -> tuple[l
     return names, cursor.partition_index if is_there else 0
 
 
-async def _read_epochs(node: Node, topic: Topic, indexes: range) -> None:
+async def _read_epochs(services: Services, topic: Topic, indexes: range) -> None:
     """Reads the leader epochs that only logs know, those of a broker that is alone."""
-    if node.cluster is not None:
+    if services.cluster is not None:
         return
     unread = [
         (topic.name, index)
         for index in indexes
-        if node.store.leader_epoch(topic.name, index) is None
+        if services.store.leader_epoch(topic.name, index) is None
     ]
     if unread:
-        await node.pools.reads.run(node.store.read_leader_epochs, unread)
+        await services.pools.reads.run(services.store.read_leader_epochs, unread)
 
 
 def _describe(
-    node: Node, context: Context, topic: Topic, indexes: range
+    services: Services, context: Context, topic: Topic, indexes: range
 ) -> DescribeTopicPartitionsResponseTopic:
     """Describes some partitions of a topic."""
-    one = partial(_alone, node, topic)
-    if node.cluster is not None:
-        image = node.metadata.image
+    one = partial(_alone, services, topic)
+    if services.cluster is not None:
+        image = services.metadata.image
         reachable = visible_brokers(image, context.connection.listener.name)
         one = partial(_of_several, image, reachable, topic)
     return DescribeTopicPartitionsResponseTopic(
@@ -123,13 +125,15 @@ def _describe(
     )
 
 
-def _alone(node: Node, topic: Topic, index: int) -> DescribeTopicPartitionsResponsePartition:
+def _alone(
+    services: Services, topic: Topic, index: int
+) -> DescribeTopicPartitionsResponsePartition:
     """Describes a partition of a broker that is alone."""
     record = topic.assignments[index]
     return DescribeTopicPartitionsResponsePartition(
         partition_index=index,
         leader_id=record.leader,
-        leader_epoch=known_leader_epoch(node.store, topic, index),
+        leader_epoch=known_leader_epoch(services.store, topic, index),
         replica_nodes=list(record.replicas),
         isr_nodes=list(record.isr),
         eligible_leader_replicas=[],
@@ -157,13 +161,15 @@ def _of_several(
     )
 
 
-def _may_describe(node: Node, context: Context, name: str) -> bool:
-    return node.authorizer.allows(context.session, Operation.DESCRIBE, ResourceType.TOPIC, name)
+def _may_describe(services: Services, context: Context, name: str) -> bool:
+    return services.authorizer.allows(context.session, Operation.DESCRIBE, ResourceType.TOPIC, name)
 
 
-def _raise_why_not(node: Node, context: Context, name: str) -> DescribeTopicPartitionsResponseTopic:
+def _raise_why_not(
+    services: Services, context: Context, name: str
+) -> DescribeTopicPartitionsResponseTopic:
     """Raises the reason why the topic is not described: a missing right, or no such topic."""
-    node.authorizer.require(context.session, Operation.DESCRIBE, ResourceType.TOPIC, name)
+    services.authorizer.require(context.session, Operation.DESCRIBE, ResourceType.TOPIC, name)
     check_topic_name(name)
     raise UnknownTopicOrPartition
 

@@ -22,32 +22,32 @@ from tidelog.protocol.api.describe_transactions import (
 from tidelog.protocol.errors import TransactionalIdNotFound
 
 if TYPE_CHECKING:
+    from tidelog.broker.api.services import Services
     from tidelog.broker.network.context import Context
-    from tidelog.broker.node import Node
     from tidelog.broker.security.session import Session
     from tidelog.protocol.api.describe_transactions import DescribeTransactionsRequest
     from tidelog.protocol.errors import BrokerError
 
 
 def handle(
-    node: Node, request: DescribeTransactionsRequest, context: Context
+    services: Services, request: DescribeTransactionsRequest, context: Context
 ) -> DescribeTransactionsResponse:
     """Describes each id separately."""
     return DescribeTransactionsResponse(
         transaction_states=per_partition(
-            node,
+            services,
             "describe_transactions",
             dict.fromkeys(request.transactional_ids),
-            partial(_described, node, context.session),
+            partial(_described, services, context.session),
             _failed,
         )
     )
 
 
-def _described(node: Node, session: Session, transactional_id: str) -> TransactionState:
-    require, allows = node.authorizer.require, node.authorizer.allows
+def _described(services: Services, session: Session, transactional_id: str) -> TransactionState:
+    require, allows = services.authorizer.require, services.authorizer.allows
     require(session, Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, transactional_id)
-    transaction = node.transactions.find(transactional_id)
+    transaction = services.transactions.find(transactional_id)
     if transaction is None:
         raise TransactionalIdNotFound(f"there is no transactional id {transactional_id}")
     metadata = transaction.metadata

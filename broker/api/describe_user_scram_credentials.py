@@ -18,8 +18,8 @@ from tidelog.protocol.api.describe_user_scram_credentials import (
 from tidelog.protocol.errors import DuplicateResource, ResourceNotFound
 
 if TYPE_CHECKING:
+    from tidelog.broker.api.services import Services
     from tidelog.broker.network.context import Context
-    from tidelog.broker.node import Node
     from tidelog.protocol.api.describe_user_scram_credentials import (
         DescribeUserScramCredentialsRequest,
     )
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 def handle(
-    _node: Node, request: DescribeUserScramCredentialsRequest, _context: Context
+    _services: Services, request: DescribeUserScramCredentialsRequest, _context: Context
 ) -> DescribeUserScramCredentialsResponse:
     """Returns no credentials, and an error for each named user."""
     asked = Counter(user.name for user in request.users or ())

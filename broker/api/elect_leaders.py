@@ -37,8 +37,8 @@ from tidelog.protocol.errors import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Mapping
 
+    from tidelog.broker.api.services import Services
     from tidelog.broker.network.context import Context
-    from tidelog.broker.node import Node
     from tidelog.protocol.api.elect_leaders import ElectLeadersRequest
     from tidelog.protocol.errors import BrokerError
 
@@ -46,35 +46,39 @@ _PREFERRED, _UNCLEAN = 0, 1
 
 
 def handle(
-    node: Node, request: ElectLeadersRequest, _context: Context
+    services: Services, request: ElectLeadersRequest, _context: Context
 ) -> ElectLeadersResponse | Coroutine[Any, Any, ElectLeadersResponse]:
     """Elects the leaders, or returns for each partition why none is elected."""
     if request.election_type not in (_PREFERRED, _UNCLEAN):
         raise InvalidRequest(f"there is no election of type {request.election_type}")
-    if node.cluster is not None:
-        return _elect_among_several(node, request)
+    if services.cluster is not None:
+        return _elect_among_several(services, request)
     if request.topic_partitions is None:
-        asked: dict[str, list[int]] = {name: [] for name in node.metadata.image.topics}
-        for partition in node.partitions.offline():
+        asked: dict[str, list[int]] = {name: [] for name in services.metadata.image.topics}
+        for partition in services.partitions.offline():
             asked.setdefault(partition.topic, []).append(partition.index)
     else:
         asked = _asked(request)
-    return _response(node, asked, lambda topic: partial(_elect, node, topic, request.election_type))
+    return _response(
+        services, asked, lambda topic: partial(_elect, services, topic, request.election_type)
+    )
 
 
-async def _elect_among_several(node: Node, request: ElectLeadersRequest) -> ElectLeadersResponse:
+async def _elect_among_several(
+    services: Services, request: ElectLeadersRequest
+) -> ElectLeadersResponse:
     """Elects the leaders of partitions that several brokers may have."""
     from tidelog.broker.topics.partition_changes import elect_any, elect_preferred
 
     is_all = request.topic_partitions is None
     if is_all:
-        topics = node.metadata.image.topics
+        topics = services.metadata.image.topics
         asked = {name: list(range(topic.partitions)) for name, topic in topics.items()}
     else:
         asked = _asked(request)
     elect = elect_preferred if request.election_type == _PREFERRED else elect_any
     wanted = [(topic, index) for topic, indexes in asked.items() for index in paced(indexes)]
-    failed = await elect(node, wanted, request.timeout_ms)
+    failed = await elect(services, wanted, request.timeout_ms)
     if is_all:
         asked = {
             topic: [
@@ -91,7 +95,7 @@ async def _elect_among_several(node: Node, request: ElectLeadersRequest) -> Elec
             raise error
         return PartitionResult(partition_id=index)
 
-    return _response(node, asked, lambda topic: partial(result, topic))
+    return _response(services, asked, lambda topic: partial(result, topic))
 
 
 def _asked(request: ElectLeadersRequest) -> dict[str, list[int]]:
@@ -99,7 +103,7 @@ def _asked(request: ElectLeadersRequest) -> dict[str, list[int]]:
 
 
 def _response(
-    node: Node,
+    services: Services,
     asked: Mapping[str, list[int]],
     elect_in: Callable[[str], Callable[[int], PartitionResult]],
 ) -> ElectLeadersResponse:
@@ -109,7 +113,7 @@ def _response(
             ReplicaElectionResult(
                 topic=topic,
                 partition_result=per_partition(
-                    node, "elect_leaders", indexes, elect_in(topic), _failed
+                    services, "elect_leaders", indexes, elect_in(topic), _failed
                 ),
             )
             for topic, indexes in asked.items()
@@ -117,20 +121,20 @@ def _response(
     )
 
 
-def _elect(node: Node, topic: str, kind: int, index: int) -> NoReturn:
+def _elect(services: Services, topic: str, kind: int, index: int) -> NoReturn:
     """Raises the reason why a broker that is alone elects nobody."""
-    known = node.metadata.image.topics.get(topic)
+    known = services.metadata.image.topics.get(topic)
     if known is None:
         raise UnknownTopicOrPartition(f"there is no topic {topic}")
     if not 0 <= index < known.partitions:
         raise UnknownTopicOrPartition(f"there is no partition {topic}-{index}")
-    opened = node.store.opened_partition(topic, index)
+    opened = services.store.opened_partition(topic, index)
     if opened is not None and opened.offline is not None:
         if kind == _UNCLEAN:
             raise EligibleLeadersNotAvailable(opened.offline)
         raise PreferredLeaderNotAvailable(opened.offline)
     raise ElectionNotNeeded(
-        f"{topic}-{index} is led by broker {node.config.cluster.node_id} already"
+        f"{topic}-{index} is led by broker {services.config.cluster.node_id} already"
     )
 
 

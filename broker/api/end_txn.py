@@ -17,8 +17,8 @@ from tidelog.protocol.api.end_txn import EndTxnResponse
 from tidelog.protocol.transaction_log import Producer
 
 if TYPE_CHECKING:
+    from tidelog.broker.api.services import Services
     from tidelog.broker.network.context import Context
-    from tidelog.broker.node import Node
     from tidelog.protocol.api.end_txn import EndTxnRequest
     from tidelog.protocol.errors import BrokerError
 
@@ -26,19 +26,19 @@ _FENCED_SINCE = 2
 _BUMPS_SINCE = 5
 
 
-async def handle(node: Node, request: EndTxnRequest, context: Context) -> EndTxnResponse:
+async def handle(services: Services, request: EndTxnRequest, context: Context) -> EndTxnResponse:
     """Ends the transaction; returns what the producer continues with."""
     with (
-        node.transactions.refusals.logged(context, request.transactional_id),
+        services.transactions.refusals.logged(context, request.transactional_id),
         fenced_since(_FENCED_SINCE, context.version),
     ):
-        node.authorizer.require(
+        services.authorizer.require(
             context.session,
             Operation.WRITE,
             ResourceType.TRANSACTIONAL_ID,
             request.transactional_id,
         )
-        continued = await node.transactions.end(
+        continued = await services.transactions.end(
             request.transactional_id,
             Producer(request.producer_id, request.producer_epoch),
             2 if context.version >= _BUMPS_SINCE else 0,

@@ -52,8 +52,8 @@ from tidelog.storage.would_block import WouldBlock
 if TYPE_CHECKING:
     from collections.abc import Coroutine
 
+    from tidelog.broker.api.services import Services
     from tidelog.broker.network.context import Context, Later
-    from tidelog.broker.node import Node
     from tidelog.protocol.api.fetch import FetchRequest
     from tidelog.protocol.errors import BrokerError
 
@@ -61,44 +61,44 @@ _WHOLE = (SESSIONLESS, FIRST)  # epochs of fetches that name all that they ask f
 
 
 def handle(
-    node: Node, request: FetchRequest, context: Context
+    services: Services, request: FetchRequest, context: Context
 ) -> FetchResponse | Coroutine[Any, Any, FetchResponse] | Later:
     """Reads what is available; waits if it is too little."""
     if is_replica(request):
-        return _for_replica(node, request, context)
+        return _for_replica(services, request, context)
     quota = context.quota
     if quota is not None:
         request.min_bytes = quota.most_fetch_bytes(request.min_bytes)
     if request.session_epoch not in _WHOLE:
-        return waits.answer(node, incremental.next_of_session(node, request, context))
+        return waits.answer(services, incremental.next_of_session(services, request, context))
     if request.session_id != NO_SESSION:
-        incremental.close(node, request.session_id)
+        incremental.close(services, request.session_id)
     topics = request.topics
     if len(topics) != 1 or len(topics[0].partitions) != 1:
         name_each_once(request, by_id=context.version >= TOPIC_IDS_SINCE)
     if quota is not None:
-        return waits.answer(node, incremental.WholeFetch(node, request, context))
+        return waits.answer(services, incremental.WholeFetch(services, request, context))
     try:
-        attempt = Attempt(node, request, context, ON_LOOP, request.topics)
+        attempt = Attempt(services, request, context, ON_LOOP, request.topics)
     except WouldBlock:
-        return waits.wait(node, incremental.WholeFetch(node, request, context), None)
+        return waits.wait(services, incremental.WholeFetch(services, request, context), None)
     if not (attempt.is_enough() or attempt.has_urgent_error()):
-        return waits.wait(node, incremental.WholeFetch(node, request, context), attempt)
+        return waits.wait(services, incremental.WholeFetch(services, request, context), attempt)
     if request.session_epoch == FIRST:
-        incremental.begin(node, request, context, attempt)
+        incremental.begin(services, request, context, attempt)
     return attempt.answer()
 
 
 def _for_replica(
-    node: Node, request: FetchRequest, context: Context
+    services: Services, request: FetchRequest, context: Context
 ) -> FetchResponse | Coroutine[Any, Any, FetchResponse] | Later:
     """Answers what claims to be a fetch of a follower; a broker that is alone has none."""
-    if node.replicas is None:
+    if services.replicas is None:
         claim = request.replica_state
-        raise node.impostors.refuse(context, claim.replica_id if claim else request.replica_id)
+        raise services.impostors.refuse(context, claim.replica_id if claim else request.replica_id)
     from tidelog.broker.replicas.serving import proven  # a broker that is alone needs none of it
 
-    return proven.answer(node, node.replicas, request, context)
+    return proven.answer(services, services.replicas, request, context)
 
 
 def refuse(request: FetchRequest, error: BrokerError) -> FetchResponse:

@@ -25,9 +25,9 @@ from tidelog.protocol.group_errors import CoordinatorNotAvailable
 if TYPE_CHECKING:
     from collections.abc import Coroutine
 
+    from tidelog.broker.api.services import Services
     from tidelog.broker.coordination.internal_topic import InternalTopic
     from tidelog.broker.network.context import Context
-    from tidelog.broker.node import Node
     from tidelog.protocol.api.find_coordinator import FindCoordinatorRequest
     from tidelog.protocol.errors import BrokerError
 
@@ -38,36 +38,36 @@ _NO_ERROR = "NONE"  # Kafka's message if there is no error
 
 
 def handle(
-    node: Node, request: FindCoordinatorRequest, context: Context
+    services: Services, request: FindCoordinatorRequest, context: Context
 ) -> FindCoordinatorResponse | Coroutine[None, None, FindCoordinatorResponse]:
     """Returns the coordinators; later, if a topic has to be created."""
     if context.version > 0 and request.key_type != _GROUP:
         if request.key_type != _TRANSACTION:
             return refuse(request, InvalidRequest(_NOT_SERVED))
-        topic = node.transactions.topic
+        topic = services.transactions.topic
     else:
-        topic = node.coordinator.topic
-    if node.cluster is not None and topic.is_missing:
-        return _found_after_creation(node, topic, request, context)
-    return _found(node, topic, request, context)
+        topic = services.coordinator.topic
+    if services.cluster is not None and topic.is_missing:
+        return _found_after_creation(services, topic, request, context)
+    return _found(services, topic, request, context)
 
 
 async def _found_after_creation(
-    node: Node, topic: InternalTopic, request: FindCoordinatorRequest, context: Context
+    services: Services, topic: InternalTopic, request: FindCoordinatorRequest, context: Context
 ) -> FindCoordinatorResponse:
     await topic.create()
-    return _found(node, topic, request, context)
+    return _found(services, topic, request, context)
 
 
 def _found(
-    node: Node, topic: InternalTopic, request: FindCoordinatorRequest, context: Context
+    services: Services, topic: InternalTopic, request: FindCoordinatorRequest, context: Context
 ) -> FindCoordinatorResponse:
     is_group = context.version == 0 or request.key_type == _GROUP
     resource = ResourceType.GROUP if is_group else ResourceType.TRANSACTIONAL_ID
 
     def find(key: str) -> Coordinator:
-        node.authorizer.require(context.session, Operation.DESCRIBE, resource, key)
-        node_id, host, port = _coordinator_of(node, topic, key, context)
+        services.authorizer.require(context.session, Operation.DESCRIBE, resource, key)
+        node_id, host, port = _coordinator_of(services, topic, key, context)
         return Coordinator(key=key, node_id=node_id, host=host, port=port)
 
     if context.version < _SEVERAL_KEYS_SINCE:
@@ -78,20 +78,20 @@ def _found(
         )
     return FindCoordinatorResponse(
         coordinators=per_partition(
-            node, "find_coordinator", request.coordinator_keys, find, _none_for_key
+            services, "find_coordinator", request.coordinator_keys, find, _none_for_key
         )
     )
 
 
 def _coordinator_of(
-    node: Node, topic: InternalTopic, key: str, context: Context
+    services: Services, topic: InternalTopic, key: str, context: Context
 ) -> tuple[int, str, int]:
     """Returns the broker that coordinates a key, and its address. Raises CoordinatorNotAvailable."""
     listener = context.connection.listener
-    if node.cluster is None:
-        return node.config.cluster.node_id, *listener.advertised
+    if services.cluster is None:
+        return services.config.cluster.node_id, *listener.advertised
     broker = topic.leader_of(key)
-    live = node.metadata.image.brokers.get(broker)
+    live = services.metadata.image.brokers.get(broker)
     for endpoint in () if live is None else live.record.endpoints:
         if endpoint.listener == listener.name:
             return broker, endpoint.host, endpoint.port

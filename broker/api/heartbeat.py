@@ -17,17 +17,19 @@ from tidelog.protocol.api.heartbeat import HeartbeatResponse
 from tidelog.protocol.group_errors import CoordinatorLoadInProgress
 
 if TYPE_CHECKING:
+    from tidelog.broker.api.services import Services
     from tidelog.broker.network.context import Context
-    from tidelog.broker.node import Node
     from tidelog.protocol.api.heartbeat import HeartbeatRequest
     from tidelog.protocol.errors import BrokerError
 
 
-def handle(node: Node, request: HeartbeatRequest, context: Context) -> HeartbeatResponse:
+def handle(services: Services, request: HeartbeatRequest, context: Context) -> HeartbeatResponse:
     """Records the heartbeat."""
-    node.authorizer.require(context.session, Operation.READ, ResourceType.GROUP, request.group_id)
+    services.authorizer.require(
+        context.session, Operation.READ, ResourceType.GROUP, request.group_id
+    )
     with contextlib.suppress(CoordinatorLoadInProgress):
-        node.coordinator.heartbeat(
+        services.coordinator.heartbeat(
             request.group_id, request.member_id, request.group_instance_id, request.generation_id
         )
     return HeartbeatResponse()

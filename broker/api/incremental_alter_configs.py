@@ -45,9 +45,9 @@ from tidelog.protocol.errors import InvalidConfig, InvalidRequest, UnknownTopicO
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
 
+    from tidelog.broker.api.services import Services
     from tidelog.broker.metadata.image import Topic
     from tidelog.broker.network.context import Context
-    from tidelog.broker.node import Node
     from tidelog.broker.security.session import Session
     from tidelog.config import Entry
     from tidelog.protocol.api import alter_configs
@@ -64,21 +64,21 @@ SET, DELETE, APPEND, SUBTRACT = range(4)
 
 
 async def handle(
-    node: Node, request: IncrementalAlterConfigsRequest, context: Context
+    services: Services, request: IncrementalAlterConfigsRequest, context: Context
 ) -> IncrementalAlterConfigsResponse:
     """Changes the settings of each resource separately."""
     alter = partial(_alter, validate_only=request.validate_only)
     api = "incremental_alter_configs"
     return IncrementalAlterConfigsResponse(
-        responses=await altered(node, context.session, request.resources, alter, _response, api)
+        responses=await altered(services, context.session, request.resources, alter, _response, api)
     )
 
 
 async def altered(
-    node: Node,
+    services: Services,
     session: Session,
     resources: Sequence[_Resource],
-    alter: Callable[[Node, _Resource], Awaitable[None]],
+    alter: Callable[[Services, _Resource], Awaitable[None]],
     respond: Callable[[_Resource, BrokerError | None], _Response],
     api: str,
 ) -> list[_Response]:
@@ -88,56 +88,58 @@ async def altered(
     async def alter_one(resource: _Resource) -> _Response:
         if times[resource.resource_type, resource.resource_name] > 1:
             raise InvalidRequest("the resource is named more than once")
-        require_on(node, session, Operation.ALTER_CONFIGS, resource)
+        require_on(services, session, Operation.ALTER_CONFIGS, resource)
         check_size(resource.configs)
-        await node.catch_up()
-        await alter(node, resource)
+        await services.catch_up()
+        await alter(services, resource)
         return respond(resource, None)
 
-    return await per_partition_async(node, api, resources, alter_one, respond)
+    return await per_partition_async(services, api, resources, alter_one, respond)
 
 
-async def _alter(node: Node, resource: AlterConfigsResource, *, validate_only: bool) -> None:
+async def _alter(
+    services: Services, resource: AlterConfigsResource, *, validate_only: bool
+) -> None:
     name = resource.resource_name
     if resource.resource_type == TOPIC:
-        topic = topic_to_alter(node, name)
+        topic = topic_to_alter(services, name)
         entries = topic_entries(
-            node.config, node.settings.of_topic(topic.name, topic.configs), topic.configs
+            services.config, services.settings.of_topic(topic.name, topic.configs), topic.configs
         )
         by_name = {entry.name: entry for entry in entries}
         changes = topic_changes(_changes(resource, by_name, TOPIC_ALIASES))
-        await node.topics.alter(name, changes, validate_only=validate_only)
+        await services.topics.alter(name, changes, validate_only=validate_only)
     elif resource.resource_type == BROKER:
-        check_broker(node, name)
-        by_name = {entry.name: entry for entry in broker_entries(node.config)}
+        check_broker(services, name)
+        by_name = {entry.name: entry for entry in broker_entries(services.config)}
         changes = broker_changes(_changes(resource, by_name, BROKER_ALIASES))
-        check_changeable(node, changes)
-        of_one = is_one_of_several(node, name)
+        check_changeable(services, changes)
+        of_one = is_one_of_several(services, name)
         if of_one:
-            changes = changes_of_one(node, name, changes)
-        await node.topics.alter_broker(changes, of_one=of_one, validate_only=validate_only)
+            changes = changes_of_one(services, name, changes)
+        await services.topics.alter_broker(changes, of_one=of_one, validate_only=validate_only)
     else:
         raise no_such_resource(resource.resource_type)
 
 
-def topic_to_alter(node: Node, name: str) -> Topic:
+def topic_to_alter(services: Services, name: str) -> Topic:
     """Returns a topic by its name. Raises InvalidRequest, InvalidTopic, UnknownTopicOrPartition."""
     if not name:
         raise InvalidRequest("topics have no defaults of their own: the broker's are of type 4")
-    topic = node.metadata.image.topics.get(name)
+    topic = services.metadata.image.topics.get(name)
     if topic is None:
         check_topic_name(name)
         raise UnknownTopicOrPartition(f"there is no topic {name}")
     return topic
 
 
-def check_changeable(node: Node, changes: Mapping[str, str | None]) -> None:
+def check_changeable(services: Services, changes: Mapping[str, str | None]) -> None:
     """Raises InvalidRequest for a broker setting that only holds from the start on.
 
     One that was changed all the same, by an earlier release, can be removed.
     """
-    image = node.metadata.image
-    now = image.broker_configs.keys() | own_configs.of(image, node.metadata.node_id).keys()
+    image = services.metadata.image
+    now = image.broker_configs.keys() | own_configs.of(image, services.metadata.node_id).keys()
     for name, value in changes.items():
         if name in ONLY_AT_START and (value is not None or name not in now):
             raise InvalidRequest(f"{name} can only be set when the broker starts")

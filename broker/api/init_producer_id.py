@@ -21,8 +21,8 @@ from tidelog.protocol.records.layout import NO_PRODUCER_ID
 from tidelog.protocol.transaction_log import NO_EPOCH, Producer
 
 if TYPE_CHECKING:
+    from tidelog.broker.api.services import Services
     from tidelog.broker.network.context import Context
-    from tidelog.broker.node import Node
     from tidelog.protocol.api.init_producer_id import InitProducerIdRequest
     from tidelog.protocol.errors import BrokerError
 
@@ -31,27 +31,27 @@ _FENCED_SINCE = 4
 
 
 async def handle(
-    node: Node, request: InitProducerIdRequest, context: Context
+    services: Services, request: InitProducerIdRequest, context: Context
 ) -> InitProducerIdResponse:
     """Returns a new producer id."""
-    session, authorizer = context.session, node.authorizer
+    session, authorizer = context.session, services.authorizer
     transactional_id = request.transactional_id
     if transactional_id is not None:
-        with node.transactions.refusals.logged(context, transactional_id):
+        with services.transactions.refusals.logged(context, transactional_id):
             authorizer.require(
                 session, Operation.WRITE, ResourceType.TRANSACTIONAL_ID, transactional_id
             )
-            return await _of_transactions(node, transactional_id, request, context.version)
+            return await _of_transactions(services, transactional_id, request, context.version)
     if not (
         authorizer.allows_on_cluster(session, Operation.IDEMPOTENT_WRITE)
         or authorizer.allows_on_any(session, Operation.WRITE, ResourceType.TOPIC)
     ):
         raise ClusterAuthorizationFailed(f"{session.principal} may not write to any topic")
-    return InitProducerIdResponse(producer_id=await node.producer_ids.next(), producer_epoch=0)
+    return InitProducerIdResponse(producer_id=await services.producer_ids.next(), producer_epoch=0)
 
 
 async def _of_transactions(
-    node: Node, transactional_id: str, request: InitProducerIdRequest, version: int
+    services: Services, transactional_id: str, request: InitProducerIdRequest, version: int
 ) -> InitProducerIdResponse:
     """Returns the id and epoch of a transactional id, which fences every other producer."""
     producer = Producer(request.producer_id, request.producer_epoch)
@@ -59,7 +59,7 @@ async def _of_transactions(
         raise InvalidRequest("producer id and epoch are named together, or neither is")
     known = None if producer.producer_id == NO_PRODUCER_ID else producer
     with fenced_since(_FENCED_SINCE, version):
-        given = await node.transactions.init(
+        given = await services.transactions.init(
             transactional_id, request.transaction_timeout_ms, known
         )
     return InitProducerIdResponse(producer_id=given.producer_id, producer_epoch=given.epoch)

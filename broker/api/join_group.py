@@ -30,8 +30,8 @@ from tidelog.protocol.group_errors import (
 )
 
 if TYPE_CHECKING:
+    from tidelog.broker.api.services import Services
     from tidelog.broker.network.context import Context
-    from tidelog.broker.node import Node
     from tidelog.protocol.api.join_group import JoinGroupRequest
 
 log = logging.getLogger("tidelog.groups")
@@ -43,10 +43,12 @@ _SKIPPING_SINCE = 9
 _LONGEST_CLIENT_ID = 255  # characters that are kept, and shown by DescribeGroups
 
 
-async def handle(node: Node, request: JoinGroupRequest, context: Context) -> JoinGroupResponse:
+async def handle(
+    services: Services, request: JoinGroupRequest, context: Context
+) -> JoinGroupResponse:
     """Waits for the generation."""
     try:
-        return await _joined(node, request, context)
+        return await _joined(services, request, context)
     except BrokerError as error:
         refused = refuse(request, error)
         if context.version >= _NO_PROTOCOL_SINCE:
@@ -54,11 +56,15 @@ async def handle(node: Node, request: JoinGroupRequest, context: Context) -> Joi
         return refused
 
 
-async def _joined(node: Node, request: JoinGroupRequest, context: Context) -> JoinGroupResponse:
-    node.authorizer.require(context.session, Operation.READ, ResourceType.GROUP, request.group_id)
+async def _joined(
+    services: Services, request: JoinGroupRequest, context: Context
+) -> JoinGroupResponse:
+    services.authorizer.require(
+        context.session, Operation.READ, ResourceType.GROUP, request.group_id
+    )
     instance_id, client_id = request.group_instance_id, context.header.client_id or ""
     has_timeout = context.version >= _REBALANCE_TIMEOUT_SINCE
-    joined = await node.coordinator.join(
+    joined = await services.coordinator.join(
         request.group_id,
         Join(
             request.member_id,

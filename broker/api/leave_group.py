@@ -15,31 +15,33 @@ from tidelog.protocol.acl import Operation, ResourceType
 from tidelog.protocol.api.leave_group import LeaveGroupResponse, MemberResponse
 
 if TYPE_CHECKING:
+    from tidelog.broker.api.services import Services
     from tidelog.broker.network.context import Context
-    from tidelog.broker.node import Node
     from tidelog.protocol.api.leave_group import LeaveGroupRequest, MemberIdentity
     from tidelog.protocol.errors import BrokerError
 
 _SEVERAL_SINCE = 3
 
 
-def handle(node: Node, request: LeaveGroupRequest, context: Context) -> LeaveGroupResponse:
+def handle(services: Services, request: LeaveGroupRequest, context: Context) -> LeaveGroupResponse:
     """Removes the members from the group."""
-    node.authorizer.require(context.session, Operation.READ, ResourceType.GROUP, request.group_id)
+    services.authorizer.require(
+        context.session, Operation.READ, ResourceType.GROUP, request.group_id
+    )
     if context.version < _SEVERAL_SINCE:
-        node.coordinator.leave(request.group_id, request.member_id, None)
+        services.coordinator.leave(request.group_id, request.member_id, None)
         return LeaveGroupResponse()
-    node.coordinator.find(request.group_id)
+    services.coordinator.find(request.group_id)
 
     def leave(member: MemberIdentity) -> MemberResponse:
-        node.coordinator.leave(request.group_id, member.member_id, member.group_instance_id)
+        services.coordinator.leave(request.group_id, member.member_id, member.group_instance_id)
         return _member(member, 0)
 
     def failed(member: MemberIdentity, error: BrokerError) -> MemberResponse:
         return _member(member, error.code)
 
     return LeaveGroupResponse(
-        members=per_partition(node, "leave_group", request.members, leave, failed)
+        members=per_partition(services, "leave_group", request.members, leave, failed)
     )
 
 

@@ -15,18 +15,18 @@ from tidelog.protocol.acl import Operation, ResourceType
 from tidelog.protocol.api.list_groups import ListedGroup, ListGroupsResponse
 
 if TYPE_CHECKING:
+    from tidelog.broker.api.services import Services
     from tidelog.broker.network.context import Context
-    from tidelog.broker.node import Node
     from tidelog.protocol.api.list_groups import ListGroupsRequest
     from tidelog.protocol.errors import BrokerError
 
 _TYPE = "classic"
 
 
-def handle(node: Node, request: ListGroupsRequest, context: Context) -> ListGroupsResponse:
+def handle(services: Services, request: ListGroupsRequest, context: Context) -> ListGroupsResponse:
     """Lists the groups that match and that the client may describe."""
-    session, allows = context.session, node.authorizer.allows
-    sees_all = node.authorizer.allows_on_cluster(session, Operation.DESCRIBE)
+    session, allows = context.session, services.authorizer.allows
+    sees_all = services.authorizer.allows_on_cluster(session, Operation.DESCRIBE)
     states = {state.lower() for state in paced(request.states_filter)}
     types = {each.lower() for each in paced(request.types_filter)}
     groups = [
@@ -36,7 +36,7 @@ def handle(node: Node, request: ListGroupsRequest, context: Context) -> ListGrou
             group_state=kept.group.state.value,
             group_type=_TYPE,
         )
-        for kept in paced(node.coordinator.all())
+        for kept in paced(services.coordinator.all())
         if (not states or kept.group.state.value.lower() in states)
         and (not types or _TYPE in types)
         and (

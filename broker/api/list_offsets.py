@@ -39,8 +39,8 @@ from tidelog.storage.time.lookup import Target, is_target
 if TYPE_CHECKING:
     from collections.abc import Coroutine
 
+    from tidelog.broker.api.services import Services
     from tidelog.broker.network.context import Context
-    from tidelog.broker.node import Node
     from tidelog.broker.pools import Permit
     from tidelog.broker.replicas.replicas import Replicas
     from tidelog.protocol.api.list_offsets import ListOffsetsPartition, ListOffsetsRequest
@@ -62,7 +62,7 @@ _OFFSET_NOT_AVAILABLE_SINCE = 5
 
 
 def handle(
-    node: Node, request: ListOffsetsRequest, context: Context
+    services: Services, request: ListOffsetsRequest, context: Context
 ) -> ListOffsetsResponse | Coroutine[Any, Any, ListOffsetsResponse]:
     """Returns the result now, or from a thread if a log has to be opened, or a long one read."""
     names = (
@@ -70,11 +70,11 @@ def handle(
         for topic in request.topics
         for wanted in topic.partitions
     )
-    return answer(node, names, partial(_answer, node, request, context))
+    return answer(services, names, partial(_answer, services, request, context))
 
 
 def _answer(
-    node: Node, request: ListOffsetsRequest, context: Context, permit: Permit
+    services: Services, request: ListOffsetsRequest, context: Context, permit: Permit
 ) -> ListOffsetsResponse:
     """Looks up each partition separately. Raises Abandoned if nobody waits for the response."""
     version = context.version
@@ -86,15 +86,15 @@ def _answer(
 
     def look_up(name: str, wanted: ListOffsetsPartition) -> ListOffsetsPartitionResponse:
         permit.check()
-        node.authorizer.require(context.session, Operation.DESCRIBE, ResourceType.TOPIC, name)
+        services.authorizer.require(context.session, Operation.DESCRIBE, ResourceType.TOPIC, name)
         if version > 0 and times[name, wanted.partition_index] > 1:
             raise InvalidRequest("the partition is named more than once")
-        partition = node.partitions.leader(
+        partition = services.partitions.leader(
             name, wanted.partition_index, wanted.current_leader_epoch, permit.may_block
         )
         found = _look_up(partition, wanted, request.isolation_level, version, permit)
-        if node.replicas is not None:
-            _check_end_known(node.replicas, partition, found, wanted.timestamp, version)
+        if services.replicas is not None:
+            _check_end_known(services.replicas, partition, found, wanted.timestamp, version)
         return found
 
     return ListOffsetsResponse(
@@ -102,7 +102,11 @@ def _answer(
             ListOffsetsTopicResponse(
                 name=topic.name,
                 partitions=per_partition(
-                    node, "list_offsets", topic.partitions, partial(look_up, topic.name), _failed
+                    services,
+                    "list_offsets",
+                    topic.partitions,
+                    partial(look_up, topic.name),
+                    _failed,
                 ),
             )
             for topic in request.topics

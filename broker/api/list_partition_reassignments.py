@@ -18,18 +18,18 @@ from tidelog.protocol.api.list_partition_reassignments import (
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from tidelog.broker.api.services import Services
     from tidelog.broker.metadata.image import Topic
     from tidelog.broker.network.context import Context
-    from tidelog.broker.node import Node
     from tidelog.protocol.api.list_partition_reassignments import ListPartitionReassignmentsRequest
     from tidelog.protocol.errors import BrokerError
 
 
 def handle(
-    node: Node, request: ListPartitionReassignmentsRequest, _context: Context
+    services: Services, request: ListPartitionReassignmentsRequest, _context: Context
 ) -> ListPartitionReassignmentsResponse:
     """Lists the moves in the metadata."""
-    topics = node.metadata.image.topics
+    topics = services.metadata.image.topics
     asked: dict[str, Iterable[int]] = (
         {name: range(topic.partitions) for name, topic in topics.items()}
         if request.topics is None

@@ -18,8 +18,8 @@ from tidelog.protocol.api.list_transactions import ListTransactionsResponse, Tra
 from tidelog.protocol.transaction_log import State
 
 if TYPE_CHECKING:
+    from tidelog.broker.api.services import Services
     from tidelog.broker.network.context import Context
-    from tidelog.broker.node import Node
     from tidelog.broker.transactions.transaction import Transaction
     from tidelog.protocol.api.list_transactions import ListTransactionsRequest
     from tidelog.protocol.errors import BrokerError
@@ -28,11 +28,11 @@ _STATES = frozenset(state.word for state in State)
 
 
 async def handle(
-    node: Node, request: ListTransactionsRequest, context: Context
+    services: Services, request: ListTransactionsRequest, context: Context
 ) -> ListTransactionsResponse:
     """Lists the ids that match."""
     states, producers = set(request.state_filters), set(request.producer_id_filters)
-    now_ms = node.clock.now_ms()
+    now_ms = services.clock.now_ms()
 
     def is_wanted(transaction: Transaction) -> bool:
         metadata = transaction.metadata
@@ -41,7 +41,7 @@ async def handle(
             (not states or transaction.state.word in states)
             and (not producers or metadata.producer_id in producers)
             and (request.duration_filter < 0 or age_ms > request.duration_filter)
-            and node.authorizer.allows(
+            and services.authorizer.allows(
                 context.session,
                 Operation.DESCRIBE,
                 ResourceType.TRANSACTIONAL_ID,
@@ -55,12 +55,14 @@ async def handle(
             producer_id=each.metadata.producer_id,
             transaction_state=each.state.word,
         )
-        for each in paced(node.transactions.all())
+        for each in paced(services.transactions.all())
         if is_wanted(each)
     ]
     if request.transactional_id_pattern:
         ids = (each.transactional_id for each in found)
-        matched = await node.transactions.patterns.matching(request.transactional_id_pattern, ids)
+        matched = await services.transactions.patterns.matching(
+            request.transactional_id_pattern, ids
+        )
         found = [found[at] for at in matched]
     return ListTransactionsResponse(
         unknown_state_filters=[

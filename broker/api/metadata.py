@@ -48,10 +48,10 @@ from tidelog.protocol.message import codec
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Iterable
 
+    from tidelog.broker.api.services import Services
     from tidelog.broker.metadata.brokers.visible import VisibleBroker
     from tidelog.broker.metadata.image import Image, Topic
     from tidelog.broker.network.context import Context, Later
-    from tidelog.broker.node import Node
     from tidelog.protocol.api.metadata import MetadataRequest, MetadataRequestTopic
     from tidelog.protocol.errors import BrokerError
     from tidelog.protocol.topic_partition import TopicPartition
@@ -64,42 +64,42 @@ _BY_ID_SINCE = 12
 
 
 def handle(
-    node: Node, request: MetadataRequest, context: Context
+    services: Services, request: MetadataRequest, context: Context
 ) -> Answer | Later | Coroutine[Any, Any, Answer]:
     """Describes the cluster and the requested topics, once the leader epochs are known.
 
     A partition whose leader has just died is described when it has another one.
     """
     if _asks_for_all(request, context.version):
-        kept = _kept_answer(node, request, context)
+        kept = _kept_answer(services, request, context)
         if kept is not None:
             return kept
-    if node.replicas is not None:
-        new_leaders = node.replicas.new_leaders
-        topics = partial(_existing, node, request, context.version)
+    if services.replicas is not None:
+        new_leaders = services.replicas.new_leaders
+        topics = partial(_existing, services, request, context.version)
         if new_leaders.is_near(topics()):
-            return _answer_later(node, request, context, new_leaders.elected(topics))
+            return _answer_later(services, request, context, new_leaders.elected(topics))
     unread = [
         (topic.name, index)
-        for topic in paced(_described(node, request, context.version))
+        for topic in paced(_described(services, request, context.version))
         for index in paced(range(topic.partitions))
-        if node.store.leader_epoch(topic.name, index) is None
+        if services.store.leader_epoch(topic.name, index) is None
     ]
     if unread:
-        return _read_and_answer(node, request, context, unread)
-    return _answer(node, request, context)
+        return _read_and_answer(services, request, context, unread)
+    return _answer(services, request, context)
 
 
-def _described(node: Node, request: MetadataRequest, version: int) -> Iterable[Topic]:
+def _described(services: Services, request: MetadataRequest, version: int) -> Iterable[Topic]:
     """Returns the requested topics that exist and whose leader epochs are in logs of this broker."""
-    if node.cluster is not None:
+    if services.cluster is not None:
         return ()  # the metadata know the leader epochs of every partition
-    return _existing(node, request, version)
+    return _existing(services, request, version)
 
 
-def _existing(node: Node, request: MetadataRequest, version: int) -> Iterable[Topic]:
+def _existing(services: Services, request: MetadataRequest, version: int) -> Iterable[Topic]:
     """Returns the requested topics that exist."""
-    image = node.metadata.image
+    image = services.metadata.image
     if _asks_for_all(request, version):
         return image.topics.values()
     found = (
@@ -112,51 +112,53 @@ def _existing(node: Node, request: MetadataRequest, version: int) -> Iterable[To
 
 
 async def _answer_later(
-    node: Node, request: MetadataRequest, context: Context, elected: Awaitable[None]
+    services: Services, request: MetadataRequest, context: Context, elected: Awaitable[None]
 ) -> Answer:
     """Returns the response when leaders are elected, or after a moment."""
     await elected
-    answer = _answer(node, request, context)
+    answer = _answer(services, request, context)
     return await answer if isinstance(answer, Coroutine) else answer
 
 
 async def _read_and_answer(
-    node: Node, request: MetadataRequest, context: Context, unread: list[TopicPartition]
+    services: Services, request: MetadataRequest, context: Context, unread: list[TopicPartition]
 ) -> Answer:
     """Reads the leader epochs of closed partitions, then returns the response."""
-    await node.pools.reads.run(node.store.read_leader_epochs, unread)
-    answer = _answer(node, request, context)
+    await services.pools.reads.run(services.store.read_leader_epochs, unread)
+    answer = _answer(services, request, context)
     return await answer if isinstance(answer, Coroutine) else answer
 
 
 def _answer(
-    node: Node, request: MetadataRequest, context: Context
+    services: Services, request: MetadataRequest, context: Context
 ) -> Answer | Coroutine[Any, Any, Answer]:
-    image = node.metadata.image
+    image = services.metadata.image
     if _asks_for_all(request, context.version):
-        return _answer_all(node, request, context)
+        return _answer_all(services, request, context)
     wanted = _once(request.topics or [])
     asked = context.version < _AUTO_CREATE_FLAG_SINCE or request.allow_auto_topic_creation
-    if auto_creation.is_allowed(node.config, request_allows=asked) and any(
+    if auto_creation.is_allowed(services.config, request_allows=asked) and any(
         topic.name is not None and topic.name not in image.topics for topic in paced(wanted)
     ):
-        return _create_and_answer(node, request, wanted, context)
+        return _create_and_answer(services, request, wanted, context)
     failed = partial(_failed, context.version)
-    topics = per_partition(node, "metadata", wanted, partial(_one, node, context), failed)
-    return _response(node, request, context, topics)
+    topics = per_partition(services, "metadata", wanted, partial(_one, services, context), failed)
+    return _response(services, request, context, topics)
 
 
 def _asks_for_all(request: MetadataRequest, version: int) -> bool:
     return request.topics is None or (version == 0 and not request.topics)
 
 
-def _kept_answer(node: Node, request: MetadataRequest, context: Context) -> Encoded | Later | None:
+def _kept_answer(
+    services: Services, request: MetadataRequest, context: Context
+) -> Encoded | Later | None:
     """Returns the answer to a request for all topics if it has been made, or is being made."""
-    if not isinstance(node.authorizer, OpenAuthorizer):
+    if not isinstance(services.authorizer, OpenAuthorizer):
         return None  # each principal sees other topics
-    again = partial(handle, node, request, context)
-    key, state = _key(request, context), _state(node, context)
-    return node.encoded.find(key, node.metadata.image, state, again)
+    again = partial(handle, services, request, context)
+    key, state = _key(request, context), _state(services, context)
+    return services.encoded.find(key, services.metadata.image, state, again)
 
 
 def _key(request: MetadataRequest, context: Context) -> tuple[int, str, bool, bool]:
@@ -169,38 +171,38 @@ def _key(request: MetadataRequest, context: Context) -> tuple[int, str, bool, bo
     )
 
 
-def _state(node: Node, context: Context) -> tuple[tuple[VisibleBroker, ...], int]:
+def _state(services: Services, context: Context) -> tuple[tuple[VisibleBroker, ...], int]:
     """Returns what may change in an answer about all topics while the image does not."""
-    listed = listed_brokers(node, context, with_departed=True)
+    listed = listed_brokers(services, context, with_departed=True)
     return tuple(listed.brokers), listed.controller
 
 
 def _answer_all(
-    node: Node, request: MetadataRequest, context: Context
+    services: Services, request: MetadataRequest, context: Context
 ) -> Encoded | MetadataResponse:
     """Describes all topics, once for everybody who asks while nothing changes."""
-    image = node.metadata.image
-    allows, session = node.authorizer.allows, context.session
+    image = services.metadata.image
+    allows, session = services.authorizer.allows, context.session
 
     def describe() -> MetadataResponse:
         described = [
-            _describe(node, topic, context)
+            _describe(services, topic, context)
             for topic in paced(image.topics.values())
             if allows(session, Operation.DESCRIBE, ResourceType.TOPIC, topic.name)
         ]
-        return _response(node, request, context, described)
+        return _response(services, request, context, described)
 
-    if not isinstance(node.authorizer, OpenAuthorizer):
+    if not isinstance(services.authorizer, OpenAuthorizer):
         return describe()
 
     def encode() -> Encoded:
         parts = encode_in_steps(codec(MetadataResponse, context.version), describe(), "Metadata")
         return Encoded(b"".join(parts))
 
-    kept = _kept_answer(node, request, context)  # made by somebody else meanwhile
+    kept = _kept_answer(services, request, context)  # made by somebody else meanwhile
     if isinstance(kept, Encoded):
         return kept
-    return node.encoded.make(_key(request, context), image, _state(node, context), encode)
+    return services.encoded.make(_key(request, context), image, _state(services, context), encode)
 
 
 def _once(topics: list[MetadataRequestTopic]) -> list[MetadataRequestTopic]:
@@ -209,34 +211,39 @@ def _once(topics: list[MetadataRequestTopic]) -> list[MetadataRequestTopic]:
 
 
 async def _create_and_answer(
-    node: Node, request: MetadataRequest, wanted: list[MetadataRequestTopic], context: Context
+    services: Services,
+    request: MetadataRequest,
+    wanted: list[MetadataRequestTopic],
+    context: Context,
 ) -> MetadataResponse:
     """Creates the missing topics, as many as one request may, then returns the response.
 
     A client asks again for those that are not created yet.
     """
-    left = node.config.limits.auto_create_topics_per_request
+    left = services.config.limits.auto_create_topics_per_request
 
     async def create(topic: MetadataRequestTopic) -> MetadataResponseTopic:
         nonlocal left
-        if topic.name is not None and topic.name not in node.metadata.image.topics:
+        if topic.name is not None and topic.name not in services.metadata.image.topics:
             if not left:
                 check_topic_name(topic.name)
                 raise UnknownTopicOrPartition
             left -= 1
-            await auto_creation.create_missing(node, context.session, topic.name)
-        return _one(node, context, topic)
+            await auto_creation.create_missing(services, context.session, topic.name)
+        return _one(services, context, topic)
 
     failed = partial(_failed, context.version)
-    topics = await per_partition_async(node, "metadata", wanted, create, failed)
-    return _response(node, request, context, topics)
+    topics = await per_partition_async(services, "metadata", wanted, create, failed)
+    return _response(services, request, context, topics)
 
 
-def _one(node: Node, context: Context, wanted: MetadataRequestTopic) -> MetadataResponseTopic:
+def _one(
+    services: Services, context: Context, wanted: MetadataRequestTopic
+) -> MetadataResponseTopic:
     """Describes one topic, by name or, from version 12 on, by id."""
-    image, version = node.metadata.image, context.version
+    image, version = services.metadata.image, context.version
     if wanted.name is not None:
-        node.authorizer.require(
+        services.authorizer.require(
             context.session, Operation.DESCRIBE, ResourceType.TOPIC, wanted.name
         )
         found = image.topics.get(wanted.name)
@@ -249,8 +256,10 @@ def _one(node: Node, context: Context, wanted: MetadataRequestTopic) -> Metadata
         found = image.topics_by_id.get(wanted.topic_id)
         if found is None:
             raise UnknownTopicId
-        node.authorizer.require(context.session, Operation.DESCRIBE, ResourceType.TOPIC, found.name)
-    return _describe(node, found, context)
+        services.authorizer.require(
+            context.session, Operation.DESCRIBE, ResourceType.TOPIC, found.name
+        )
+    return _describe(services, found, context)
 
 
 def _failed(
@@ -263,25 +272,25 @@ def _failed(
     )
 
 
-def _describe(node: Node, topic: Topic, context: Context) -> MetadataResponseTopic:
+def _describe(services: Services, topic: Topic, context: Context) -> MetadataResponseTopic:
     """Describes an existing topic; the metadata name the leaders of its partitions."""
     return MetadataResponseTopic(
         name=topic.name,
         topic_id=topic.topic_id,
         is_internal=is_internal(topic.name),
-        partitions=_partitions_alone(node, topic)
-        if node.cluster is None
-        else _partitions(node.metadata.image, topic, context),
+        partitions=_partitions_alone(services, topic)
+        if services.cluster is None
+        else _partitions(services.metadata.image, topic, context),
     )
 
 
-def _partitions_alone(node: Node, topic: Topic) -> list[MetadataResponsePartition]:
+def _partitions_alone(services: Services, topic: Topic) -> list[MetadataResponsePartition]:
     """Describes the partitions of a topic on a broker that has no cluster."""
     return [
         MetadataResponsePartition(
             partition_index=index,
             leader_id=record.leader,
-            leader_epoch=known_leader_epoch(node.store, topic, index),
+            leader_epoch=known_leader_epoch(services.store, topic, index),
             replica_nodes=list(record.replicas),
             isr_nodes=list(record.isr),
             offline_replicas=[],
@@ -326,15 +335,18 @@ def _leader_code(image: Image, leader: int, version: int) -> ErrorCode:
 
 
 def _response(
-    node: Node, request: MetadataRequest, context: Context, topics: list[MetadataResponseTopic]
+    services: Services,
+    request: MetadataRequest,
+    context: Context,
+    topics: list[MetadataResponseTopic],
 ) -> MetadataResponse:
     if request.include_topic_authorized_operations:
         for topic in paced(topics):
             if topic.error_code != UnknownTopicId.code:  # then the topic is not known
-                topic.topic_authorized_operations = node.authorizer.operations(
+                topic.topic_authorized_operations = services.authorizer.operations(
                     context.session, ResourceType.TOPIC, topic.name or ""
                 )
-    listed = listed_brokers(node, context, with_departed=True)
+    listed = listed_brokers(services, context, with_departed=True)
     return MetadataResponse(
         brokers=[
             MetadataResponseBroker(
@@ -342,10 +354,10 @@ def _response(
             )
             for each in listed.brokers
         ],
-        cluster_id=node.metadata.image.cluster_id,
+        cluster_id=services.metadata.image.cluster_id,
         controller_id=listed.controller,
         topics=topics,
-        cluster_authorized_operations=node.authorizer.operations(
+        cluster_authorized_operations=services.authorizer.operations(
             context.session, ResourceType.CLUSTER, CLUSTER_NAME
         )
         if request.include_cluster_authorized_operations

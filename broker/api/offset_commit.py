@@ -38,8 +38,8 @@ if TYPE_CHECKING:
     import asyncio
     from collections.abc import Iterator
 
+    from tidelog.broker.api.services import Services
     from tidelog.broker.network.context import Context
-    from tidelog.broker.node import Node
     from tidelog.protocol.api.offset_commit import OffsetCommitRequest, OffsetCommitRequestPartition
     from tidelog.protocol.errors import BrokerError
     from tidelog.protocol.topic_partition import TopicPartition
@@ -50,22 +50,22 @@ _MEAN_NONE = (0, -1)  # times of a commit, and retention times
 
 
 def handle(
-    node: Node, request: OffsetCommitRequest, context: Context
+    services: Services, request: OffsetCommitRequest, context: Context
 ) -> OffsetCommitResponse | Coroutine[None, None, OffsetCommitResponse]:
     """Stores the offsets that may be stored; at once, if nothing has to be waited for."""
-    commit = _Commit(node, request)
+    commit = _Commit(services, request)
     waiting: list[tuple[_Wanted, asyncio.Future[None]]] = []
 
     def admit(wanted: _Wanted) -> None:
         name, partition = wanted
         metadata = partition.committed_metadata or ""
-        answer = admission.admit_commit(node, context.session, request.group_id, name, metadata)
+        answer = admission.admit_commit(services, context.session, request.group_id, name, metadata)
         if answer is None:
             commit.accept(wanted)
         else:
             waiting.append((wanted, answer))
 
-    per_partition(node, "offset_commit", _wanted(request), admit, commit.refuse)
+    per_partition(services, "offset_commit", _wanted(request), admit, commit.refuse)
     if waiting:
         return commit.store_when_admitted(waiting)
     return commit.store()
@@ -80,10 +80,10 @@ def _wanted(request: OffsetCommitRequest) -> Iterator[_Wanted]:
 class _Commit:
     """The offsets of one request that will be stored, and the error codes of the others."""
 
-    def __init__(self, node: Node, request: OffsetCommitRequest) -> None:
-        self._node = node
+    def __init__(self, services: Services, request: OffsetCommitRequest) -> None:
+        self._services = services
         self._request = request
-        self._now_ms = node.coordinator.now_ms()
+        self._now_ms = services.coordinator.now_ms()
         self._offsets: dict[TopicPartition, Committed] = {}
         self._codes: dict[TopicPartition, int] = {}
 
@@ -92,7 +92,7 @@ class _Commit:
         name, partition = wanted
         retention_ms = self._request.retention_time_ms
         if not (partition.commit_timestamp and retention_ms):
-            self._node.coordinator.note_zero_time(self._request.group_id)
+            self._services.coordinator.note_zero_time(self._request.group_id)
         self._offsets[name] = _committed(partition, retention_ms, self._now_ms)
 
     def refuse(self, wanted: _Wanted, error: BrokerError) -> None:
@@ -113,7 +113,7 @@ class _Commit:
         def refuse(asked: tuple[_Wanted, asyncio.Future[None]], error: BrokerError) -> None:
             self.refuse(asked[0], error)
 
-        await per_partition_async(self._node, "offset_commit", waiting, admit, refuse)
+        await per_partition_async(self._services, "offset_commit", waiting, admit, refuse)
         answer = self.store()
         return await answer if isinstance(answer, Coroutine) else answer
 
@@ -124,12 +124,12 @@ class _Commit:
             request.member_id, request.group_instance_id, request.generation_id_or_member_epoch
         )
         commit = Commit.of(request.group_id, committer, self._offsets)
-        if self._node.coordinator.commit_now(commit):
+        if self._services.coordinator.commit_now(commit):
             return _answer(request, self._codes, 0)
         return self._stored(commit)
 
     async def _stored(self, commit: Commit) -> OffsetCommitResponse:
-        await self._node.coordinator.commit(commit)
+        await self._services.coordinator.commit(commit)
         return _answer(self._request, self._codes, 0)
 
 

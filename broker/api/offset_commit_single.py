@@ -18,14 +18,14 @@ from tidelog.protocol.errors import BrokerError
 from tidelog.protocol.records.layout import NO_TIMESTAMP
 
 if TYPE_CHECKING:
-    from tidelog.broker.node import Node
+    from tidelog.broker.api.services import Services
     from tidelog.broker.security.session import Session
     from tidelog.protocol.message import RequestHeader
     from tidelog.protocol.wire import Buffer
 
 
 def shortcut(
-    node: Node, session: Session, header: RequestHeader, frame: bytes | memoryview
+    services: Services, session: Session, header: RequestHeader, frame: bytes | memoryview
 ) -> list[Buffer] | None:
     """Stores the offset and returns the response's frame; None for the ordinary path."""
     version = header.api_version
@@ -35,9 +35,9 @@ def shortcut(
     group, generation, member, instance, topic, index, offset, leader_epoch, metadata = request
     try:
         name = (str(topic, "utf-8"), index)
-        if admission.admit_commit(node, session, group, name, metadata) is not None:
+        if admission.admit_commit(services, session, group, name, metadata) is not None:
             return None
-        coordinator = node.coordinator
+        coordinator = services.coordinator
         committed = Committed(offset, leader_epoch, metadata, coordinator.now_ms(), NO_TIMESTAMP)
         committer = Committer(member, instance, generation)
         if not coordinator.commit_now(Commit.of(group, committer, {name: committed})):

@@ -26,19 +26,21 @@ from tidelog.protocol.errors import UnknownTopicOrPartition
 from tidelog.protocol.group_errors import GroupIdNotFound, GroupSubscribedToTopic, NonEmptyGroup
 
 if TYPE_CHECKING:
+    from tidelog.broker.api.services import Services
     from tidelog.broker.network.context import Context
-    from tidelog.broker.node import Node
     from tidelog.protocol.api.offset_delete import OffsetDeleteRequest
     from tidelog.protocol.errors import BrokerError
     from tidelog.protocol.topic_partition import TopicPartition
 
 
 async def handle(
-    node: Node, request: OffsetDeleteRequest, context: Context
+    services: Services, request: OffsetDeleteRequest, context: Context
 ) -> OffsetDeleteResponse:
     """Deletes the offsets that are not in use."""
-    node.authorizer.require(context.session, Operation.DELETE, ResourceType.GROUP, request.group_id)
-    kept = node.coordinator.find(request.group_id)
+    services.authorizer.require(
+        context.session, Operation.DELETE, ResourceType.GROUP, request.group_id
+    )
+    kept = services.coordinator.find(request.group_id)
     if kept is None or kept.group.state is State.DEAD:
         raise GroupIdNotFound(f"there is no group {request.group_id}")
     in_use: set[str] | None = set()
@@ -55,15 +57,15 @@ async def handle(
     )
 
     def check(name: TopicPartition) -> None:
-        node.authorizer.require(context.session, Operation.READ, ResourceType.TOPIC, name[0])
-        _check(node, name, in_use)
+        services.authorizer.require(context.session, Operation.READ, ResourceType.TOPIC, name[0])
+        _check(services, name, in_use)
         going.append(name)
 
     def failed(name: TopicPartition, error: BrokerError) -> None:
         codes[name] = error.code
 
-    per_partition(node, "offset_delete", asked, check, failed)
-    await node.coordinator.forget_offsets(request.group_id, going)
+    per_partition(services, "offset_delete", asked, check, failed)
+    await services.coordinator.forget_offsets(request.group_id, going)
     topics: dict[str, list[OffsetDeleteResponsePartition]] = {}
     for name in paced(asked):
         partition = OffsetDeleteResponsePartition(
@@ -78,8 +80,8 @@ async def handle(
     )
 
 
-def _check(node: Node, name: TopicPartition, in_use: set[str] | None) -> None:
-    topic = node.metadata.image.topics.get(name[0])
+def _check(services: Services, name: TopicPartition, in_use: set[str] | None) -> None:
+    topic = services.metadata.image.topics.get(name[0])
     if topic is None or not 0 <= name[1] < topic.partitions:
         raise UnknownTopicOrPartition(f"there is no partition {name[0]}-{name[1]}")
     if in_use is None or name[0] in in_use:

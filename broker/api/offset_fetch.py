@@ -29,9 +29,9 @@ from tidelog.protocol.errors import ErrorCode
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
+    from tidelog.broker.api.services import Services
     from tidelog.broker.groups.store import Committed, StoredGroup
     from tidelog.broker.network.context import Context
-    from tidelog.broker.node import Node
     from tidelog.protocol.api.offset_fetch import (
         OffsetFetchRequest,
         OffsetFetchRequestGroup,
@@ -48,18 +48,20 @@ _UNSTABLE = ErrorCode.UNSTABLE_OFFSET_COMMIT
 Found = dict[str, list[tuple[int, "Committed | None"]]]
 
 
-def handle(node: Node, request: OffsetFetchRequest, context: Context) -> OffsetFetchResponse:
+def handle(
+    services: Services, request: OffsetFetchRequest, context: Context
+) -> OffsetFetchResponse:
     """Returns the committed offsets."""
     if context.version >= _SEVERAL_SINCE:
-        return _several(node, request, context)
-    node.authorizer.require(
+        return _several(services, request, context)
+    services.authorizer.require(
         context.session, Operation.DESCRIBE, ResourceType.GROUP, request.group_id
     )
-    kept = node.coordinator.find(request.group_id, may_be_empty=True)
+    kept = services.coordinator.find(request.group_id, may_be_empty=True)
     missing = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if context.version == 0 else ErrorCode.NONE
     topics = []
     for name, partitions in _found(kept, request.topics).items():
-        if _may_describe(node, context, name):
+        if _may_describe(services, context, name):
             answers = [
                 _partition(index, None, _UNSTABLE)
                 if request.require_stable and _is_unstable(kept, name, index)
@@ -74,8 +76,10 @@ def handle(node: Node, request: OffsetFetchRequest, context: Context) -> OffsetF
     return OffsetFetchResponse(topics=topics)
 
 
-def _may_describe(node: Node, context: Context, topic: str) -> bool:
-    return node.authorizer.allows(context.session, Operation.DESCRIBE, ResourceType.TOPIC, topic)
+def _may_describe(services: Services, context: Context, topic: str) -> bool:
+    return services.authorizer.allows(
+        context.session, Operation.DESCRIBE, ResourceType.TOPIC, topic
+    )
 
 
 def _is_unstable(kept: StoredGroup | None, topic: str, index: int) -> bool:
@@ -124,13 +128,15 @@ def _partition(index: int, at: Committed | None, missing: int) -> OffsetFetchRes
     )
 
 
-def _several(node: Node, request: OffsetFetchRequest, context: Context) -> OffsetFetchResponse:
+def _several(
+    services: Services, request: OffsetFetchRequest, context: Context
+) -> OffsetFetchResponse:
     return OffsetFetchResponse(
         groups=per_partition(
-            node,
+            services,
             "offset_fetch",
             _each_once(request.groups),
-            partial(_of_group, node, context, request.require_stable),
+            partial(_of_group, services, context, request.require_stable),
             _failed,
         )
     )
@@ -148,15 +154,15 @@ def _each_once(groups: Iterable[OffsetFetchRequestGroup]) -> Iterator[OffsetFetc
 
 
 def _of_group(
-    node: Node, context: Context, require_stable: bool, wanted: OffsetFetchRequestGroup
+    services: Services, context: Context, require_stable: bool, wanted: OffsetFetchRequestGroup
 ) -> OffsetFetchResponseGroup:
-    node.authorizer.require(
+    services.authorizer.require(
         context.session, Operation.DESCRIBE, ResourceType.GROUP, wanted.group_id
     )
-    kept = node.coordinator.find(wanted.group_id, may_be_empty=True)
+    kept = services.coordinator.find(wanted.group_id, may_be_empty=True)
     answer = OffsetFetchResponseGroup(group_id=wanted.group_id, topics=[])
     for name, partitions in _found(kept, wanted.topics).items():
-        is_allowed = _may_describe(node, context, name)
+        is_allowed = _may_describe(services, context, name)
         if not is_allowed and wanted.topics is None:
             continue
         topic = OffsetFetchResponseTopics(name=name, partitions=[])

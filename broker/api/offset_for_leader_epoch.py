@@ -25,8 +25,8 @@ from tidelog.protocol.api.offset_for_leader_epoch import (
 if TYPE_CHECKING:
     from collections.abc import Coroutine
 
+    from tidelog.broker.api.services import Services
     from tidelog.broker.network.context import Context
-    from tidelog.broker.node import Node
     from tidelog.broker.pools import Permit
     from tidelog.protocol.api.offset_for_leader_epoch import (
         OffsetForLeaderEpochRequest,
@@ -36,32 +36,34 @@ if TYPE_CHECKING:
 
 
 def handle(
-    node: Node, request: OffsetForLeaderEpochRequest, context: Context
+    services: Services, request: OffsetForLeaderEpochRequest, context: Context
 ) -> OffsetForLeaderEpochResponse | Coroutine[Any, Any, OffsetForLeaderEpochResponse]:
     """Returns the results now, or after the partitions have been opened."""
     names = (
         (topic.topic, wanted.partition) for topic in request.topics for wanted in topic.partitions
     )
-    return answer(node, names, partial(_answer, node, request, context))
+    return answer(services, names, partial(_answer, services, request, context))
 
 
 def _answer(
-    node: Node, request: OffsetForLeaderEpochRequest, context: Context, permit: Permit
+    services: Services, request: OffsetForLeaderEpochRequest, context: Context, permit: Permit
 ) -> OffsetForLeaderEpochResponse:
     """Looks up each partition separately."""
-    is_broker = node.authorizer.allows_on_cluster(context.session, Operation.CLUSTER_ACTION)
+    is_broker = services.authorizer.allows_on_cluster(context.session, Operation.CLUSTER_ACTION)
 
     def find(name: str, wanted: OffsetForLeaderPartition) -> EpochEndOffset:
         if not is_broker:
-            node.authorizer.require(context.session, Operation.DESCRIBE, ResourceType.TOPIC, name)
-        return _one(node, permit, name, wanted)
+            services.authorizer.require(
+                context.session, Operation.DESCRIBE, ResourceType.TOPIC, name
+            )
+        return _one(services, permit, name, wanted)
 
     return OffsetForLeaderEpochResponse(
         topics=[
             OffsetForLeaderTopicResult(
                 topic=topic.topic,
                 partitions=per_partition(
-                    node,
+                    services,
                     "offset_for_leader_epoch",
                     topic.partitions,
                     partial(find, topic.topic),
@@ -73,9 +75,11 @@ def _answer(
     )
 
 
-def _one(node: Node, permit: Permit, name: str, wanted: OffsetForLeaderPartition) -> EpochEndOffset:
+def _one(
+    services: Services, permit: Permit, name: str, wanted: OffsetForLeaderPartition
+) -> EpochEndOffset:
     permit.check()
-    partition = node.partitions.leader(
+    partition = services.partitions.leader(
         name, wanted.partition, wanted.current_leader_epoch, permit.may_block
     )
     epoch, end_offset = partition.reader.end_offset_for_epoch(wanted.leader_epoch)

@@ -44,8 +44,8 @@ from tidelog.storage.would_block import WouldBlock
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator
 
+    from tidelog.broker.api.services import Services
     from tidelog.broker.network.context import Context
-    from tidelog.broker.node import Node
     from tidelog.broker.partitions.leader_hints import Addresses
     from tidelog.broker.partitions.openings import Failures
     from tidelog.protocol.api.produce import ProduceRequest
@@ -61,7 +61,7 @@ _NONE_COMING: Coming = frozenset()
 
 
 def handle(
-    node: Node, request: ProduceRequest, context: Context
+    services: Services, request: ProduceRequest, context: Context
 ) -> ProduceResponse | Coroutine[Any, Any, ProduceResponse | None] | None:
     """Appends the records of each partition separately; opens closed partitions first.
 
@@ -75,60 +75,68 @@ def handle(
             for data in paced(topic.partition_data)
         )
     coming = _NONE_COMING
-    if node.replicas is not None:
-        named = _names(node, request, context.version)
-        coming = frozenset(node.replicas.new_leaders.coming(named))
-    closed = node.partitions.openings.closed(_names(node, request, context.version))
+    if services.replicas is not None:
+        named = _names(services, request, context.version)
+        coming = frozenset(services.replicas.new_leaders.coming(named))
+    closed = services.partitions.openings.closed(_names(services, request, context.version))
     if coming:
         closed = [each for each in closed if each not in coming]
     if closed:
-        return _open_and_append(node, request, context, closed, coming)
-    return _append(node, request, context, {}, coming)
+        return _open_and_append(services, request, context, closed, coming)
+    return _append(services, request, context, {}, coming)
 
 
-def _names(node: Node, request: ProduceRequest, version: int) -> Iterator[TopicPartition]:
+def _names(services: Services, request: ProduceRequest, version: int) -> Iterator[TopicPartition]:
     """Yields the partitions to append to, if they are here."""
     for topic in request.topic_data:
-        name = _name_of(node, topic, version)
+        name = _name_of(services, topic, version)
         if name is not None:
             for data in paced(topic.partition_data):
                 yield name, data.index
 
 
-def _name_of(node: Node, topic: TopicProduceData, version: int) -> str | None:
+def _name_of(services: Services, topic: TopicProduceData, version: int) -> str | None:
     """Returns the name of a topic, or None where no topic has its id."""
     if version < TOPIC_IDS_SINCE:
         return topic.name
-    return node.metadata.image.topic_name(topic.topic_id)
+    return services.metadata.image.topic_name(topic.topic_id)
 
 
 async def _open_and_append(
-    node: Node,
+    services: Services,
     request: ProduceRequest,
     context: Context,
     closed: list[TopicPartition],
     coming: Coming,
 ) -> ProduceResponse | None:
-    answer = _append(node, request, context, await node.partitions.openings.open(closed), coming)
+    answer = _append(
+        services, request, context, await services.partitions.openings.open(closed), coming
+    )
     return await answer if isinstance(answer, Coroutine) else answer
 
 
 def _append(
-    node: Node, request: ProduceRequest, context: Context, not_opened: Failures, coming: Coming
+    services: Services,
+    request: ProduceRequest,
+    context: Context,
+    not_opened: Failures,
+    coming: Coming,
 ) -> ProduceResponse | Coroutine[Any, Any, ProduceResponse | None] | None:
     pending: list[Part] = []
     leaders: Addresses = {}
-    append = partial(_append_one, node, request, context, not_opened, coming, pending)
-    failed = partial(failed_part, node, context, leaders)
+    append = partial(_append_one, services, request, context, not_opened, coming, pending)
+    failed = partial(failed_part, services, context, leaders)
     if request.transactional_id is not None:
-        failed = partial(failed_in_transaction, node, context, leaders, request.transactional_id)
+        failed = partial(
+            failed_in_transaction, services, context, leaders, request.transactional_id
+        )
     response = ProduceResponse(
         responses=[
             TopicProduceResponse(
                 name=topic.name,
                 topic_id=topic.topic_id,
                 partition_responses=per_partition(
-                    node,
+                    services,
                     "produce",
                     [Part(topic, data) for data in paced(topic.partition_data)],
                     append,
@@ -139,12 +147,12 @@ def _append(
         ]
     )
     if pending:
-        return _finish(node, request, response, pending, failed, leaders)
+        return _finish(services, request, response, pending, failed, leaders)
     return answered(request, response, leaders)
 
 
 def _append_one(
-    node: Node,
+    services: Services,
     request: ProduceRequest,
     context: Context,
     not_opened: Failures,
@@ -155,32 +163,36 @@ def _append_one(
     """Appends to one partition, or adds it to those that are pending."""
     version = context.header.api_version
     admitted: Partition | Verified | Awaitable[Partition | Verified]
-    if coming and (name := (_name_of(node, each.topic, version), each.data.index)) in coming:
-        admitted = _admitted_when_led(node, request, each, context, name)
+    if coming and (name := (_name_of(services, each.topic, version), each.data.index)) in coming:
+        admitted = _admitted_when_led(services, request, each, context, name)
     else:
-        admitted = _admitted(node, request, each, context, not_opened)
+        admitted = _admitted(services, request, each, context, not_opened)
     if isinstance(admitted, _ADMITTED):
-        appended = _append_to(node, request, admitted, each, version)
+        appended = _append_to(services, request, admitted, each, version)
         if isinstance(appended, Appended):
             return each.done(appended)
-        each.pending = _checked_again(node, request, each, appended)
+        each.pending = _checked_again(services, request, each, appended)
     else:
         each.pending = asyncio.ensure_future(
-            _append_when_admitted(node, request, admitted, each, version)
+            _append_when_admitted(services, request, admitted, each, version)
         )
     pending.append(each)
     return each.result
 
 
 def _admitted(
-    node: Node, request: ProduceRequest, wanted: Part, context: Context, not_opened: Failures
+    services: Services,
+    request: ProduceRequest,
+    wanted: Part,
+    context: Context,
+    not_opened: Failures,
 ) -> Partition | Verified | asyncio.Future[Verified]:
     """Returns the partition to append to, now or later. Raises the error if that is refused."""
     topic, index = wanted.topic, wanted.data.index
     by_id = context.version >= TOPIC_IDS_SINCE
     try:
         return admission.admit_produce(
-            node,
+            services,
             context.session,
             topic.topic_id if by_id else topic.name,
             index,
@@ -190,13 +202,13 @@ def _admitted(
             context.version,
         )
     except WouldBlock:
-        name = node.metadata.topic_name(topic.topic_id) if by_id else topic.name
+        name = services.metadata.topic_name(topic.topic_id) if by_id else topic.name
         failure = not_opened.get((name, index))
         raise failure or KafkaStorageError(f"{name}-{index} is not open yet") from None
 
 
 def _append_to(
-    node: Node,
+    services: Services,
     request: ProduceRequest,
     admitted: Partition | Verified,
     wanted: Part,
@@ -213,41 +225,45 @@ def _append_to(
     )
     wanted.partition = partition
     waits, records = request.acks != 0, wanted.data.records or b""
-    appended = node.appends.append(partition, records, version, waits=waits, guard=guard)
-    if request.acks == ACKS_ALL and node.replicas is not None:
-        return node.replicas.acknowledged(partition, appended, request.timeout_ms)
+    appended = services.appends.append(partition, records, version, waits=waits, guard=guard)
+    if request.acks == ACKS_ALL and services.replicas is not None:
+        return services.replicas.acknowledged(partition, appended, request.timeout_ms)
     return appended
 
 
 def _checked_again(
-    node: Node, request: ProduceRequest, wanted: Part, pending: asyncio.Future[Appended]
+    services: Services, request: ProduceRequest, wanted: Part, pending: asyncio.Future[Appended]
 ) -> asyncio.Future[Appended]:
     """Returns a future that also fails if this broker may lead no more when the append is done.
 
     With acks=all that is checked already.
     """
-    if request.acks == 1 and node.replicas is not None and wanted.partition is not None:
-        return node.replicas.acknowledged_by_leader(wanted.partition, pending)
+    if request.acks == 1 and services.replicas is not None and wanted.partition is not None:
+        return services.replicas.acknowledged_by_leader(wanted.partition, pending)
     return pending
 
 
 async def _admitted_when_led(
-    node: Node, request: ProduceRequest, wanted: Part, context: Context, name: TopicPartition
+    services: Services,
+    request: ProduceRequest,
+    wanted: Part,
+    context: Context,
+    name: TopicPartition,
 ) -> Partition | Verified:
     """Returns the partition to append to when this broker leads it, or another one does.
 
     Raises what `_admitted` raises.
     """
-    assert node.replicas is not None
-    await node.replicas.new_leaders.led([name])
+    assert services.replicas is not None
+    await services.replicas.new_leaders.led([name])
     admitted = _admitted(
-        node, request, wanted, context, await node.partitions.openings.open([name])
+        services, request, wanted, context, await services.partitions.openings.open([name])
     )
     return admitted if isinstance(admitted, _ADMITTED) else await admitted
 
 
 async def _append_when_admitted(
-    node: Node,
+    services: Services,
     request: ProduceRequest,
     admitted: Awaitable[Partition | Verified],
     wanted: Part,
@@ -259,16 +275,16 @@ async def _append_when_admitted(
     """
     found = await admitted
     admission.admit_again(
-        node, found.partition if isinstance(found, Verified) else found, request.acks
+        services, found.partition if isinstance(found, Verified) else found, request.acks
     )
-    appended = _append_to(node, request, found, wanted, version)
+    appended = _append_to(services, request, found, wanted, version)
     if isinstance(appended, Appended):
         return appended
-    return await _checked_again(node, request, wanted, appended)
+    return await _checked_again(services, request, wanted, appended)
 
 
 async def _finish(
-    node: Node,
+    services: Services,
     request: ProduceRequest,
     response: ProduceResponse,
     pending: list[Part],
@@ -285,7 +301,7 @@ async def _finish(
         *(each.pending for each in pending if each.pending), return_exceptions=True
     )
     try:
-        per_partition(node, "produce", pending, finish, failed)
+        per_partition(services, "produce", pending, finish, failed)
     finally:
         # An error's traceback refers to this frame, and this frame to the error. Without the future
         # there is no cycle, so the append's decompressed records are freed at once.

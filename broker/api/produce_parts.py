@@ -29,8 +29,8 @@ from tidelog.protocol.records.layout import NO_TIMESTAMP
 if TYPE_CHECKING:
     import asyncio
 
+    from tidelog.broker.api.services import Services
     from tidelog.broker.network.context import Context
-    from tidelog.broker.node import Node
     from tidelog.broker.partitions.leader_hints import Addresses
     from tidelog.protocol.api.produce import ProduceRequest
     from tidelog.protocol.errors import BrokerError
@@ -104,7 +104,7 @@ def tell_leaders(response: ProduceResponse, leaders: Addresses) -> None:
 
 
 def failed_in_transaction(
-    node: Node,
+    services: Services,
     context: Context,
     leaders: Addresses,
     transactional_id: str,
@@ -112,12 +112,12 @@ def failed_in_transaction(
     error: BrokerError,
 ) -> PartitionProduceResponse:
     """Does what `failed_part` does, and logs who was refused."""
-    node.transactions.refusals.note(context, transactional_id, error)
-    return failed_part(node, context, leaders, wanted, error)
+    services.transactions.refusals.note(context, transactional_id, error)
+    return failed_part(services, context, leaders, wanted, error)
 
 
 def failed_part(
-    node: Node, context: Context, leaders: Addresses, wanted: Part, error: BrokerError
+    services: Services, context: Context, leaders: Addresses, wanted: Part, error: BrokerError
 ) -> PartitionProduceResponse:
     """Fills in one partition's error code, sentence, refused records and leader.
 
@@ -125,21 +125,21 @@ def failed_part(
     """
     result, partition, version = wanted.result, wanted.partition, context.version
     if version >= _LEADERS_SINCE and error.code == ErrorCode.NOT_LEADER_OR_FOLLOWER:
-        topics = node.metadata.image
+        topics = services.metadata.image
         known = (
             topics.topics_by_id.get(wanted.topic.topic_id)
             if version >= TOPIC_IDS_SINCE
             else topics.topics.get(wanted.topic.name)
         )
-        hint = leader_hint(node, context, known, result.index, leaders)
+        hint = leader_hint(services, context, known, result.index, leaders)
         if hint is not None:
             result.current_leader = LeaderIdAndEpoch(
                 leader_id=hint.leader, leader_epoch=hint.leader_epoch
             )
-    node.metrics.produce_failed(error.code)
+    services.metrics.produce_failed(error.code)
     if partition is not None:
         if isinstance(error, InvalidTimestamp):
-            node.time_watch.refused(partition, error)
+            services.time_watch.refused(partition, error)
         if error.code not in _WITHOUT_START_OFFSET:
             result.log_start_offset = partition.log_start_offset
     result.error_code = code_for(error.code, version <= 3)
@@ -152,14 +152,14 @@ def failed_part(
 
 
 def failed_alone(
-    node: Node, appended: tuple[str, Partition], error: BrokerError, context: Context
+    services: Services, appended: tuple[str, Partition], error: BrokerError, context: Context
 ) -> ProduceResponse:
     """Returns the response to a request that has appended in vain to one partition of a topic."""
     topic, partition = appended
     wanted = Part(TopicProduceData(name=topic), PartitionProduceData(index=partition.index))
     wanted.partition = partition
     leaders: Addresses = {}
-    result = failed_part(node, context, leaders, wanted, error)
+    result = failed_part(services, context, leaders, wanted, error)
     response = ProduceResponse(
         responses=[TopicProduceResponse(name=topic, partition_responses=[result])]
     )

@@ -24,8 +24,8 @@ from tidelog.storage.would_block import WouldBlock
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from tidelog.broker.api.services import Services
     from tidelog.broker.network.context import Context
-    from tidelog.broker.node import Node
     from tidelog.broker.security.session import Session
     from tidelog.protocol.api.produce import ProduceResponse
     from tidelog.protocol.message import RequestHeader
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 
 def shortcut(
-    node: Node, session: Session, header: RequestHeader, frame: bytes | memoryview
+    services: Services, session: Session, header: RequestHeader, frame: bytes | memoryview
 ) -> list[Buffer] | Later | None:
     """Appends, and returns the response's frame: one buffer, or none for acks=0.
 
@@ -49,26 +49,26 @@ def shortcut(
     acks, timeout_ms, name, index, records = request
     try:
         partition = admission.admit_produce(
-            node, session, str(name, "utf-8"), index, acks, None, records, version
+            services, session, str(name, "utf-8"), index, acks, None, records, version
         )
         if not isinstance(partition, Partition):
             return None
-        appended = node.appends.append_now(partition, records, version)
+        appended = services.appends.append_now(partition, records, version)
     except (BrokerError, WouldBlock, UnicodeDecodeError):
         return None
     if appended is None:
         return None
     if not acks:
         return []
-    if acks == -1 and node.replicas is not None:
+    if acks == -1 and services.replicas is not None:
         waited: Appended | asyncio.Future[Appended]
         try:
-            waited = node.replicas.acknowledged(partition, appended, timeout_ms)
+            waited = services.replicas.acknowledged(partition, appended, timeout_ms)
         except BrokerError as error:
             waited = asyncio.get_running_loop().create_future()
             waited.set_exception(error)
         if not isinstance(waited, Appended):
-            finish = partial(_when_acknowledged, node, header, name, partition, waited)
+            finish = partial(_when_acknowledged, services, header, name, partition, waited)
             return Later(waited, finish, is_stored=True)
     return [_written(header, name, index, appended)]
 
@@ -86,7 +86,7 @@ def _written(header: RequestHeader, name: bytes, index: int, appended: Appended)
 
 
 def _when_acknowledged(
-    node: Node,
+    services: Services,
     header: RequestHeader,
     name: bytes,
     partition: Partition,
@@ -99,5 +99,5 @@ def _when_acknowledged(
     try:
         appended = waited.result()
     except BrokerError as error:
-        return partial(failed_alone, node, (str(name, "utf-8"), partition), error)
+        return partial(failed_alone, services, (str(name, "utf-8"), partition), error)
     return [_written(header, name, partition.index, appended)]

@@ -14,13 +14,13 @@ from tidelog.protocol.api.sasl_authenticate import SaslAuthenticateResponse
 from tidelog.protocol.errors import IllegalSaslState
 
 if TYPE_CHECKING:
+    from tidelog.broker.api.services import Services
     from tidelog.broker.network.context import Context
-    from tidelog.broker.node import Node
     from tidelog.protocol.api.sasl_authenticate import SaslAuthenticateRequest
     from tidelog.protocol.errors import BrokerError
 
 
-def handle(_node: Node, _request: SaslAuthenticateRequest, _context: Context) -> NoReturn:
+def handle(_services: Services, _request: SaslAuthenticateRequest, _context: Context) -> NoReturn:
     """Raises IllegalSaslState, because the listener has no SASL."""
     raise IllegalSaslState("this listener is PLAINTEXT: there is nothing to authenticate")
 

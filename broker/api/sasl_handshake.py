@@ -15,13 +15,13 @@ from tidelog.protocol.api.sasl_handshake import SaslHandshakeResponse
 from tidelog.protocol.errors import IllegalSaslState
 
 if TYPE_CHECKING:
+    from tidelog.broker.api.services import Services
     from tidelog.broker.network.context import Context
-    from tidelog.broker.node import Node
     from tidelog.protocol.api.sasl_handshake import SaslHandshakeRequest
     from tidelog.protocol.errors import BrokerError
 
 
-def handle(_node: Node, _request: SaslHandshakeRequest, _context: Context) -> NoReturn:
+def handle(_services: Services, _request: SaslHandshakeRequest, _context: Context) -> NoReturn:
     """Raises IllegalSaslState, because the listener has no SASL."""
     raise IllegalSaslState("this listener is PLAINTEXT: there is nothing to authenticate")
 

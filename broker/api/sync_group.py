@@ -24,22 +24,26 @@ from tidelog.protocol.group_errors import (
 )
 
 if TYPE_CHECKING:
+    from tidelog.broker.api.services import Services
     from tidelog.broker.network.context import Context
-    from tidelog.broker.node import Node
     from tidelog.protocol.api.sync_group import SyncGroupRequest
     from tidelog.protocol.errors import BrokerError
 
 _PROTOCOLS_SINCE = 5
 
 
-async def handle(node: Node, request: SyncGroupRequest, context: Context) -> SyncGroupResponse:
+async def handle(
+    services: Services, request: SyncGroupRequest, context: Context
+) -> SyncGroupResponse:
     """Waits for the assignment."""
-    node.authorizer.require(context.session, Operation.READ, ResourceType.GROUP, request.group_id)
+    services.authorizer.require(
+        context.session, Operation.READ, ResourceType.GROUP, request.group_id
+    )
     protocols = (request.protocol_type, request.protocol_name)
     if context.version >= _PROTOCOLS_SINCE and None in protocols:
         raise InconsistentGroupProtocol("protocol type and name are needed")
     try:
-        synced = await node.coordinator.sync(
+        synced = await services.coordinator.sync(
             request.group_id,
             request.member_id,
             request.group_instance_id,

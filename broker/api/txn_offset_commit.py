@@ -39,8 +39,8 @@ from tidelog.protocol.transaction_log import Producer
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from tidelog.broker.api.services import Services
     from tidelog.broker.network.context import Context
-    from tidelog.broker.node import Node
     from tidelog.protocol.api.txn_offset_commit import (
         TxnOffsetCommitRequest,
         TxnOffsetCommitRequestPartition,
@@ -57,29 +57,29 @@ _NO_SEQUENCE = -1
 
 
 async def handle(
-    node: Node, request: TxnOffsetCommitRequest, context: Context
+    services: Services, request: TxnOffsetCommitRequest, context: Context
 ) -> TxnOffsetCommitResponse:
     """Stores the offsets that may be stored."""
-    with node.transactions.refusals.logged(context, request.transactional_id):
-        return await _stored(node, request, context)
+    with services.transactions.refusals.logged(context, request.transactional_id):
+        return await _stored(services, request, context)
 
 
 async def _stored(
-    node: Node, request: TxnOffsetCommitRequest, context: Context
+    services: Services, request: TxnOffsetCommitRequest, context: Context
 ) -> TxnOffsetCommitResponse:
     session, version = context.session, context.version
-    node.authorizer.require(
+    services.authorizer.require(
         session, Operation.WRITE, ResourceType.TRANSACTIONAL_ID, request.transactional_id
     )
-    node.authorizer.require(session, Operation.READ, ResourceType.GROUP, request.group_id)
-    now_ms = node.coordinator.now_ms()
+    services.authorizer.require(session, Operation.READ, ResourceType.GROUP, request.group_id)
+    now_ms = services.coordinator.now_ms()
     offsets: dict[TopicPartition, Committed] = {}
     codes: dict[TopicPartition, int] = {}
 
     def admit(wanted: _Wanted) -> None:
         name, partition = wanted
         metadata = partition.committed_metadata or ""
-        admission.admit_commit(node, session, request.group_id, name, metadata)
+        admission.admit_commit(services, session, request.group_id, name, metadata)
         epoch = partition.committed_leader_epoch
         offsets[name] = Committed(partition.committed_offset, epoch, metadata, now_ms)
 
@@ -88,13 +88,13 @@ async def _stored(
             raise error
         codes[wanted[0]] = error.code
 
-    per_partition(node, "txn_offset_commit", _wanted(request), admit, failed)
+    per_partition(services, "txn_offset_commit", _wanted(request), admit, failed)
     committer = Committer(request.member_id, request.group_instance_id, request.generation_id)
     producer = Producer(request.producer_id, request.producer_epoch)
-    verify = partial(_verify, node, request.transactional_id, producer, version)
+    verify = partial(_verify, services, request.transactional_id, producer, version)
     try:
         commit = Commit.of(request.group_id, committer, offsets)
-        await node.coordinator.commit_in_transaction(commit, producer, verify)
+        await services.coordinator.commit_in_transaction(commit, producer, verify)
     except BrokerError as error:
         raise _as_commit_error(error, version) from None
     return _answer(request, codes, 0)
@@ -107,10 +107,14 @@ def _wanted(request: TxnOffsetCommitRequest) -> Iterator[_Wanted]:
 
 
 async def _verify(
-    node: Node, transactional_id: str, producer: Producer, version: int, partition: Partition
+    services: Services,
+    transactional_id: str,
+    producer: Producer,
+    version: int,
+    partition: Partition,
 ) -> Guard | None:
     return await verification.ask(
-        node, partition, transactional_id, producer, _NO_SEQUENCE, adds=version >= _ADDS_SINCE
+        services, partition, transactional_id, producer, _NO_SEQUENCE, adds=version >= _ADDS_SINCE
     )
 
 

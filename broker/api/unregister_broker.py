@@ -14,17 +14,17 @@ from typing import TYPE_CHECKING
 from tidelog.protocol.api.unregister_broker import UnregisterBrokerResponse
 
 if TYPE_CHECKING:
+    from tidelog.broker.api.services import Services
     from tidelog.broker.network.context import Context
-    from tidelog.broker.node import Node
     from tidelog.protocol.api.unregister_broker import UnregisterBrokerRequest
     from tidelog.protocol.errors import BrokerError
 
 
 async def handle(
-    node: Node, request: UnregisterBrokerRequest, _context: Context
+    services: Services, request: UnregisterBrokerRequest, _context: Context
 ) -> UnregisterBrokerResponse:
     """Unregisters the broker."""
-    await node.topics.unregister_broker(request.broker_id)
+    await services.topics.unregister_broker(request.broker_id)
     return UnregisterBrokerResponse()
 
 

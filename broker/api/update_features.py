@@ -18,8 +18,8 @@ from tidelog.protocol.errors import InvalidUpdateVersion
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from tidelog.broker.api.services import Services
     from tidelog.broker.network.context import Context
-    from tidelog.broker.node import Node
     from tidelog.protocol.api.update_features import FeatureUpdateKey, UpdateFeaturesRequest
     from tidelog.protocol.errors import BrokerError
 
@@ -28,7 +28,9 @@ _ONE_RESULT_SINCE = 2
 _KINDS = (1, 2, 3)  # upgrade, safe downgrade, unsafe downgrade
 
 
-def handle(_node: Node, request: UpdateFeaturesRequest, context: Context) -> UpdateFeaturesResponse:
+def handle(
+    _services: Services, request: UpdateFeaturesRequest, context: Context
+) -> UpdateFeaturesResponse:
     """Refuses every change."""
     levels = {FEATURE: VERSION}
     for each in request.feature_updates:

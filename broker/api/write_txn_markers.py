@@ -34,8 +34,8 @@ from tidelog.protocol.errors import (
 from tidelog.protocol.transaction_log import Producer
 
 if TYPE_CHECKING:
+    from tidelog.broker.api.services import Services
     from tidelog.broker.network.context import Context
-    from tidelog.broker.node import Node
     from tidelog.broker.partitions.openings import Failures
     from tidelog.protocol.api.write_txn_markers import WritableTxnMarker, WriteTxnMarkersRequest
     from tidelog.protocol.errors import BrokerError
@@ -70,7 +70,7 @@ class _Write:
 
 
 async def handle(
-    node: Node, request: WriteTxnMarkersRequest, context: Context
+    services: Services, request: WriteTxnMarkersRequest, context: Context
 ) -> WriteTxnMarkersResponse:
     """Writes each marker into each of its partitions."""
     writes = [
@@ -81,19 +81,23 @@ async def handle(
         for marker in request.markers
     ]
     ordered = [each for topics in writes for topic in topics for each in topic]
-    not_opened = await node.partitions.openings.open((each.topic, each.index) for each in ordered)
-    allowed = await _allowed(node, context, ordered)
+    not_opened = await services.partitions.openings.open(
+        (each.topic, each.index) for each in ordered
+    )
+    allowed = await _allowed(services, context, ordered)
     for first in range(0, len(allowed), AT_ONCE):
         some = allowed[first : first + AT_ONCE]
-        per_partition(node, _API, some, partial(_begin, node, not_opened), _failed_write)
+        per_partition(services, _API, some, partial(_begin, services, not_opened), _failed_write)
         await asyncio.sleep(0)
     pending = [each for each in allowed if each.pending is not None]
     await asyncio.gather(
         *(each.pending for each in pending if each.pending is not None), return_exceptions=True
     )
-    per_partition(node, _API, pending, _finish, _failed_write)
+    per_partition(services, _API, pending, _finish, _failed_write)
     fenced = [each for each in allowed if each.is_fenced]
-    await per_partition_async(node, _API, fenced, partial(_write_again, node), _failed_write)
+    await per_partition_async(
+        services, _API, fenced, partial(_write_again, services), _failed_write
+    )
     return WriteTxnMarkersResponse(
         markers=[
             WritableTxnMarkerResult(
@@ -110,26 +114,26 @@ async def handle(
     )
 
 
-async def _allowed(node: Node, context: Context, ordered: list[_Write]) -> list[_Write]:
+async def _allowed(services: Services, context: Context, ordered: list[_Write]) -> list[_Write]:
     """Returns the markers whose coordinator epochs whoever sends them may name; the others fail."""
-    largest = await node.transactions.largest_epoch_for(context)
+    largest = await services.transactions.largest_epoch_for(context)
     above = [each for each in ordered if each.marker.coordinator_epoch > largest]
-    await per_partition_async(node, _API, above, partial(_check_epoch, node), _failed_write)
+    await per_partition_async(services, _API, above, partial(_check_epoch, services), _failed_write)
     fenced = [each for each in above if each.is_fenced]
     if fenced:  # unless this broker has not heard yet whose they are
-        largest = await node.transactions.largest_epoch_for(context, catches_up=True)
+        largest = await services.transactions.largest_epoch_for(context, catches_up=True)
         for each in fenced:
             if each.marker.coordinator_epoch <= largest:
                 each.result.error_code = 0
     return [each for each in ordered if not each.result.error_code]
 
 
-async def _check_epoch(node: Node, each: _Write) -> None:
+async def _check_epoch(services: Services, each: _Write) -> None:
     name, marker = (each.topic, each.index), each.marker
-    await node.transactions.check_epoch(name, marker.producer_id, marker.coordinator_epoch)
+    await services.transactions.check_epoch(name, marker.producer_id, marker.coordinator_epoch)
 
 
-def _begin(node: Node, not_opened: Failures, each: _Write) -> None:
+def _begin(services: Services, not_opened: Failures, each: _Write) -> None:
     """Appends a marker, or lets it wait for its turn, for the disk or for other replicas."""
     name = each.topic, each.index
     marker = each.marker
@@ -137,7 +141,7 @@ def _begin(node: Node, not_opened: Failures, each: _Write) -> None:
         raise InvalidProducerIdMapping(f"producer id {marker.producer_id}")
     if marker.producer_epoch < 0:
         raise InvalidProducerEpoch(f"producer epoch {marker.producer_epoch}")
-    begun = node.transactions.begin_marker(
+    begun = services.transactions.begin_marker(
         name,
         each.producer,
         marker.coordinator_epoch,
@@ -150,9 +154,9 @@ def _begin(node: Node, not_opened: Failures, each: _Write) -> None:
         each.pending = begun
 
 
-async def _write_again(node: Node, each: _Write) -> None:
+async def _write_again(services: Services, each: _Write) -> None:
     """Writes a marker that may be fenced by an epoch which no coordinator has had."""
-    await node.transactions.write_marker_here(
+    await services.transactions.write_marker_here(
         (each.topic, each.index),
         each.producer,
         each.marker.coordinator_epoch,

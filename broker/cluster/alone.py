@@ -18,23 +18,26 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
+    from tidelog.broker.cluster.services import Services
     from tidelog.broker.metadata.image import Image
-    from tidelog.broker.node import Node
 
 
 class Alone:
     """The log directories of a broker that was one of several, and is alone now."""
 
-    def __init__(self, node: Node) -> None:
+    def __init__(self, services: Services) -> None:
         """Writes down that the logs change from here on.
 
         Raises MetadataError if other brokers have replicas, LogDirectoryError if a directory belongs
         to another broker, and OSError.
         """
-        image = node.metadata.image
-        check_alone(image, node.config.cluster.node_id)
+        image = services.metadata.image
+        check_alone(image, services.config.cluster.node_id)
         self._directories = Directories(
-            node.store.log_dirs, machine_boot_id(), image.cluster_id, node.config.cluster.node_id
+            services.store.log_dirs,
+            machine_boot_id(),
+            image.cluster_id,
+            services.config.cluster.node_id,
         )
         self._directories.note_use()
 

@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tidelog.broker.cluster.keep_alive import Renewals
+    from tidelog.broker.cluster.services import Services
     from tidelog.broker.network.accepting.listener import Listener
-    from tidelog.broker.node import Node
     from tidelog.broker.replication.lease import Lease
 
 log = logging.getLogger("tidelog.cluster")
@@ -44,7 +44,7 @@ class Cluster:
 
     def __init__(
         self,
-        node: Node,
+        services: Services,
         *,
         boot_id: str | None = None,
         keep_alive: Callable[..., Renewals] = KeepAlive,
@@ -55,26 +55,26 @@ class Cluster:
         the renewals of a session's lease. Raises OSError, and LogDirectoryError if a directory belongs
         to another broker.
         """
-        config = node.config
+        config = services.config
         self.me = config.cluster.node_id
         self.epoch = NO_SESSION
         """The broker epoch of the session (KIP-903), -1 while there is none."""
-        self._node, self._metadata = node, node.metadata
+        self._services, self._metadata = services, services.metadata
         self._tick_s = config.cluster.broker_session_timeout_ms / 1000 / _TICKS
-        cluster_id = node.metadata.image.cluster_id
+        cluster_id = services.metadata.image.cluster_id
         self._directories = Directories(
-            node.store.log_dirs,
+            services.store.log_dirs,
             machine_boot_id() if boot_id is None else boot_id,
             cluster_id,
             config.cluster.node_id,
         )
-        self._directories.log_missing(node.metadata.image)
-        self._new_session = partial(Session, node, self._directories, self.now_ms, keep_alive)
+        self._directories.log_missing(services.metadata.image)
+        self._new_session = partial(Session, services, self._directories, self.now_ms, keep_alive)
         self._session = self._new_session()
-        self._disks = Disks(node, self._directories, self.now_ms)
+        self._disks = Disks(services, self._directories, self.now_ms)
         self._endpoints: tuple[Endpoint, ...] = ()
-        self._rules = Rules(node.settings)
-        self._governing = Governing(node, self, self._rules)
+        self._rules = Rules(services.settings)
+        self._governing = Governing(services, self, self._rules)
         self._news = asyncio.Event()
         self._unfenced = asyncio.Event()
         self._is_stopping = False
@@ -128,7 +128,7 @@ class Cluster:
 
     def now_ms(self) -> int:
         """Returns milliseconds of the monotonic clock by which the lease is measured."""
-        return int(self._node.clock.monotonic_s() * 1000)
+        return int(self._services.clock.monotonic_s() * 1000)
 
     def on_session(self, begun: Callable[[int], None], lost: Callable[[str], None]) -> None:
         """Calls `begun` with the broker epoch of each session, and `lost` with why it has ended.
@@ -147,7 +147,7 @@ class Cluster:
 
     async def start(self, listeners: Iterable[Listener]) -> None:
         """Registers, and returns when this broker is unfenced in its own image."""
-        wanted = self._node.config.inter_broker_listener_name
+        wanted = self._services.config.inter_broker_listener_name
         # Brokers connect to the first one.
         ordered = sorted(listeners, key=lambda at: at.name != wanted)
         self._endpoints = tuple(Endpoint(at.name, *at.advertised) for at in ordered)
@@ -174,13 +174,13 @@ class Cluster:
 
     async def hand_over(self) -> None:
         """Lets others lead what this broker leads (KIP-841), as far as they do so in time."""
-        config = self._node.config
+        config = self._services.config
         if not config.cluster.controlled_shutdown_enable or self.epoch == NO_SESSION:
             return
         if self._metadata.went_back is not None:
             log.warning("controlled shutdown not possible: %s", self._metadata.went_back)
             return
-        begun_s = self._node.clock.monotonic_s()
+        begun_s = self._services.clock.monotonic_s()
         log.info("controlled shutdown begun")
         self._is_stopping = True
         self._news.set()
@@ -190,7 +190,7 @@ class Cluster:
         except TimeoutError:
             log.warning("controlled shutdown not completed in time: this broker is still in charge")
         else:
-            after_s = round(self._node.clock.monotonic_s() - begun_s, 3)
+            after_s = round(self._services.clock.monotonic_s() - begun_s, 3)
             log.info("controlled shutdown succeeded", extra={"after_s": after_s})
 
     async def leave(self, *, is_flushed: bool, failed: Iterable[Path]) -> None:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from tidelog.broker.cluster.directories import Directories
-    from tidelog.broker.node import Node
+    from tidelog.broker.cluster.services import Services
     from tidelog.storage.log.partition import Partition
 
 log = logging.getLogger("tidelog.cluster")
@@ -33,11 +33,16 @@ _LEAST_FULL_MS = 10_000
 class Disks:
     """The logs of this broker that should not lead; all methods run on the event loop."""
 
-    def __init__(self, node: Node, directories: Directories, now_ms: Callable[[], int]) -> None:
+    def __init__(
+        self, services: Services, directories: Directories, now_ms: Callable[[], int]
+    ) -> None:
         """`now_ms` is a monotonic clock, for any thread."""
-        self._node, self._directories = node, directories
+        self._services, self._directories = services, directories
         self._slow = SlowDisks(
-            node.pools.syncs, directories.by_path, node.config.cluster.log_dir_slow_ms, now_ms
+            services.pools.syncs,
+            directories.by_path,
+            services.config.cluster.log_dir_slow_ms,
+            now_ms,
         )
         self._failed: dict[Path, list[Partition]] = {}
         self._full: dict[Path, int] = {}  # by directory: since when
@@ -51,7 +56,7 @@ class Disks:
 
     async def look(self, now_ms: int) -> bool:
         """Looks at the logs; returns whether something has changed. `now_ms` is monotonic."""
-        opened = self._node.store.opened()
+        opened = self._services.store.opened()
         failed = _by_directory(each for each in opened if each.offline is not None)
         for path in failed.keys() - self._failed.keys():
             await self._note_failure(path)
@@ -70,12 +75,12 @@ class Disks:
     async def _note_failure(self, path: Path) -> None:
         log.error("log directory with a failed log", extra={"directory": str(path)})
         try:
-            await self._node.pools.topics.run(self._directories.note_failure, path)
+            await self._services.pools.topics.run(self._directories.note_failure, path)
         except OSError as error:  # the metadata have it, too
             log.error("the failure is not noted: %s", error, extra={"directory": str(path)})
 
     async def _look_for_room(self, path: Path, opened: Iterable[Partition]) -> None:
-        free_bytes = await self._node.pools.topics.run(_free_bytes, path)
+        free_bytes = await self._services.pools.topics.run(_free_bytes, path)
         if free_bytes < _ROOM_BYTES:
             return
         log.info("disk with room again", extra={"directory": str(path), "bytes": free_bytes})
@@ -97,7 +102,7 @@ class Disks:
 
     def _by_topic(self, partitions: Iterable[Partition]) -> Mapping[UUID, tuple[int, ...]]:
         """Returns the numbers of partitions by the id of their topic."""
-        topics = self._node.metadata.image.topics
+        topics = self._services.metadata.image.topics
         found: dict[UUID, list[int]] = defaultdict(list)
         for each in partitions:
             if each.topic in topics:

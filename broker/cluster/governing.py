@@ -21,8 +21,8 @@ from tidelog.protocol.errors import BrokerError
 if TYPE_CHECKING:
     from tidelog.broker.cluster.cluster import Cluster
     from tidelog.broker.cluster.rules import Rules
+    from tidelog.broker.cluster.services import Services
     from tidelog.broker.metadata.image import Image
-    from tidelog.broker.node import Node
     from tidelog.broker.replication.transactions import PartitionChange, Transaction
 
 log = logging.getLogger("tidelog.cluster")
@@ -44,10 +44,10 @@ class _Outcome(Enum):
 class Governing:
     """What a broker does as the controller, or to become it."""
 
-    def __init__(self, node: Node, cluster: Cluster, rules: Rules) -> None:
-        self._metadata, self._cluster = node.metadata, cluster
+    def __init__(self, services: Services, cluster: Cluster, rules: Rules) -> None:
+        self._metadata, self._cluster = services.metadata, cluster
         self.rules = rules
-        config = node.config.cluster
+        config = services.config.cluster
         settle_ms = config.leader_imbalance_check_interval_seconds * 1000
         self.sessions = Sessions(
             lease_ms=0,  # the lock of a process proves that it has ended

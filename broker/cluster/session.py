@@ -27,10 +27,10 @@ if TYPE_CHECKING:
     from tidelog.broker.cluster.directories import Directories
     from tidelog.broker.cluster.keep_alive import Renewals
     from tidelog.broker.cluster.rules import Rules
+    from tidelog.broker.cluster.services import Services
     from tidelog.broker.metadata.brokers.members import LiveBroker
     from tidelog.broker.metadata.brokers.records import Endpoint, OfflineRecord
     from tidelog.broker.metadata.image import Image
-    from tidelog.broker.node import Node
     from tidelog.broker.replication.transactions import Transaction
 
 log = logging.getLogger("tidelog.cluster")
@@ -49,14 +49,14 @@ class Session:
 
     def __init__(
         self,
-        node: Node,
+        services: Services,
         directories: Directories,
         now_ms: Callable[[], int],
         keep_alive: Callable[..., Renewals] = KeepAlive,
     ) -> None:
         """`keep_alive` begins the renewals of a lease, with the arguments of `Renewals`."""
-        config = node.config
-        self._node, self._metadata = node, node.metadata
+        config = services.config
+        self._services, self._metadata = services, services.metadata
         self._me, self._rack = config.cluster.node_id, config.cluster.broker_rack
         self._lease_ms = config.cluster.broker_session_timeout_ms
         self._directories = directories
@@ -219,11 +219,11 @@ class Session:
             is_fenced,
             endpoints,
             self._rack,
-            self._node.config.cluster.inter_broker_protocol_version,
+            self._services.config.cluster.inter_broker_protocol_version,
             self._secret,
         )
 
     async def _write_files(self, image: Image) -> None:
         registered = image.registrations.get(self._me)
         before = registered.record.incarnation if registered and self.is_clean else ""
-        await self._node.pools.topics.run(self._directories.begin, self.incarnation, before)
+        await self._services.pools.topics.run(self._directories.begin, self.incarnation, before)

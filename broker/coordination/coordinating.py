@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from tidelog.broker.coordination.following import Following
     from tidelog.broker.coordination.internal_topic import Declared
     from tidelog.broker.coordination.ownership import Load
+    from tidelog.broker.coordination.services import Services
     from tidelog.broker.metadata.image import Image
-    from tidelog.broker.node import Node
 
 Read = TypeVar("Read")
 
@@ -27,13 +27,13 @@ Read = TypeVar("Read")
 class Coordinating(ABC, Generic[Read]):
     """The coordinator of the keys of one topic; `Read` is what is read of a partition."""
 
-    def __init__(self, node: Node, declared: Declared, clock: Clock) -> None:
+    def __init__(self, services: Services, declared: Declared, clock: Clock) -> None:
         """`clock` stamps the records."""
-        self._node, self._clock, self._declared = node, clock, declared
+        self._services, self._clock, self._declared = services, clock, declared
         self.ownership = Ownership(is_alone=True)
-        self.topic = InternalTopic(node, declared, clock, self.ownership)
+        self.topic = InternalTopic(services, declared, clock, self.ownership)
         self.loader: Loader[Read] = Loader(
-            node,
+            services,
             declared.name,
             self.ownership,
             read=self._read,
@@ -65,7 +65,7 @@ class Coordinating(ABC, Generic[Read]):
 
         self.ownership.join()
         self._following = Following(
-            self._node,
+            self._services,
             self._declared.name,
             self._declared.replication_factor,
             self.ownership,

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from tidelog.broker.coordination.ownership import Action, Ownership
+    from tidelog.broker.coordination.services import Services
     from tidelog.broker.metadata.image import Image, Topic
-    from tidelog.broker.node import Node
 
 log = logging.getLogger("tidelog.coordination")
 
@@ -34,7 +34,7 @@ class Following:
 
     def __init__(
         self,
-        node: Node,
+        services: Services,
         topic: str,
         replication_factor: int,
         ownership: Ownership,
@@ -43,7 +43,7 @@ class Following:
         followed: Callable[[Image], None] = lambda _image: None,
     ) -> None:
         """`carry_out` gets what the ownership asks for, `followed` each image after that."""
-        self._node = node
+        self._services = services
         self._topic = topic
         self._replication_factor = replication_factor
         self._ownership = ownership
@@ -63,7 +63,7 @@ class Following:
         try:
             while True:
                 self._news.clear()
-                image = self._node.metadata.image
+                image = self._services.metadata.image
                 try:
                     self._follow(image)
                     self._followed(image)
@@ -79,7 +79,7 @@ class Following:
                 await hearing
 
     async def _hear_images(self) -> None:
-        metadata = self._node.metadata
+        metadata = self._services.metadata
         while True:
             await metadata.newer_image(metadata.image.revision)
             self._news.set()
@@ -87,7 +87,7 @@ class Following:
     def _follow(self, image: Image) -> None:
         """Tells the ownership what this broker leads, by the metadata and by its logs."""
         topic = image.topics.get(self._topic)
-        by_image = {} if topic is None else _led_by(self._node.metadata.node_id, topic)
+        by_image = {} if topic is None else _led_by(self._services.metadata.node_id, topic)
         self._carry_out(self._ownership.on_image(topic and topic.topic_id, by_image))
         led = {} if topic is None else self._led_logs(topic)
         for key, known in self._led.items():
@@ -104,7 +104,7 @@ class Following:
         What a log has is read again after a suspension, however short: it may have taken records
         whose writers were refused.
         """
-        replicas = self._node.replicas
+        replicas = self._services.replicas
         assert replicas is not None
         found = {}
         for index in range(topic.partitions):
@@ -116,10 +116,10 @@ class Following:
 
     async def _raise_replicas(self, image: Image) -> None:
         """Adds replicas to the topic, if this broker is the controller. Raises KafkaStorageError."""
-        metadata = self._node.metadata
+        metadata = self._services.metadata
         if image.controller is None or image.controller.broker != metadata.node_id:
             return
-        cordoned = self._node.settings.cordoned(image)
+        cordoned = self._services.settings.cordoned(image)
         for transaction in raising(image, self._topic, self._replication_factor, cordoned):
             if await metadata.transact(transaction.compares, transaction.operations):
                 changes = len(transaction.changes)

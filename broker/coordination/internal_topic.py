@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from tidelog.broker.clock import Clock
     from tidelog.broker.coordination.ownership import Ownership
-    from tidelog.broker.node import Node
+    from tidelog.broker.coordination.services import Services
     from tidelog.protocol.transaction_log import Producer
     from tidelog.storage.log.partition import Appended, Partition
     from tidelog.storage.log.producers.verification import Guard
@@ -69,11 +69,13 @@ class Declared(NamedTuple):
 class InternalTopic:
     """The topic that holds the state of one broker's coordinator."""
 
-    def __init__(self, node: Node, declared: Declared, clock: Clock, ownership: Ownership) -> None:
+    def __init__(
+        self, services: Services, declared: Declared, clock: Clock, ownership: Ownership
+    ) -> None:
         """`clock` stamps the records; `ownership` names the partitions that may be written."""
         self.name = declared.name
         self._declared = declared
-        self._node = node
+        self._services = services
         self._clock = clock
         self._ownership = ownership
         self._creating = asyncio.Lock()
@@ -83,11 +85,11 @@ class InternalTopic:
     @property
     def is_missing(self) -> bool:
         """Whether the topic does not exist yet."""
-        return self.name not in self._node.metadata.image.topics
+        return self.name not in self._services.metadata.image.topics
 
     def partitions(self) -> int:
         """How many partitions the topic has, or will have."""
-        topic = self._node.metadata.image.topics.get(self.name)
+        topic = self._services.metadata.image.topics.get(self.name)
         return self._declared.partitions if topic is None else topic.partitions
 
     def index_of(self, key: str) -> int:
@@ -99,7 +101,7 @@ class InternalTopic:
 
         Raises CoordinatorNotAvailable if no broker leads the key's partition.
         """
-        record = self._node.metadata.image.assignment(self.name, self.index_of(key))
+        record = self._services.metadata.image.assignment(self.name, self.index_of(key))
         if record is None or record.leader == NO_LEADER:
             raise CoordinatorNotAvailable(f"no broker leads the partition of {key}")
         return record.leader
@@ -124,7 +126,10 @@ class InternalTopic:
 
         Raises NotCoordinator. A broker that was paused finds here that its lease has ended.
         """
-        topic, replicas = self._node.metadata.image.topics.get(self.name), self._node.replicas
+        topic, replicas = (
+            self._services.metadata.image.topics.get(self.name),
+            self._services.replicas,
+        )
         led = replicas.led_by_id(topic.topic_id, index) if replicas and topic else None
         if led is None or led.leader.leader_epoch != epoch:
             raise NotCoordinator(f"{self.name}-{index} is not led here in epoch {epoch}")
@@ -145,7 +150,7 @@ class InternalTopic:
     @property
     def is_replicated(self) -> bool:
         """Whether other brokers must have records first, so that each append has to wait."""
-        return self._node.replicas is not None
+        return self._services.replicas is not None
 
     def append_now(self, key: str, records: Records) -> tuple[Log, int] | None:
         """Like `append` without waiting; None, with nothing written, if it would have to wait."""
@@ -156,7 +161,7 @@ class InternalTopic:
             return None
         try:
             made = self._batch(partition, records)
-            appended = self._node.appends.append_now(partition, made, _PRODUCE_VERSION)
+            appended = self._services.appends.append_now(partition, made, _PRODUCE_VERSION)
         except BrokerError as error:
             raise _as_not_coordinator(error) from None
         if appended is None:
@@ -222,10 +227,10 @@ class InternalTopic:
 
         Raises, or the future raises, what a producer with acks=all gets.
         """
-        replicas = self._node.replicas
+        replicas = self._services.replicas
         if replicas is not None:
             replicas.check_append(partition, _ACKS_ALL)
-        appended = self._node.appends.append(
+        appended = self._services.appends.append(
             partition, made, _PRODUCE_VERSION, guard=guard, internal=internal
         )
         if replicas is None:
@@ -260,14 +265,14 @@ class InternalTopic:
         if self.is_missing:
             return None
         try:
-            return self._node.partitions.opened(self.name, self.index_of(key))
+            return self._services.partitions.opened(self.name, self.index_of(key))
         except (WouldBlock, BrokerError):
             return None  # whoever may wait will see
 
     async def _opened(self, key: str) -> Partition:
         """Returns the partition of a key, opened if necessary; creates the topic."""
         await self._create()
-        return await self._node.partitions.open(self.name, self.index_of(key))
+        return await self._services.partitions.open(self.name, self.index_of(key))
 
     async def create(self) -> None:
         """Creates the topic if there is none. Raises CoordinatorNotAvailable."""
@@ -294,7 +299,7 @@ class InternalTopic:
         async with self._creating:
             if self.is_missing:
                 with contextlib.suppress(TopicAlreadyExists):
-                    await self._node.topics.create(
+                    await self._services.topics.create(
                         self.name,
                         partitions=declared.partitions,
                         factor=self._factor(),
@@ -303,15 +308,15 @@ class InternalTopic:
 
     def _factor(self) -> int:
         """Returns how many replicas the partitions of the topic can have now."""
-        if self._node.cluster is None:
+        if self._services.cluster is None:
             return 1
         from tidelog.broker.coordination.raising import (
             factor,  # a broker that is alone needs none of it
         )
 
-        image = self._node.metadata.image
+        image = self._services.metadata.image
         wanted = self._declared.replication_factor
-        return factor(image, wanted, self._node.settings.cordoned(image))
+        return factor(image, wanted, self._services.settings.cordoned(image))
 
 
 def _as_not_coordinator(error: BrokerError) -> BrokerError:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from tidelog.broker.coordination.ownership import Action, Ownership
-    from tidelog.broker.node import Node
+    from tidelog.broker.coordination.services import Services
 
 log = logging.getLogger("tidelog.coordination")
 
@@ -33,7 +33,7 @@ class Loader(Generic[Read]):
 
     def __init__(
         self,
-        node: Node,
+        services: Services,
         topic: str,
         ownership: Ownership,
         *,
@@ -47,7 +47,7 @@ class Loader(Generic[Read]):
         is false. `loaded` gets what was read for a load that counts, `resigned` the partitions to
         drop.
         """
-        self._node = node
+        self._services = services
         self._topic = topic
         self._ownership = ownership
         self._read = read
@@ -97,7 +97,7 @@ class Loader(Generic[Read]):
                 await self._load(load)
 
     async def _load(self, load: Load) -> None:
-        maintenance = self._node.pools.maintenance
+        maintenance = self._services.pools.maintenance
         where = {"log": f"{self._topic}-{load.partition}"}
         try:
             read = await maintenance.run_to_end(self._read, load.partition, self._goes_on(load))
@@ -117,4 +117,4 @@ class Loader(Generic[Read]):
 
     def _goes_on(self, load: Load) -> Callable[[], bool]:
         """Returns what says, in a thread, whether anybody still waits for a load."""
-        return lambda: self._node.ready and self._ownership.is_wanted(load)
+        return lambda: self._services.ready and self._ownership.is_wanted(load)

@@ -47,8 +47,8 @@ from tidelog.protocol.errors import (
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from tidelog.broker.fetches.services import Services
     from tidelog.broker.network.context import Context
-    from tidelog.broker.node import Node
     from tidelog.broker.partitions.leader_hints import Addresses
     from tidelog.broker.pools import Permit
     from tidelog.broker.replicas.consumers import ConsumerReads
@@ -93,11 +93,11 @@ class Attempt:
         "_leaders",
         "_left_bytes",
         "_name",
-        "_node",
         "_permit",
         "_reads",
         "_request",
         "_served",
+        "_services",
         "_topic",
         "_version",
         "at_end",
@@ -111,7 +111,7 @@ class Attempt:
 
     def __init__(
         self,
-        node: Node,
+        services: Services,
         request: FetchRequest,
         context: Context,
         permit: Permit,
@@ -123,22 +123,27 @@ class Attempt:
 
         Raises WouldBlock on the loop alone, and Abandoned in a thread alone.
         """
-        self._node, self._request, self._context, self._permit = node, request, context, permit
+        self._services, self._request, self._context, self._permit = (
+            services,
+            request,
+            context,
+            permit,
+        )
         self._is_part = is_part
-        self.image = node.metadata.image  # read before any partition is
+        self.image = services.metadata.image  # read before any partition is
         self._version = version = context.header.api_version
         is_committed = request.isolation_level == _READ_COMMITTED
         self.at_end = _LAST_STABLE_OFFSET if is_committed else _HIGH_WATERMARK
-        left_bytes = node.connections.fetch_room(in_thread=permit.may_block)
+        left_bytes = services.connections.fetch_room(in_thread=permit.may_block)
         if version >= _SOFT_LIMIT_SINCE and request.max_bytes < left_bytes:
             left_bytes = request.max_bytes
         if context.quota is not None:
             left_bytes = context.quota.most_fetch_bytes(left_bytes)
         self._left_bytes = left_bytes
         self._reads: ConsumerReads | None = None  # of a consumer that may read from followers
-        if node.replicas is not None and version >= _RACKS_SINCE:
+        if services.replicas is not None and version >= _RACKS_SINCE:
             listener = context.connection.listener.name
-            self._reads = node.replicas.reads_of(request.rack_id, listener)
+            self._reads = services.replicas.reads_of(request.rack_id, listener)
         self._ends_early = False  # what was read, so that waiting brings no more
         self._is_sent_on = False  # to a replica from which it should read instead
         # Topic, bytes, down-converted records, and whether the bytes are those that are stored.
@@ -151,7 +156,9 @@ class Attempt:
         responses = []
         for topic in topics:
             self._topic, self._name = topic, ""  # the name once the request may read the topic
-            partitions = per_partition(node, "fetch", topic.partitions, self._serve, self._failed)
+            partitions = per_partition(
+                services, "fetch", topic.partitions, self._serve, self._failed
+            )
             responses.append(
                 FetchableTopicResponse(
                     topic=topic.topic, topic_id=topic.topic_id, partitions=partitions
@@ -183,7 +190,7 @@ class Attempt:
 
     def answer(self) -> FetchResponse:
         """Returns the response, and counts what it serves."""
-        metrics = self._node.metrics
+        metrics = self._services.metrics
         newest_magic = carried_by(self._version)
         for topic, size_bytes, converted, as_stored in self._served:
             metrics.consumed(topic, size_bytes, newest_magic, as_stored=as_stored)
@@ -200,16 +207,16 @@ class Attempt:
 
     def _authorized_name(self) -> str:
         """Returns the name of the topic being read. Raises UnknownTopicId and the like."""
-        node, topic = self._node, self._topic
+        services, topic = self._services, self._topic
         if self._version < TOPIC_IDS_SINCE:
             name = topic.topic
         else:
             try:
-                name = node.metadata.topic_name(topic.topic_id)
+                name = services.metadata.topic_name(topic.topic_id)
             except UnknownTopicId:
                 self._check_former(topic)
                 raise
-        node.authorizer.require(self._context.connection.session, _READ, _TOPIC, name)
+        services.authorizer.require(self._context.connection.session, _READ, _TOPIC, name)
         self._name = name
         return name
 
@@ -220,7 +227,7 @@ class Attempt:
         """
         if not topic.topic:  # nobody has known it here
             return
-        if topic.topic in self._node.metadata.image.topics:
+        if topic.topic in self._services.metadata.image.topics:
             raise InconsistentTopicId(f"{topic.topic} was created again")
         raise UnknownTopicOrPartition(f"{topic.topic} was deleted")
 
@@ -230,7 +237,7 @@ class Attempt:
         if permit.may_block:  # a permit of the loop is never withdrawn
             permit.check()
         reads = self._reads
-        find = self._node.partitions.leader if reads is None else reads.partition
+        find = self._services.partitions.leader if reads is None else reads.partition
         partition = find(
             self._name or self._authorized_name(),
             wanted.partition,
@@ -322,12 +329,12 @@ class Attempt:
 
     def _failed(self, wanted: FetchPartition, error: BrokerError) -> PartitionData:
         """Returns a partition's error, with the leader for a client that knows another one."""
-        node, code = self._node, error.code
+        services, code = self._services, error.code
         self.errors.append(code)
         result = failed(wanted.partition, code_for(code, self._version <= 5))
         if self._version >= _LEADERS_SINCE and code in _OTHER_LEADER:
-            topic = node.metadata.image.topics.get(self._name)
-            hint = leader_hint(node, self._context, topic, wanted.partition, self._leaders)
+            topic = services.metadata.image.topics.get(self._name)
+            hint = leader_hint(services, self._context, topic, wanted.partition, self._leaders)
             if hint is not None:
                 result.current_leader = LeaderIdAndEpoch(
                     leader_id=hint.leader, leader_epoch=hint.leader_epoch

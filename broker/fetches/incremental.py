@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from tidelog.broker.fetches.attempt import Attempt
+    from tidelog.broker.fetches.services import Services
     from tidelog.broker.fetches.session import Cached, CachedTopic, FetchSession
     from tidelog.broker.network.context import Context
-    from tidelog.broker.node import Node
     from tidelog.protocol.api.fetch import FetchRequest, FetchTopic, PartitionData
     from tidelog.storage.log.partition import Partition
 
@@ -39,8 +39,8 @@ class WholeFetch:
 
     is_part = False
 
-    def __init__(self, node: Node, request: FetchRequest, context: Context) -> None:
-        self._node, self.request, self.context = node, request, context
+    def __init__(self, services: Services, request: FetchRequest, context: Context) -> None:
+        self._services, self.request, self.context = services, request, context
 
     def topics(self) -> list[FetchTopic]:
         """Returns what the request names."""
@@ -53,7 +53,7 @@ class WholeFetch:
     async def wait(self, attempt: Attempt, timeout_s: float) -> bool:
         """Waits for the bytes that are missing."""
         request = self.request
-        return await self._node.waiting.wait(
+        return await self._services.waiting.wait(
             attempt.partitions,
             request.min_bytes - attempt.size_bytes,
             timeout_s,
@@ -64,7 +64,7 @@ class WholeFetch:
         """Returns all that was read, and the id of a session if one was asked for and has room."""
         response = attempt.answer()
         if self.request.session_epoch == 0:
-            begin(self._node, self.request, self.context, attempt)
+            begin(self._services, self.request, self.context, attempt)
         return response
 
     def hold_back(self) -> FetchResponse:
@@ -78,9 +78,9 @@ class IncrementalFetch:
     is_part = True
 
     def __init__(
-        self, node: Node, session: FetchSession, request: FetchRequest, context: Context
+        self, services: Services, session: FetchSession, request: FetchRequest, context: Context
     ) -> None:
-        self._node, self._session = node, session
+        self._services, self._session = services, session
         self.request, self.context = request, context
         self._epoch = session.epoch  # another one later on: the client has sent the next fetch
         self._read: list[Cached] = []
@@ -89,8 +89,8 @@ class IncrementalFetch:
 
     def topics(self) -> list[FetchTopic]:
         """Returns the partitions that may have something new."""
-        session, node = self._session, self._node
-        image = node.metadata.image
+        session, services = self._session, self._services
+        image = services.metadata.image
         if session.image is not image:
             session.learn(image, image.topics)
         read = self._read = session.to_read()
@@ -105,7 +105,7 @@ class IncrementalFetch:
 
     def _recognize(self, topic: CachedTopic) -> None:
         """Takes the name of a topic that was named by its id, and what the metadata say of it."""
-        image = self._node.metadata.image
+        image = self._services.metadata.image
         if not topic.name:
             topic.name = image.topic_name(topic.topic_id) or ""
         topic.known = image.topics.get(topic.name)
@@ -135,7 +135,7 @@ class IncrementalFetch:
         ):  # there was news while the attempt was in a thread
             return True
         for cached in self._read:
-            watch(self._node, cached)
+            watch(self._services, cached)
         missing = self.request.min_bytes - attempt.size_bytes
         sleeper = session.sleeper = Wait(missing, asyncio.get_running_loop().create_future())
         try:
@@ -155,7 +155,7 @@ class IncrementalFetch:
             response.error_code = ErrorCode.INVALID_FETCH_SESSION_EPOCH
             response.responses = []
             return response
-        node, at_end, tell = self._node, attempt.at_end, session.tell
+        services, at_end, tell = self._services, attempt.at_end, session.tell
         has_silent = False
         read = iter(self._read)
         for topic in response.responses:
@@ -165,7 +165,7 @@ class IncrementalFetch:
                 if tell(cached, data):
                     kept.append(data)
                 if not data.records:
-                    settle(node, cached, data, at_end)
+                    settle(services, cached, data, at_end)
             topic.partitions = kept
             has_silent |= not kept
         if has_silent:
@@ -182,41 +182,41 @@ class IncrementalFetch:
 
 
 def next_of_session(
-    node: Node, request: FetchRequest, context: Context
+    services: Services, request: FetchRequest, context: Context
 ) -> IncrementalFetch | WholeFetch:
     """Returns a fetch of a session.
 
     Raises FetchSessionIdNotFound, InvalidFetchSessionEpoch and FetchSessionTopicIdError.
     """
-    sessions, now_s = node.fetch_sessions, node.clock.monotonic_s()
+    sessions, now_s = services.fetch_sessions, services.clock.monotonic_s()
     session, gone = sessions.take(request, now_s, context.header.api_version >= TOPIC_IDS_SINCE)
     if gone:
-        unwatch(node, gone)
+        unwatch(services, gone)
     if session is None:  # nothing is left: the answer has no session, as in Kafka
         request.session_epoch = -1
-        return WholeFetch(node, request, context)
+        return WholeFetch(services, request, context)
     if sessions.are_too_large:
         for each in sessions.outgrown(session, now_s):
-            _leave(node, each)
+            _leave(services, each)
         if session.is_closed:
             raise FetchSessionIdNotFound("there is no room for so many partitions in sessions")
     if now_s - session.looked_s >= _LOOK_S:
         session.looked_s = now_s
         _look(session)
-    return IncrementalFetch(node, session, request, context)
+    return IncrementalFetch(services, session, request, context)
 
 
-def begin(node: Node, request: FetchRequest, context: Context, attempt: Attempt) -> None:
+def begin(services: Services, request: FetchRequest, context: Context, attempt: Attempt) -> None:
     """Begins a session with all that a fetch has read, if there is room, and puts its id in the answer."""
     response, image = attempt.response, attempt.image
     by_id = context.version >= TOPIC_IDS_SINCE
-    session, evicted = node.fetch_sessions.begin(
+    session, evicted = services.fetch_sessions.begin(
         sum(len(topic.partitions) for topic in request.topics),
-        node.clock.monotonic_s(),
+        services.clock.monotonic_s(),
         by_id=by_id,
     )
     for each in evicted:
-        _leave(node, each)
+        _leave(services, each)
     if session is None:
         return
     session.is_committed = request.isolation_level == 1
@@ -227,31 +227,31 @@ def begin(node: Node, request: FetchRequest, context: Context, attempt: Attempt)
         topic = session.topic(name, asked.topic_id, image.topics.get(name))
         for wanted, data in zip(asked.partitions, answered.partitions, strict=True):
             added.append((session.add(topic, wanted), data))
-    node.fetch_sessions.count(session)
+    services.fetch_sessions.count(session)
     response.session_id = session.id
     # The session is whole: others may have their turn, and may even close it.
     for cached, data in paced(added):
         cached.told = (data.high_watermark, data.log_start_offset)
         cached.told_error = data.error_code
         if not data.records:
-            settle(node, cached, data, attempt.at_end)
+            settle(services, cached, data, attempt.at_end)
 
 
-def close(node: Node, session_id: int) -> None:
+def close(services: Services, session_id: int) -> None:
     """Closes the session that a fetch names that wants a new one, or none."""
-    session = node.fetch_sessions.close(session_id)
+    session = services.fetch_sessions.close(session_id)
     if session is not None:
-        _leave(node, session)
+        _leave(services, session)
 
 
-def _leave(node: Node, session: FetchSession) -> None:
+def _leave(services: Services, session: FetchSession) -> None:
     """Lets a session that was closed hear of nothing more; its fetch waits no longer."""
-    unwatch(node, session)
+    unwatch(services, session)
     if session.sleeper is not None:
         session.sleeper.wake()
 
 
-def settle(node: Node, cached: Cached, data: PartitionData, at_end: int) -> None:
+def settle(services: Services, cached: Cached, data: PartitionData, at_end: int) -> None:
     """Lets a partition be quiet if the client has all of it, and knows its offsets.
 
     `at_end` is the place in a log's `Ends` of the offset up to which the client reads.
@@ -259,7 +259,7 @@ def settle(node: Node, cached: Cached, data: PartitionData, at_end: int) -> None
     session = cached.session
     if data.error_code or data.preferred_read_replica >= 0 or session.is_closed:
         return
-    log = watch(node, cached)
+    log = watch(services, cached)
     if log is None:
         return
     state = log.state
@@ -273,22 +273,22 @@ def settle(node: Node, cached: Cached, data: PartitionData, at_end: int) -> None
         session.changed.pop(cached, None)
 
 
-def watch(node: Node, cached: Cached) -> Partition | None:
+def watch(services: Services, cached: Cached) -> Partition | None:
     """Lets a partition hear of its log, and returns that; None if there is none that is open."""
-    log = node.store.opened_partition(cached.topic.name, cached.wanted.partition)
+    log = services.store.opened_partition(cached.topic.name, cached.wanted.partition)
     if cached.log is not log:
-        unwatch(node, (cached,))
+        unwatch(services, (cached,))
         if log is not None:
-            node.waiting.enter(log, cached)
+            services.waiting.enter(log, cached)
         cached.log = log
     return log
 
 
-def unwatch(node: Node, gone: Iterable[Cached]) -> None:
+def unwatch(services: Services, gone: Iterable[Cached]) -> None:
     """Lets partitions hear of their logs no more."""
     for cached in gone:
         if cached.log is not None:
-            node.waiting.leave(cast("Partition", cached.log), cached)
+            services.waiting.leave(cast("Partition", cached.log), cached)
             cached.log = None
 
 

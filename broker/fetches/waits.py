@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import Coroutine, Sequence
     from typing import Any
 
+    from tidelog.broker.fetches.services import Services
     from tidelog.broker.network.context import Context
-    from tidelog.broker.node import Node
     from tidelog.broker.pools import Permit
     from tidelog.protocol.api.fetch import FetchRequest, FetchResponse, FetchTopic
 
@@ -57,39 +57,39 @@ class Fetch(Protocol):
         """Returns the response that has nothing, after which the client asks for the same again."""
 
 
-def answer(node: Node, fetch: Fetch) -> FetchResponse | Coroutine[Any, Any, FetchResponse]:
+def answer(services: Services, fetch: Fetch) -> FetchResponse | Coroutine[Any, Any, FetchResponse]:
     """Returns the response, or a coroutine of one that waits."""
     try:
         attempt = Attempt(
-            node, fetch.request, fetch.context, ON_LOOP, fetch.topics(), is_part=fetch.is_part
+            services, fetch.request, fetch.context, ON_LOOP, fetch.topics(), is_part=fetch.is_part
         )
     except WouldBlock:
-        return wait(node, fetch, None)
+        return wait(services, fetch, None)
     if _is_enough(fetch, attempt):
         return _respond(fetch, attempt)
-    return wait(node, fetch, attempt)
+    return wait(services, fetch, attempt)
 
 
 def _is_enough(fetch: Fetch, attempt: Attempt) -> bool:
     return attempt.is_enough() or (bool(attempt.errors) and fetch.has_urgent_error(attempt))
 
 
-async def wait(node: Node, fetch: Fetch, attempt: Attempt | None) -> FetchResponse:
+async def wait(services: Services, fetch: Fetch, attempt: Attempt | None) -> FetchResponse:
     """Waits for more data, then reads again.
 
     The last attempt is the response, whatever it finds.
     """
-    deadline_s = node.clock.monotonic_s() + fetch.request.max_wait_ms / 1000
+    deadline_s = services.clock.monotonic_s() + fetch.request.max_wait_ms / 1000
     if attempt is None:
-        attempt = await _attempt_anywhere(node, fetch)
+        attempt = await _attempt_anywhere(services, fetch)
     errors = len(attempt.errors)
     while not _is_enough(fetch, attempt) and len(attempt.errors) <= errors:
         if attempt.has_grown():  # since the read, before the request waited
-            attempt = await _attempt_anywhere(node, fetch)
+            attempt = await _attempt_anywhere(services, fetch)
             continue
-        left_s = deadline_s - node.clock.monotonic_s()
+        left_s = deadline_s - services.clock.monotonic_s()
         woken = left_s > 0 and await fetch.wait(attempt, left_s)
-        attempt = await _attempt_anywhere(node, fetch)
+        attempt = await _attempt_anywhere(services, fetch)
         if not woken:
             break
     return _respond(fetch, attempt)
@@ -103,13 +103,13 @@ def _respond(fetch: Fetch, attempt: Attempt) -> FetchResponse:
     return fetch.respond(attempt)
 
 
-async def _attempt_anywhere(node: Node, fetch: Fetch) -> Attempt:
+async def _attempt_anywhere(services: Services, fetch: Fetch) -> Attempt:
     """Reads on the loop; in a thread if much is to be converted or the disk has to be read."""
     request, context, is_part = fetch.request, fetch.context, fetch.is_part
     topics = fetch.topics()
 
     def attempt(permit: Permit) -> Attempt:
-        return Attempt(node, request, context, permit, topics, is_part=is_part)
+        return Attempt(services, request, context, permit, topics, is_part=is_part)
 
-    names = wanted_names(node, topics, by_id=context.version >= TOPIC_IDS_SINCE)
-    return await offload(node, names, attempt)
+    names = wanted_names(services, topics, by_id=context.version >= TOPIC_IDS_SINCE)
+    return await offload(services, names, attempt)

@@ -40,9 +40,9 @@ if TYPE_CHECKING:
     from tidelog.broker.coordination.ownership import Load
     from tidelog.broker.groups.group import Group
     from tidelog.broker.groups.messages import Action
+    from tidelog.broker.groups.services import Services
     from tidelog.broker.groups.store import Loading, StoredGroup
     from tidelog.broker.metadata.image import Image
-    from tidelog.broker.node import Node
 
 log = logging.getLogger("tidelog.groups")
 
@@ -53,10 +53,10 @@ _LONGEST_CLIENT_ID: Final = 255
 
 
 class Coordinator(OffsetCommits):
-    """The groups of one node."""
+    """The groups of one broker."""
 
-    def __init__(self, node: Node) -> None:
-        super().__init__(node)
+    def __init__(self, services: Services) -> None:
+        super().__init__(services)
         self._deadlines = Deadlines(self._clock, self._deadline_reached)
         self._tasks: set[asyncio.Task[None]] = set()
         self._deleted_topics = DeletedTopics(self.forget_topic)
@@ -134,7 +134,7 @@ class Coordinator(OffsetCommits):
         A group that is being read is waited for, a few seconds at most.
         """
         await self.loader.until_loaded(partial(self.find, group_id))
-        config = self._node.config.groups
+        config = self._services.config.groups
         least, most = config.group_min_session_timeout_ms, config.group_max_session_timeout_ms
         kept = self.find(group_id)
         if not least <= request.session_timeout_ms <= most:
@@ -285,7 +285,7 @@ class Coordinator(OffsetCommits):
 
     async def _expire(self) -> None:
         """Deletes expired offsets at intervals, until the broker stops."""
-        every_ms = self._node.config.groups.offsets_retention_check_interval_ms
+        every_ms = self._services.config.groups.offsets_retention_check_interval_ms
         due_ms = self._clock.steady_ms() + every_ms
         while True:
             await self._clock.reached(due_ms)

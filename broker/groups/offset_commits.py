@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
     from typing import Self
 
+    from tidelog.broker.groups.services import Services
     from tidelog.broker.groups.store import Committed, StoredGroup
-    from tidelog.broker.node import Node
     from tidelog.protocol.records.plain import Plain
     from tidelog.protocol.topic_partition import TopicPartition
     from tidelog.protocol.transaction_log import Producer
@@ -93,8 +93,8 @@ class Commit(NamedTuple):
 class OffsetCommits(GroupRegistry):
     """The groups of one broker, and the commits of their offsets."""
 
-    def __init__(self, node: Node) -> None:
-        super().__init__(node)
+    def __init__(self, services: Services) -> None:
+        super().__init__(services)
         self._in_transactions: dict[int, set[str]] = {}  # groups by producer id
         self._ends: dict[int, list[_End]] = {}  # by partitions that are being read
         self._zero_times: set[str] = (

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from tidelog.broker.clock import Clock
     from tidelog.broker.groups.group import Group
-    from tidelog.broker.node import Node
+    from tidelog.broker.groups.services import Services
     from tidelog.config.broker.groups import GroupsConfig
     from tidelog.protocol.records.batch import Record
     from tidelog.storage.log.partition import Partition
@@ -41,12 +41,12 @@ def declared(config: GroupsConfig) -> Declared:
 class GroupReader:
     """Reads the groups of a partition, in a thread."""
 
-    def __init__(self, node: Node, clock: Clock, *, is_apart: bool = False) -> None:
+    def __init__(self, services: Services, clock: Clock, *, is_apart: bool = False) -> None:
         """Takes the clock that stamps the records.
 
         If it `is_apart`, it is not the one that is watched, and nothing corrects its times.
         """
-        self._node = node
+        self._services = services
         self._clock = clock
         self._is_apart = is_apart
 
@@ -63,7 +63,7 @@ class GroupReader:
         Times in a record count as the corrections of its log say. If the clock is corrected
         meanwhile, everything is read again. The result is useless once `goes_on` returns False.
         """
-        partition = self._node.partitions.get(TOPIC, index)
+        partition = self._services.partitions.get(TOPIC, index)
         while True:
             corrections = partition.append_clock.corrections
             end_offset = end_of(partition, to_log_end=to_log_end)

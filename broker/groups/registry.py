@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     from tidelog.broker.clock import Clock
     from tidelog.broker.groups.pending_offsets import PendingBatch
-    from tidelog.broker.node import Node
+    from tidelog.broker.groups.services import Services
     from tidelog.protocol.topic_partition import TopicPartition
     from tidelog.storage.time.trusted_clock import Change
 
@@ -58,13 +58,17 @@ _SEEN_AT_ONCE: Final = (
 class GroupRegistry(Coordinating[Loading]):
     """The groups of one broker."""
 
-    def __init__(self, node: Node) -> None:
+    def __init__(self, services: Services) -> None:
         """Begins with no groups."""
         # A clock of its own beside a manual one is not watched.
-        self._is_apart = isinstance(node.clock, ManualClock) and node.config.clock_scope != "all"
-        clock: Clock = SystemClock() if self._is_apart else node.clock
-        super().__init__(node, declared(node.config.groups), clock)
-        self._deletion_ms = self._clock.now_ms if self._is_apart else node.clock_watch.deletion_ms
+        self._is_apart = (
+            isinstance(services.clock, ManualClock) and services.config.clock_scope != "all"
+        )
+        clock: Clock = SystemClock() if self._is_apart else services.clock
+        super().__init__(services, declared(services.config.groups), clock)
+        self._deletion_ms = (
+            self._clock.now_ms if self._is_apart else services.clock_watch.deletion_ms
+        )
         self._groups: dict[str, StoredGroup] = {}
         self._being_stored: set[PendingBatch] = set()  # offsets that no group has yet
         self._folded = FoldedLog(log, GROUPS)
@@ -72,10 +76,10 @@ class GroupRegistry(Coordinating[Loading]):
         self._crowded = asyncio.Event()
         self._expiring = asyncio.Lock()
         self._has_refused = False  # for want of room, since what has expired was let go of last
-        self._reader = GroupReader(node, self._clock, is_apart=self._is_apart)
+        self._reader = GroupReader(services, self._clock, is_apart=self._is_apart)
 
     def _new_group(self, group_id: str) -> Group:
-        config = self._node.config.groups
+        config = self._services.config.groups
         return Group(group_id, config.group_initial_rebalance_delay_ms, config.group_max_size)
 
     def _created(self, group_id: str) -> StoredGroup:
@@ -86,7 +90,7 @@ class GroupRegistry(Coordinating[Loading]):
         """
         if len(group_id) > _LONGEST_ID:
             raise InvalidGroupId(f"a group id has up to {_LONGEST_ID} characters")
-        most = self._node.config.groups.max_groups
+        most = self._services.config.groups.max_groups
         if len(self._groups) >= most:
             self._refuses()
             raise PolicyViolation(f"this broker has max.groups={most}")
@@ -96,7 +100,7 @@ class GroupRegistry(Coordinating[Loading]):
 
     def _grow(self, by: int, *, is_known: bool = False) -> None:
         """Counts bytes by which a group is about to grow. Raises PolicyViolation if there is no room."""
-        config = self._node.config
+        config = self._services.config
         limit = config.groups.max_groups_bytes
         if limit == -1:
             limit = config.limits.memory_limit_bytes
@@ -240,7 +244,7 @@ class GroupRegistry(Coordinating[Loading]):
                 seen = 0
                 await asyncio.sleep(0)
             for at in range(0, len(names), _AT_ONCE):
-                if topic in self._node.metadata.image.topics:
+                if topic in self._services.metadata.image.topics:
                     return  # what is committed now is of another topic of that name
                 if not self._is_kept(kept):
                     break
@@ -281,7 +285,7 @@ class GroupRegistry(Coordinating[Loading]):
                 await asyncio.sleep(0)
 
     async def _let_go(self, group_id: str, kept: StoredGroup) -> int:
-        gone, retention_ms = 0, self._node.config.groups.offsets_retention_minutes * 60_000
+        gone, retention_ms = 0, self._services.config.groups.offsets_retention_minutes * 60_000
         known = list(kept.offsets)
         for at in range(0, len(known), _AT_ONCE):
             if not self._is_kept(kept):

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from tidelog.broker.http.routes.route import Route
-    from tidelog.broker.node import Node
+    from tidelog.broker.http.services import Services
     from tidelog.storage.log.lookup import AppendedSince
     from tidelog.storage.log.partition import Partition
 
@@ -141,7 +141,7 @@ def record_times(asked: Asked) -> dict[str, Any]:
     if not (text.isascii() and text.isdecimal()) or len(text) > 19 or int(text) >= 2**63:
         raise Refused(400, "BAD_OFFSET", f"{text[:40]!r} is no offset: expected a number from 0 on")
     offset = int(text)
-    partition = asked.node.partitions.get(asked.path["topic"], index)
+    partition = asked.services.partitions.get(asked.path["topic"], index)
     if asked.flag("next"):
         record = partition.reader.first_record(offset)
         if record is None:
@@ -186,31 +186,31 @@ _SERVED = (
 )
 
 
-def add_api(app: Any, web: Any, node: Node) -> None:
+def add_api(app: Any, web: Any, services: Services) -> None:
     """Adds the routes of `declared` to an application."""
-    others = Others(node)
+    others = Others(services)
     app.on_cleanup.append(others.close)
-    app.on_response_prepare.append(partial(_sign, node))
+    app.on_response_prepare.append(partial(_sign, services))
     for served in _SERVED:
-        app.router.add_get(served.route.path, _handler(node, served, others, web))
-    changes.add_changes(app, web, node)
+        app.router.add_get(served.route.path, _handler(services, served, others, web))
+    changes.add_changes(app, web, services)
 
 
-async def _sign(node: Node, _request: Any, response: Any) -> None:
+async def _sign(services: Services, _request: Any, response: Any) -> None:
     """Names the broker that answers."""
-    response.headers[ANSWERED_BY] = name_of(node)
+    response.headers[ANSWERED_BY] = name_of(services)
 
 
-def _handler(node: Node, served: _Served, others: Others, web: Any) -> Any:
+def _handler(services: Services, served: _Served, others: Others, web: Any) -> Any:
     route = served.route
 
     async def handle(request: Any) -> Any:
         given = route.read(request.query.items())
         question = Question(
-            Asked(node, request.match_info, given, node.clock.now_ms()),
+            Asked(services, request.match_info, given, services.clock.now_ms()),
             served.handle,
             route.path,
-            node.pools.doctor if served.is_long else node.pools.http,
+            services.pools.doctor if served.is_long else services.pools.http,
             others,
             is_long=served.is_long,
             is_of_broker=ASKED_BY in request.headers,

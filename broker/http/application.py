@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from tidelog.broker.http.server import Limits
-    from tidelog.broker.node import Node
+    from tidelog.broker.http.services import Services
 
 log = logging.getLogger("tidelog.http")
 
@@ -27,14 +27,14 @@ _TOO_MANY = "http.max.connections reached"
 _SHUTDOWN_S = 3.0  # how long a stop waits for responses in progress
 
 
-async def start_http(node: Node, listening: socket.socket) -> Any:
+async def start_http(services: Services, listening: socket.socket) -> Any:
     """Waits for the first request on a listening socket, then serves it and all that follow.
 
     Returns the server, which the caller cleans up at the end.
     """
     await readable(listening)
     api, answers, index, readiness, serving, exposition, web, prometheus = [
-        await node.pools.metrics.run(importlib.import_module, name, __package__)
+        await services.pools.metrics.run(importlib.import_module, name, __package__)
         for name in (
             *(".api", ".answers", ".routes.index", ".readiness", ".server"),
             *(".metrics.exposition", "aiohttp.web", "prometheus_client"),
@@ -46,48 +46,48 @@ async def start_http(node: Node, listening: socket.socket) -> Any:
 
     async def metrics(_request: Any) -> Any:
         # The text for ten thousand partitions takes a while, so a thread builds it.
-        text = await node.pools.metrics.run(exposition.metrics_text, node, registry)
+        text = await services.pools.metrics.run(exposition.metrics_text, services, registry)
         return web.Response(body=text, headers={"Content-Type": prometheus.CONTENT_TYPE_LATEST})
 
     async def healthz(_request: Any) -> Any:
         return web.Response(text="ok\n")
 
     async def readyz(_request: Any) -> Any:
-        found = [each.line for each in readiness.reasons(node)]
-        warning = node.clock_watch.warning
+        found = [each.line for each in readiness.reasons(services)]
+        warning = services.clock_watch.warning
         lines = (found or ["ready"]) + ([] if warning is None else [f"warning: {warning}"])
         text = "".join(f"{line}\n" for line in lines)
         return web.Response(text=text, status=503 if found else 200)
 
     def failed() -> None:
-        node.metrics.unexpected_errors += 1
+        services.metrics.unexpected_errors += 1
 
-    server = serving.HttpServer(web, _limits(node))
+    server = serving.HttpServer(web, _limits(services))
     answering = answers.answering(web, log, index.PATHS, failed)
     app = web.Application(middlewares=[server.middleware(), answering])
     app.router.add_get("/metrics", metrics)
     app.router.add_get("/healthz", healthz)
     app.router.add_get("/readyz", readyz)
-    index.add_index(app, web, node)
-    api.add_api(app, web, node)
+    index.add_index(app, web, services)
+    api.add_api(app, web, services)
     await server.start(app, listening, shutdown_timeout=_SHUTDOWN_S)
     return server
 
 
-def _limits(node: Node) -> Limits:
+def _limits(services: Services) -> Limits:
     from tidelog.broker.http.server import Limits
 
     def most() -> int:
-        return node.descriptors.http(node.settings.broker.http.http_max_connections)
+        return services.descriptors.http(services.settings.broker.http.http_max_connections)
 
     def note_refused(host: str) -> None:
-        node.metrics.http_connections_refused += 1
-        if node.connections.refusals.is_shown(host, _TOO_MANY, node.clock.monotonic_s()):
+        services.metrics.http_connections_refused += 1
+        if services.connections.refusals.is_shown(host, _TOO_MANY, services.clock.monotonic_s()):
             log.warning("HTTP connection refused: %s", _TOO_MANY, extra={"host": host})
 
     def names() -> frozenset[str]:
-        told = (each.advertised[0] for each in node.listeners)
-        known = (_MACHINE, *told, *node.settings.broker.http.http_allowed_hosts)
+        told = (each.advertised[0] for each in services.listeners)
+        known = (_MACHINE, *told, *services.settings.broker.http.http_allowed_hosts)
         return frozenset(map(str.lower, known))
 
     return Limits(most, names, note_refused)

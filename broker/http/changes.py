@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
     from tidelog.broker.http.routes.route import Route
-    from tidelog.broker.node import Node
+    from tidelog.broker.http.services import Services
 
-    Change = Callable[[Node, Mapping[str, Any]], Awaitable[dict[str, Any]]]
+    Change = Callable[[Services, Mapping[str, Any]], Awaitable[dict[str, Any]]]
 
 log = logging.getLogger("tidelog.http")
 
@@ -35,15 +35,15 @@ _FORBIDDEN = 403
 _LISTENER = "HTTP"
 
 
-async def accept_clock(node: Node, given: Mapping[str, Any]) -> dict[str, Any]:
+async def accept_clock(services: Services, given: Mapping[str, Any]) -> dict[str, Any]:
     """Trusts the clock although it has leapt. `to_ms` names the leap: what it showed then.
 
     Raises Refused if there is no leap, or another one.
     """
     to_ms = given.get("to_ms")
-    if type(to_ms) is int and await node.clock_watch.accept(to_ms):
-        return clock.shown(node)
-    leap = node.clock_watch.status().leap
+    if type(to_ms) is int and await services.clock_watch.accept(to_ms):
+        return clock.shown(services)
+    leap = services.clock_watch.status().leap
     if leap is None:
         raise Refused(409, "NO_LEAP", "the clock is trusted: there is no leap to accept")
     raise Refused(
@@ -51,13 +51,13 @@ async def accept_clock(node: Node, given: Mapping[str, Any]) -> dict[str, Any]:
     )
 
 
-async def reset_topic(node: Node, given: Mapping[str, Any]) -> dict[str, Any]:
+async def reset_topic(services: Services, given: Mapping[str, Any]) -> dict[str, Any]:
     """Lets append times and largest event times that are ahead of the clock go back to it.
 
     `topic_id` names the topic whose preview was seen, `partition` one partition. Those that another
     broker leads are left alone. Raises Refused, UnknownTopicOrPartition.
     """
-    topic = node.metadata.image.topics.get(given["topic"])
+    topic = services.metadata.image.topics.get(given["topic"])
     if topic is None:
         raise UnknownTopicOrPartition(f"there is no topic {given['topic'][:260]}")
     if given.get("topic_id") != str(topic.topic_id):
@@ -66,12 +66,12 @@ async def reset_topic(node: Node, given: Mapping[str, Any]) -> dict[str, Any]:
     if index is not None and (type(index) is not int or not 0 <= index < topic.partitions):
         raise UnknownTopicOrPartition(f"partition={index!r}: the topic has {topic.partitions}")
     indexes = range(topic.partitions) if index is None else [index]
-    answering = answering_for(node, topic, indexes)
+    answering = answering_for(services, topic, indexes)
     leaders = {each: broker for broker, led in answering.others.items() for each in led}
     rows = []
     for each in indexes:
         if each in answering.here:
-            row = await node.pools.maintenance.run_to_end(_reset, node, topic.name, each)
+            row = await services.pools.maintenance.run_to_end(_reset, services, topic.name, each)
         elif each in answering.unknown:
             row = _failed(each, answering.unknown[each])
         else:
@@ -80,15 +80,15 @@ async def reset_topic(node: Node, given: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "topic": topic.name,
         "topic_id": str(topic.topic_id),
-        **twice("now", node.clock.now_ms()),
+        **twice("now", services.clock.now_ms()),
         "partitions": rows,
     }
 
 
-def _reset(node: Node, topic: str, index: int) -> dict[str, Any]:
+def _reset(services: Services, topic: str, index: int) -> dict[str, Any]:
     try:
-        partition = node.partitions.get(topic, index)
-        reset = partition.append_clock.reset(node.clock.now_ms())
+        partition = services.partitions.get(topic, index)
+        reset = partition.append_clock.reset(services.clock.now_ms())
     except BrokerError as error:  # the other partitions go on
         return _failed(index, error)
     return {"partition": index, "reset": clock.reset_shown(reset)}
@@ -98,13 +98,15 @@ def _failed(index: int, error: BrokerError) -> dict[str, Any]:
     return {"partition": index, "error": error.code.name, "message": error.message}
 
 
-def add_changes(app: Any, web: Any, node: Node) -> None:
+def add_changes(app: Any, web: Any, services: Services) -> None:
     """Adds the changes to an application."""
     for route, change in ((ACCEPT_CLOCK, accept_clock), (RESET_TOPIC, reset_topic)):
-        app.router.add_post(route.path, _handler(node, route, change, web))
+        app.router.add_post(route.path, _handler(services, route, change, web))
 
 
-def _handler(node: Node, route: Route, change: Change, web: Any) -> Callable[[Any], Awaitable[Any]]:
+def _handler(
+    services: Services, route: Route, change: Change, web: Any
+) -> Callable[[Any], Awaitable[Any]]:
     fields = tuple(each.name for each in route.fields)
 
     async def handle(request: Any) -> Any:
@@ -113,11 +115,11 @@ def _handler(node: Node, route: Route, change: Change, web: Any) -> Callable[[An
         if request.content_type != "application/json":
             raise Refused(_FORBIDDEN, "FORBIDDEN", "a change is sent as application/json")
         session = Session(ANONYMOUS, host, _LISTENER)
-        node.authorizer.require(session, Operation.ALTER, ResourceType.CLUSTER, CLUSTER_NAME)
+        services.authorizer.require(session, Operation.ALTER, ResourceType.CLUSTER, CLUSTER_NAME)
         route.read(request.query.items())
         given = fields_of(await body_of(request), fields)
         log.info("change over HTTP", extra={"path": request.path, "host": host, **given})
-        answer = await change(node, {**given, **request.match_info})
+        answer = await change(services, {**given, **request.match_info})
         return web.json_response(answer, dumps=line)
 
     return handle

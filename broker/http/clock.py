@@ -14,8 +14,8 @@ from tidelog.storage.time.timestamp import MIN_TIMESTAMP
 
 if TYPE_CHECKING:
     from tidelog.broker.http.question import Asked
+    from tidelog.broker.http.services import Services
     from tidelog.broker.maintenance.clock_watch import ClockStatus
-    from tidelog.broker.node import Node
     from tidelog.storage.log.partition import Partition
     from tidelog.storage.log.times.append_clock import ClockReset
 
@@ -24,18 +24,18 @@ TRUSTED, LEAPT, BEHIND = "trusted", "leapt", "behind"
 
 def clock(asked: Asked) -> dict[str, Any]:
     """Returns the clock's time, the deletion time, a leap, and the last corrections."""
-    return shown(asked.node)
+    return shown(asked.services)
 
 
-def shown(node: Node) -> dict[str, Any]:
+def shown(services: Services) -> dict[str, Any]:
     """Returns the clock as JSON; the time since which it was behind is null if it is unknown.
 
     One of several brokers says which it is: the others have clocks, and partitions, of their own.
     """
-    status = node.clock_watch.status()
+    status = services.clock_watch.status()
     leap = status.leap
     return {
-        **({} if node.cluster is None else {"broker": node.metadata.node_id}),
+        **({} if services.cluster is None else {"broker": services.metadata.node_id}),
         "clock": "manual" if status.is_manual else "system",
         "state": _state(status),
         **twice("now", status.now_ms),
@@ -58,12 +58,12 @@ def shown(node: Node) -> dict[str, Any]:
         "steps_back": [
             {**twice("from", step.from_ms), **twice("to", step.to_ms)} for step in status.steps_back
         ],
-        "topics_ahead": topics_ahead(node, status.now_ms),
-        "clock_start_pause_ms": node.config.clock_start_pause_ms,
+        "topics_ahead": topics_ahead(services, status.now_ms),
+        "clock_start_pause_ms": services.config.clock_start_pause_ms,
     }
 
 
-def topics_ahead(node: Node, now_ms: int) -> list[str]:
+def topics_ahead(services: Services, now_ms: int) -> list[str]:
     """Returns the topics with append times that stand still until the clock is there, or until a reset.
 
     They are those of which others have copies, as far as this broker leads and has opened their logs.
@@ -71,7 +71,7 @@ def topics_ahead(node: Node, now_ms: int) -> list[str]:
     return sorted(
         {
             partition.topic
-            for partition in node.store.opened()
+            for partition in services.store.opened()
             if partition.state.is_replicated
             and not partition.state.is_follower
             and is_behind(partition.last_append_time, now_ms)
@@ -92,7 +92,7 @@ def topic_clock(asked: Asked) -> dict[str, Any]:
     """
     return {
         **asked.about(),
-        **({} if asked.here is None else {"broker": asked.node.metadata.node_id}),
+        **({} if asked.here is None else {"broker": asked.services.metadata.node_id}),
         **twice("now", asked.now_ms),
         "partitions": asked.each(partial(_preview, now_ms=asked.now_ms)),
     }

@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from tidelog.broker.http.question import Asked
+    from tidelog.broker.http.services import Services
     from tidelog.broker.metadata.image import Image
     from tidelog.broker.metadata.standing import Standing
-    from tidelog.broker.node import Node
     from tidelog.storage.log.partition import Partition
 
 _IDLE_MS = 60_000
@@ -39,9 +39,9 @@ OK, UNDER_REPLICATED, UNDER_MIN_ISR, OFFLINE = "ok", "under-replicated", "under-
 
 def cluster(asked: Asked) -> dict[str, Any]:
     """Returns the cluster as this broker knows it."""
-    node = asked.node
-    image = node.metadata.image
-    alone = node.metadata.node_id if node.cluster is None else None
+    services = asked.services
+    image = services.metadata.image
+    alone = services.metadata.node_id if services.cluster is None else None
     found = list(standings(image, alone))
     controller = image.controller
     told = None
@@ -49,47 +49,47 @@ def cluster(asked: Asked) -> dict[str, Any]:
         told = {"broker": controller.broker, "epoch": controller.epoch}
     return {
         "cluster_id": image.cluster_id,
-        "broker": node.metadata.node_id,
+        "broker": services.metadata.node_id,
         "revision": image.revision,
         "controller": told,
-        **twice("now", node.clock.now_ms()),
-        "own": _own(node),
-        "brokers": _brokers(node, image, found),
-        "partitions": [_partition(node, image, each) for each in found],
+        **twice("now", services.clock.now_ms()),
+        "own": _own(services),
+        "brokers": _brokers(services, image, found),
+        "partitions": [_partition(services, image, each) for each in found],
     }
 
 
-def _own(node: Node) -> dict[str, Any]:
+def _own(services: Services) -> dict[str, Any]:
     """Returns what this broker alone knows of itself."""
-    config, member = node.config, node.cluster
+    config, member = services.config, services.cluster
     return {
         "not_serving": None if member is None else member.why_not_serving,
-        "not_ready": [{"reason": each.kind, "sentence": each.line} for each in reasons(node)],
+        "not_ready": [{"reason": each.kind, "sentence": each.line} for each in reasons(services)],
         "metadata_error": None if member is None else member.metadata_error,
         "suspended_partitions": []
-        if node.replicas is None
-        else sorted(node.replicas.suspensions.names()),
+        if services.replicas is None
+        else sorted(services.replicas.suspensions.names()),
         "unwritable_directories": {}
         if member is None
         else {str(path): why for path, why in member.unwritable.items()},
         "inter_broker_protocol_version": config.cluster.inter_broker_protocol_version,
         "message_format_version": config.topic_defaults.message_format_version,
         "transaction_max_timeout_ms": config.transactions.transaction_max_timeout_ms,
-        "open_transactions": _open_transactions(node),
-        "open_producers": node.transactions.open_producers(_MOST_PRODUCERS),
+        "open_transactions": _open_transactions(services),
+        "open_producers": services.transactions.open_producers(_MOST_PRODUCERS),
     }
 
 
-def _open_transactions(node: Node) -> list[dict[str, Any]]:
+def _open_transactions(services: Services) -> list[dict[str, Any]]:
     """Returns the open transactions idle for longest in the partitions that this broker leads."""
-    image, me = node.metadata.image, node.metadata.node_id
+    image, me = services.metadata.image, services.metadata.node_id
 
     def leads(partition: Partition) -> bool:
         record = image.assignment(partition.topic, partition.index)
-        return node.cluster is None or (record is not None and record.leader == me)
+        return services.cluster is None or (record is not None and record.leader == me)
 
-    led = filter(leads, node.store.opened())
-    idle = [each for each in opened(led, node.clock.now_ms()) if each.idle_ms > _IDLE_MS]
+    led = filter(leads, services.store.opened())
+    idle = [each for each in opened(led, services.clock.now_ms()) if each.idle_ms > _IDLE_MS]
     longest = heapq.nlargest(_MOST_TRANSACTIONS, idle, key=attrgetter("idle_ms"))
     return [each._asdict() for each in longest]
 
@@ -115,12 +115,12 @@ def _unable(image: Image, broker: int) -> dict[str, list[str]]:
     }
 
 
-def _brokers(node: Node, image: Image, found: list[Standing]) -> list[dict[str, Any]]:
+def _brokers(services: Services, image: Image, found: list[Standing]) -> list[dict[str, Any]]:
     leads = Counter(each.record.leader for each in found)
     has = Counter(broker for each in found for broker in each.record.replicas)
     in_sync = Counter(broker for each in found for broker in each.record.isr)
-    alone = node.metadata.node_id if node.cluster is None else None
-    known = {*image.registrations, *image.brokers, node.metadata.node_id}
+    alone = services.metadata.node_id if services.cluster is None else None
+    known = {*image.registrations, *image.brokers, services.metadata.node_id}
     answer = []
     for broker in sorted(known):
         live = image.brokers.get(broker)
@@ -129,7 +129,7 @@ def _brokers(node: Node, image: Image, found: list[Standing]) -> list[dict[str, 
             for at in (() if live is None else live.record.endpoints)
         }
         if broker == alone:  # it has registered nowhere
-            addresses = {at.name: joined(*at.advertised) for at in node.told}
+            addresses = {at.name: joined(*at.advertised) for at in services.told}
         answer.append(
             {
                 "broker": broker,
@@ -147,9 +147,9 @@ def _brokers(node: Node, image: Image, found: list[Standing]) -> list[dict[str, 
     return answer
 
 
-def _partition(node: Node, image: Image, each: Standing) -> dict[str, Any]:
+def _partition(services: Services, image: Image, each: Standing) -> dict[str, Any]:
     record = each.record
-    least = node.settings.served(each.topic).min_insync_replicas
+    least = services.settings.served(each.topic).min_insync_replicas
     return {
         "topic": each.topic.name,
         "partition": each.number,
@@ -165,22 +165,22 @@ def _partition(node: Node, image: Image, each: Standing) -> dict[str, Any]:
         "missing": [
             {"broker": broker, "why": why_missing(image, each, broker)} for broker in each.missing
         ],
-        "followers": _followers(node, each),
+        "followers": _followers(services, each),
     }
 
 
-def _followers(node: Node, each: Standing) -> list[dict[str, Any]] | None:
+def _followers(services: Services, each: Standing) -> list[dict[str, Any]] | None:
     """Returns how far each follower of a partition is behind; None if another broker leads it.
 
     `lag` is null before the first fetch of a follower in this leader epoch. `caught_up_ms_ago` is
     null if it never had the whole log.
     """
-    if node.replicas is None or node.cluster is None:
+    if services.replicas is None or services.cluster is None:
         return []
-    led = node.replicas.led_by_id(each.topic.topic_id, each.number)
+    led = services.replicas.led_by_id(each.topic.topic_id, each.number)
     if led is None:
         return None
-    now_ms, end = node.cluster.now_ms(), led.leader.log_end_offset
+    now_ms, end = services.cluster.now_ms(), led.leader.log_end_offset
     return [
         {
             "broker": one.broker,

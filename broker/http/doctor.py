@@ -40,8 +40,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tidelog.broker.http.question import Asked
+    from tidelog.broker.http.services import Services
     from tidelog.broker.maintenance.clock_watch import ClockStatus
-    from tidelog.broker.node import Node
     from tidelog.storage.log.retention.findings import Facts
 
 _MOST_READ_BYTES = 1 << 30  # of segments whose times are unknown, for one request
@@ -84,10 +84,12 @@ class _Log(NamedTuple):
 def doctor(asked: Asked) -> dict[str, Any]:
     """Returns what is wrong with the clock and with the times of all topics, or of one."""
     topic = topic_of(asked)
-    names = sorted(asked.node.metadata.image.topics) if topic is None else [topic]
-    node = asked.node
-    findings = [*of_readiness(node)]
-    findings += (_shown(node, None, None, each) for each in _of_clock(node.clock_watch.status()))
+    names = sorted(asked.services.metadata.image.topics) if topic is None else [topic]
+    services = asked.services
+    findings = [*of_readiness(services)]
+    findings += (
+        _shown(services, None, None, each) for each in _of_clock(services.clock_watch.status())
+    )
     errors: list[dict[str, Any]] = []
     partitions = unread_segments = 0
     left_bytes = _MOST_READ_BYTES
@@ -103,11 +105,13 @@ def doctor(asked: Asked) -> dict[str, Any]:
                 partitions += 1
                 left_bytes -= log.read_bytes
                 unread_segments += log.unread_segments
-                directory = node.store.directory_of(name, index)
-                findings += (_shown(node, name, index, each, directory) for each in log.findings)
+                directory = services.store.directory_of(name, index)
+                findings += (
+                    _shown(services, name, index, each, directory) for each in log.findings
+                )
             finally:
                 time.sleep(_BREATH_S)  # releases the interpreter's lock for the loop
-        findings += _of_scrubbing(node, name, index)
+        findings += _of_scrubbing(services, name, index)
     if "partition" not in asked.given:  # they are counted by topic
         findings += (each for name in names for each in _of_arrivals(asked, name))
     return {
@@ -147,35 +151,37 @@ def _partitions(asked: Asked, names: list[str]) -> Iterator[tuple[str, int]]:
                 raise
             continue  # it has just been deleted
         for index in indexes:
-            if not asked.node.ready:
+            if not asked.services.ready:
                 return
             yield name, index
 
 
 def _examined(asked: Asked, topic: str, index: int, left_bytes: int) -> _Log:
     """Returns what is wrong with one log. Raises BrokerError."""
-    node = asked.node
-    config = node.store.config_of(topic)
-    facts: Facts | None = node.store.closed_facts(topic, index)
+    services = asked.services
+    config = services.store.config_of(topic)
+    facts: Facts | None = services.store.closed_facts(topic, index)
     read_bytes = 0
     if facts is None:
-        retainer = node.partitions.get(topic, index).retainer
+        retainer = services.partitions.get(topic, index).retainer
         unread_bytes = retainer.facts().unread_bytes
         facts = retainer.facts(left_bytes)
         read_bytes = max(unread_bytes - facts.unread_bytes, 0)
     readings = Readings(
-        asked.now_ms, node.clock_watch.deletion_ms(), node.config.log_retention_check_interval_ms
+        asked.now_ms,
+        services.clock_watch.deletion_ms(),
+        services.config.log_retention_check_interval_ms,
     )
     findings = [*diagnose(facts, config, readings), *_of_framing(facts)]
     return _Log(findings, facts.unread_segments, read_bytes)
 
 
-def of_readiness(node: Node) -> Iterator[dict[str, Any]]:
+def of_readiness(services: Services) -> Iterator[dict[str, Any]]:
     """Yields why /readyz is 503, as JSON."""
-    for each in reasons(node):
+    for each in reasons(services):
         sentence = f"Clients are sent elsewhere (/readyz is 503): {each.line}."
         finding = Finding(each.kind, 1, "reasons", sentence, _CLUSTER)
-        yield _shown(node, each.topic, each.partition, finding)
+        yield _shown(services, each.topic, each.partition, finding)
 
 
 def _of_clock(status: ClockStatus) -> Iterator[Finding]:
@@ -220,31 +226,31 @@ def _of_framing(facts: Facts) -> Iterator[Finding]:
 
 def _of_arrivals(asked: Asked, topic: str) -> Iterator[dict[str, Any]]:
     """Yields what this broker has counted of times that arrived for a topic since its start, as JSON."""
-    node = asked.node
-    counts = node.time_watch.topics.get(topic)
+    services = asked.services
+    counts = services.time_watch.topics.get(topic)
     if counts is None:
         return
     for unit, mismatch in tuple(counts.last_mismatches.items()):
-        config = node.store.config_of(topic)
+        config = services.store.config_of(topic)
         rules = rules_of(config, config.target_magic)
         what, remedy = against_wrong_unit(mismatch.timestamp, rules, asked.now_ms)
         count = counts.unit_mismatches[unit]
         batches = "1 batch" if count == 1 else f"{count:,} batches"
         sentence = (
-            f"Since its start, broker {node.metadata.node_id} has got {batches} with times that look like "
-            f"{unit}, refused ones included. The last, {mismatch.timestamp}, means "
+            f"Since its start, broker {services.metadata.node_id} has got {batches} "
+            f"with times that look like {unit}, refused ones included. The last, {mismatch.timestamp}, means "
             f"{to_iso(mismatch.timestamp)} here, and {to_iso(mismatch.meant)} in {unit}. {what}"
         )
         finding = Finding(
             ARRIVED, count, "batches", sentence, _SETTINGS if remedy == EXPLAIN else remedy
         )
-        yield _shown(node, topic, None, finding)
+        yield _shown(services, topic, None, finding)
 
 
-def _of_scrubbing(node: Node, topic: str, index: int) -> Iterator[dict[str, Any]]:
+def _of_scrubbing(services: Services, topic: str, index: int) -> Iterator[dict[str, Any]]:
     """Yields what scrubbing has found in a log, as JSON."""
-    directory = node.store.directory_of(topic, index)
-    for damage in node.metrics.scrub.damage(topic):
+    directory = services.store.directory_of(topic, index)
+    for damage in services.metrics.scrub.damage(topic):
         if damage.partition != index:
             continue
         segment = f"The segment that begins at offset {damage.base_offset}"
@@ -261,11 +267,11 @@ def _of_scrubbing(node: Node, topic: str, index: int) -> Iterator[dict[str, Any]
                 "They stop there, and can go on behind it. The command names all such batches."
             )
             finding = Finding(UNREADABLE, 1, SEGMENTS, sentence, _SCRUB)
-        yield _shown(node, topic, index, finding, directory)
+        yield _shown(services, topic, index, finding, directory)
 
 
 def _shown(
-    node: Node,
+    services: Services,
     topic: str | None,
     index: int | None,
     finding: Finding,
@@ -273,7 +279,7 @@ def _shown(
 ) -> dict[str, Any]:
     """Returns a finding as JSON, with the command that helps; without a topic, of the broker."""
     return {
-        "broker": node.metadata.node_id,
+        "broker": services.metadata.node_id,
         "topic": topic,
         "partition": index,
         "finding": finding.kind,

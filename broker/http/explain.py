@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from tidelog.broker.http.question import Asked
-    from tidelog.broker.node import Node
+    from tidelog.broker.http.services import Services
     from tidelog.config import TopicConfig
     from tidelog.storage.log.partition import Partition
     from tidelog.storage.log.retention.explanation import (
@@ -44,11 +44,13 @@ def explain(asked: Asked) -> dict[str, Any]:
     """Explains every segment: what will delete it and when, or what holds it."""
     topic = asked.topic
     changes = topic_changes(_changes(asked.given.get("set", [])))
-    config, brought = asked.node.settings.settled(topic.name, {**topic.configs, **changes}, changes)
-    clock = asked.node.clock_watch.status()
+    config, brought = asked.services.settings.settled(
+        topic.name, {**topic.configs, **changes}, changes
+    )
+    clock = asked.services.clock_watch.status()
     look = partial(
         _explained,
-        node=asked.node,
+        services=asked.services,
         now_ms=clock.deletion_ms,
         clock_ms=asked.now_ms,
         preview=config if changes else None,
@@ -93,9 +95,14 @@ def _settings(config: TopicConfig) -> dict[str, Any]:
 
 
 def _explained(
-    partition: Partition, *, node: Node, now_ms: int, clock_ms: int, preview: TopicConfig | None
+    partition: Partition,
+    *,
+    services: Services,
+    now_ms: int,
+    clock_ms: int,
+    preview: TopicConfig | None,
 ) -> dict[str, Any]:
-    blocker = _compaction_blocker(node, partition)
+    blocker = _compaction_blocker(services, partition)
     explanation = partition.retainer.explain(now_ms, preview, blocker, clock_ms)
     as_is = explanation if preview is None else partition.retainer.explain(now_ms)
     return {
@@ -116,13 +123,13 @@ def _explained(
     }
 
 
-def _compaction_blocker(node: Node, partition: Partition) -> CompactionBlocker | None:
+def _compaction_blocker(services: Services, partition: Partition) -> CompactionBlocker | None:
     """Returns why no automatic round of compaction takes a log."""
-    if not node.config.log_cleaner_enable:
+    if not services.config.log_cleaner_enable:
         return CompactionBlocker(
             "log.cleaner.enable", "log.cleaner.enable=false: no round compacts it."
         )
-    known = node.metrics.compaction.uncleanable.get((partition.topic, partition.index))
+    known = services.metrics.compaction.uncleanable.get((partition.topic, partition.index))
     if known is None or known.topic_id != partition.topic_id:
         return None
     return CompactionBlocker(

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
     from tidelog.broker.http.others import Others
     from tidelog.broker.http.question import Asked
+    from tidelog.broker.http.services import Services
     from tidelog.broker.metadata.image import Topic
-    from tidelog.broker.node import Node
     from tidelog.broker.pools import Pool
 
 _ROWS = ("partitions", "findings")  # what an answer may have many of
@@ -115,7 +115,7 @@ async def own(question: Question) -> str:
 async def by_partition(question: Question) -> str:
     """Gathers the row of each partition from its leader."""
     asked = question.asked
-    if asked.node.cluster is None:
+    if asked.services.cluster is None:
         return await question.answered_here()
     answering = _answering(question)
     asked = asked._replace(here={asked.topic.name: answering.here})
@@ -136,7 +136,7 @@ async def by_partition(question: Question) -> str:
 async def of_one(question: Question) -> str:
     """Passes the answer of the one leader on."""
     asked = question.asked
-    if asked.node.cluster is None:
+    if asked.services.cluster is None:
         return await question.answered_here()
     answering = _answering(question)
     for error in answering.unknown.values():
@@ -151,20 +151,20 @@ async def of_one(question: Question) -> str:
 async def diagnosis(question: Question) -> str:
     """Gathers the findings of all brokers that have a session."""
     asked = question.asked
-    node = asked.node
-    if node.cluster is None:
+    services = asked.services
+    if services.cluster is None:
         return await question.answered_here()
-    topics = node.metadata.image.topics
+    topics = services.metadata.image.topics
     name = topic_of(asked)
     if name is None:
-        answering = await _answering_for_all(node, topics)
+        answering = await _answering_for_all(services, topics)
     else:
         asked_one = asked._replace(path={"topic": name})
-        answering = {name: answering_for(node, asked_one.topic, asked_one.partitions())}
+        answering = {name: answering_for(services, asked_one.topic, asked_one.partitions())}
     asked = asked._replace(here={each: found.here for each, found in answering.items()})
-    is_of_broker, me = question.is_of_broker, node.metadata.node_id
+    is_of_broker, me = question.is_of_broker, services.metadata.node_id
     leaders = {broker for found in answering.values() for broker in found.others}
-    others = [] if is_of_broker else sorted({*node.metadata.image.brokers, *leaders} - {me})
+    others = [] if is_of_broker else sorted({*services.metadata.image.brokers, *leaders} - {me})
 
     def merged(answer: Answer, outcomes: Mapping[int, Outcome]) -> Answer:
         for each, found in answering.items():
@@ -181,11 +181,13 @@ async def diagnosis(question: Question) -> str:
     return await question._replace(asked=asked).answered_by(others, merged)
 
 
-async def _answering_for_all(node: Node, topics: Mapping[str, Topic]) -> dict[str, Answering]:
+async def _answering_for_all(
+    services: Services, topics: Mapping[str, Topic]
+) -> dict[str, Answering]:
     """Returns who answers for each topic; others are served meanwhile."""
     found = {}
     for number, (name, topic) in enumerate(topics.items(), 1):
-        found[name] = answering_for(node, topic, range(topic.partitions))
+        found[name] = answering_for(services, topic, range(topic.partitions))
         if number % _AT_ONCE == 0:
             await asyncio.sleep(0)
     return found
@@ -198,7 +200,7 @@ def _answering(question: Question) -> Answering:
     """Returns who answers for the partitions of a question; a broker asks nobody on for another one."""
     asked = question.asked
     topic = asked.topic
-    found = answering_for(asked.node, topic, asked.partitions())
+    found = answering_for(asked.services, topic, asked.partitions())
     if not question.is_of_broker:
         return found
     led = {index: broker for broker, indexes in found.others.items() for index in indexes}

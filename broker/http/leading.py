@@ -13,8 +13,8 @@ from tidelog.protocol.errors import BrokerError, LeaderNotAvailable, NotLeaderOr
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from tidelog.broker.http.services import Services
     from tidelog.broker.metadata.image import Topic
-    from tidelog.broker.node import Node
 
 
 class Answering(NamedTuple):
@@ -27,20 +27,20 @@ class Answering(NamedTuple):
     """The partitions for which nobody answers, and why."""
 
 
-def answering_for(node: Node, topic: Topic, indexes: Iterable[int]) -> Answering:
+def answering_for(services: Services, topic: Topic, indexes: Iterable[int]) -> Answering:
     """Returns who answers for these partitions; runs on the event loop."""
-    if node.cluster is None:
+    if services.cluster is None:
         return Answering(frozenset(indexes), {}, {})
-    live = node.metadata.image.brokers
+    live = services.metadata.image.brokers
     here: set[int] = set()
     others: dict[int, list[int]] = {}
     unknown: dict[int, BrokerError] = {}
     for index in indexes:
         record = topic.assignments[index]
         leader = record.leader
-        if leader == node.metadata.node_id:
+        if leader == services.metadata.node_id:
             try:
-                _check_led(node, topic, index)
+                _check_led(services, topic, index)
             except BrokerError as error:
                 unknown[index] = error
             else:
@@ -55,16 +55,16 @@ def answering_for(node: Node, topic: Topic, indexes: Iterable[int]) -> Answering
     return Answering(frozenset(here), others, unknown)
 
 
-def _check_led(node: Node, topic: Topic, index: int) -> None:
+def _check_led(services: Services, topic: Topic, index: int) -> None:
     """Raises NotLeaderOrFollower unless this broker serves a partition as the leader that it is."""
-    assert node.cluster is not None
-    assert node.replicas is not None
-    me = node.metadata.node_id
-    led = node.replicas.led_by_id(topic.topic_id, index)
+    assert services.cluster is not None
+    assert services.replicas is not None
+    me = services.metadata.node_id
+    led = services.replicas.led_by_id(topic.topic_id, index)
     if led is not None:
         try:
             return led.check_leading()
         except NotLeaderOrFollower:
             pass
-    why = node.cluster.why_not_serving or "it does not serve it now"
+    why = services.cluster.why_not_serving or "it does not serve it now"
     raise NotLeaderOrFollower(f"broker {me} should lead {topic.name}-{index}, but {why}")

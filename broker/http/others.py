@@ -25,7 +25,7 @@ from tidelog.broker.network.accepting.listener import HTTP
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from tidelog.broker.node import Node
+    from tidelog.broker.http.services import Services
 
 ASKED_BY: Final = "Tidelog-Asked-By"
 ANSWERED_BY: Final = "Tidelog-Broker"
@@ -50,17 +50,17 @@ class Answered(NamedTuple):
     text: bytes
 
 
-def name_of(node: Node) -> str:
+def name_of(services: Services) -> str:
     """Returns what this broker calls itself in ANSWERED_BY."""
-    return _name(node, node.metadata.node_id)
+    return _name(services, services.metadata.node_id)
 
 
 class Others:
     """The other brokers; `close` in the end. All methods run on the event loop."""
 
-    def __init__(self, node: Node) -> None:
+    def __init__(self, services: Services) -> None:
         """Connects to nothing yet."""
-        self._node = node
+        self._services = services
         self._in_progress = 0
         self._sessions: dict[bool, ClientSession] = {}  # by whether the requests are long
 
@@ -77,7 +77,7 @@ class Others:
 
     async def ask(self, broker: int, path: str, *, is_long: bool) -> Answered:
         """Asks a broker for a path with its query. Raises NoAnswerError."""
-        live = self._node.metadata.image.brokers.get(broker)
+        live = self._services.metadata.image.brokers.get(broker)
         endpoints = () if live is None else live.record.endpoints
         at = next((each for each in endpoints if each.listener == HTTP), None)
         if live is None:
@@ -95,7 +95,7 @@ class Others:
 
     async def _get(self, broker: int, where: str, path: str, *, is_long: bool) -> Answered:
         url = URL(f"http://{where}{path}", encoded=True)
-        headers = {ASKED_BY: str(self._node.metadata.node_id)}
+        headers = {ASKED_BY: str(self._services.metadata.node_id)}
         session = self._session(is_long=is_long)
         async with session.get(url, headers=headers, allow_redirects=False) as answer:
             named = answer.headers.get(ANSWERED_BY)
@@ -103,7 +103,7 @@ class Others:
                 raise NoAnswerError(
                     f"runs an older version, which does not answer for it, or is not what is at {where}"
                 )
-            if named != _name(self._node, broker):
+            if named != _name(self._services, broker):
                 raise NoAnswerError(f"is not what answers at {where}")
             text = bytearray()
             async for piece in answer.content.iter_chunked(_PIECE):
@@ -131,5 +131,5 @@ class Others:
         self._sessions.clear()
 
 
-def _name(node: Node, broker: int) -> str:
-    return f"{node.metadata.image.cluster_id}/{broker}"
+def _name(services: Services, broker: int) -> str:
+    return f"{services.metadata.image.cluster_id}/{broker}"

@@ -18,8 +18,8 @@ from tidelog.protocol.records.layout import NO_TIMESTAMP
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from tidelog.broker.http.services import Services
     from tidelog.broker.metadata.image import Topic
-    from tidelog.broker.node import Node
     from tidelog.storage.log.partition import Partition
 
 _BREATH_S = 0.0002
@@ -28,7 +28,7 @@ _BREATH_S = 0.0002
 class Asked(NamedTuple):
     """One request: the broker, the path's topic and partition, the parameters, and its time."""
 
-    node: Node
+    services: Services
     path: Mapping[str, str]
     given: Mapping[str, list[str]]
     now_ms: int
@@ -76,7 +76,7 @@ class Asked(NamedTuple):
     @property
     def topic(self) -> Topic:
         """Returns the topic. Raises UnknownTopicOrPartition."""
-        topic = self.node.metadata.image.topics.get(self.path["topic"])
+        topic = self.services.metadata.image.topics.get(self.path["topic"])
         if topic is None:
             raise UnknownTopicOrPartition(f"there is no topic {self.path['topic'][:260]}")
         return topic
@@ -113,14 +113,14 @@ class Asked(NamedTuple):
         BrokerError is raised. Raises Refused when the broker stops.
         """
         rows: list[dict[str, Any]] = []
-        leader = {} if self.here is None else {"leader": self.node.metadata.node_id}
+        leader = {} if self.here is None else {"leader": self.services.metadata.node_id}
         for index in self.partitions():
             if not self.is_here(self.path["topic"], index):
                 continue
-            if not self.node.ready:
+            if not self.services.ready:
                 raise Refused(503, "NOT_READY", "the broker starts or stops")
             try:
-                partition = self.node.partitions.get(self.path["topic"], index)
+                partition = self.services.partitions.get(self.path["topic"], index)
                 try:
                     row = answer_of(partition)
                 except OffsetOutOfRange:  # retention deleted it meanwhile: describe what remains

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from tidelog.broker.node import Node
+    from tidelog.broker.http.services import Services
 
 NOT_SERVING = "broker not serving"
 SUSPENDED = "all leaders suspended"
@@ -29,32 +29,32 @@ class Reason(NamedTuple):
     partition: int | None = None
 
 
-def reasons(node: Node) -> list[Reason]:
+def reasons(services: Services) -> list[Reason]:
     """Returns why /readyz is 503, without reading a file of a log; nothing if it is 200."""
-    return [*_of_session(node), *_of_logs(node)]
+    return [*_of_session(services), *_of_logs(services)]
 
 
-def _of_session(node: Node) -> Iterator[Reason]:
+def _of_session(services: Services) -> Iterator[Reason]:
     """Yields that the broker starts or stops, has no session, leads in vain, or cannot trust the metadata."""
-    why = None if node.cluster is None else node.cluster.why_not_serving
+    why = None if services.cluster is None else services.cluster.why_not_serving
     if why is not None:
         yield Reason(NOT_SERVING, f"not ready: {why}")
-    elif not node.ready:
+    elif not services.ready:
         yield Reason(NOT_SERVING, "not ready")
-    elif node.replicas is not None and node.replicas.all_suspended:
+    elif services.replicas is not None and services.replicas.all_suspended:
         line = (
             "not ready: every partition led here is suspended: the metadata are out of reach, and no "
             "in-sync replica asks"
         )
         yield Reason(SUSPENDED, line)
-    if node.metadata.went_back is not None:
-        yield Reason(WENT_BACK, f"not ready: {node.metadata.went_back}")
+    if services.metadata.went_back is not None:
+        yield Reason(WENT_BACK, f"not ready: {services.metadata.went_back}")
 
 
-def _of_logs(node: Node) -> Iterator[Reason]:
+def _of_logs(services: Services) -> Iterator[Reason]:
     """Yields the logs that a failed write has put offline, and the directories that are full."""
-    for each in node.partitions.offline():
+    for each in services.partitions.offline():
         line = f"{each.topic}-{each.index} is offline: {each.offline}"
         yield Reason(OFFLINE, line, each.topic, each.index)
-    for path in node.store.full_directories():
+    for path in services.store.full_directories():
         yield Reason(FULL, f"not ready: no space left in {path}")

@@ -38,7 +38,7 @@ from tidelog.storage.time.trusted_clock import Leap, StepBack, TrustedClock, as_
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from tidelog.broker.node import Node
+    from tidelog.broker.maintenance.services import Services
     from tidelog.storage.log.partition import Partition
     from tidelog.storage.time.trusted_clock import Change, Reading
 
@@ -69,9 +69,9 @@ class ClockWatch:
     Any thread may also meet a step of the clock.
     """
 
-    def __init__(self, node: Node) -> None:
+    def __init__(self, services: Services) -> None:
         """Trusts the clock as it is; `begin` goes on from what is stored."""
-        self._node = node
+        self._services = services
         self._clock = ReadClock(self._trusted(None))
         self._reads = threading.Lock()  # of what is read of the clock, and known of it
         self._changes: list[Change] = []  # that the logs do not know yet
@@ -83,7 +83,7 @@ class ClockWatch:
         self.history = ClockHistory(uuid.uuid4().hex)
         self._steps_back: tuple[StepBack, ...] = ()  # the last ones
         self.leaps = self.steps_back = self.steps_forward = 0  # since the start
-        self._directory = node.store.log_dirs[0]
+        self._directory = services.store.log_dirs[0]
         self._stored: StoredClock | None = None
         self._durable_ms: int | None = None  # the time since the start of the last durable reading
         self._can_store = True  # or it has been logged that it cannot be
@@ -91,8 +91,8 @@ class ClockWatch:
         self._behind: list[Partition] = []  # that could not take the last changes into account
 
     def _trusted(self, stored: StoredClock | None) -> TrustedClock:
-        reading = self._node.clock.reading()
-        pause_ms = self._node.config.clock_start_pause_ms
+        reading = self._services.clock.reading()
+        pause_ms = self._services.config.clock_start_pause_ms
         if stored is None:
             return TrustedClock.beginning(reading, released_ms=RELEASED_MS, pause_ms=pause_ms)
         state = stored.state
@@ -109,7 +109,7 @@ class ClockWatch:
         self._stored, wrong = read_clock(self._directory)
         for sentence in wrong:
             log.warning("what was known about the clock is lost: %s", sentence)
-        if self._stored is None and not wrong and self._node.metadata.image.topics:
+        if self._stored is None and not wrong and self._services.metadata.image.topics:
             log.warning(
                 "nothing is known about the clock before this start, because there is no %s: it is "
                 "trusted as it is",
@@ -120,12 +120,12 @@ class ClockWatch:
             self._clock = ReadClock(self._trusted(self._stored))
             self.history = self._stored.history
             self._steps_back = self._stored.steps_back
-            changes = self._clock.read(self._node.clock.reading())
+            changes = self._clock.read(self._services.clock.reading())
             self._clock.apply(self._clock.known())  # no log is open yet
             self._note(changes)
         self._store(durable=self._stored is None or bool(changes))
-        self._node.store.clock.ask(self._now)
-        self._node.clock.stepped = self._meet
+        self._services.store.clock.ask(self._now)
+        self._services.clock.stepped = self._meet
         self._take(())
 
     async def run(self) -> None:
@@ -145,7 +145,7 @@ class ClockWatch:
     def end(self) -> None:
         """Stores the last reading, so that the next start knows how long the broker was off."""
         with self._reads:
-            changes = self._clock.read(self._node.clock.reading())
+            changes = self._clock.read(self._services.clock.reading())
             self._note(changes)  # logs take a numbered step into account when they are opened again
             self._store(durable=bool(changes))
 
@@ -155,7 +155,7 @@ class ClockWatch:
         """Takes the clock into account as it is now; returns when every open log has."""
         async with self._lock:
             with self._reads:
-                self._take(self._clock.read(self._node.clock.reading()))
+                self._take(self._clock.read(self._services.clock.reading()))
             await self._correct_logs()
 
     async def accept(self, to_ms: int) -> list[ForwardStep]:
@@ -165,7 +165,7 @@ class ClockWatch:
         """
         async with self._lock:
             with self._reads:
-                reading = self._node.clock.reading()
+                reading = self._services.clock.reading()
                 self._take(self._clock.read(reading))
                 leap = self._clock.latest.leap
                 is_named = leap is not None and leap.to_ms == to_ms
@@ -190,16 +190,18 @@ class ClockWatch:
             self._store(durable=True)
         state = self._clock.latest.state
         self.has_left = bool(state.left)
-        self._node.clock.expect(state.last)
+        self._services.clock.expect(state.last)
 
     async def _correct_logs(self) -> None:
         """Lets the logs take into account what has changed, and then lets deletion go by it."""
         with self._reads:
             known, changes, self._changes = self._clock.known(), self._changes, []
         if changes or self._behind:
-            await self._node.pools.maintenance.run_to_end(self._correct_open_logs, changes)
-            now_ms = self._node.clock.now_ms()
-            await self._node.coordinator.correct_times([as_of(each, now_ms) for each in changes])
+            await self._services.pools.maintenance.run_to_end(self._correct_open_logs, changes)
+            now_ms = self._services.clock.now_ms()
+            await self._services.coordinator.correct_times(
+                [as_of(each, now_ms) for each in changes]
+            )
         with self._reads:
             self._clock.apply(known)
 
@@ -237,7 +239,7 @@ class ClockWatch:
 
         Those that could not are tried again with the next reading.
         """
-        partitions = self._node.store.opened() if changes else self._behind
+        partitions = self._services.store.opened() if changes else self._behind
         has_leapt = any(isinstance(change, Leap) for change in changes)
         self._behind = []
         for partition in partitions:
@@ -264,7 +266,7 @@ class ClockWatch:
         """
         if not (partition.state.is_replicated and is_behind(partition.last_append_time, now_ms)):
             return None
-        return self._clock.latest.left_time(self._node.clock.reading())
+        return self._clock.latest.left_time(self._services.clock.reading())
 
     def correct(self, partition: Partition) -> None:
         """Lets a partition take the clock into account as it is now. Raises KafkaStorageError."""
@@ -274,7 +276,7 @@ class ClockWatch:
     def _now(self) -> ClockNow:
         """Returns the clock as partitions see it when they are opened."""
         while True:
-            history, now_ms = self.history, self._node.clock.now_ms()
+            history, now_ms = self.history, self._services.clock.now_ms()
             if history is self.history:  # else the time may be of before the last step
                 return ClockNow(now_ms, self.deletion_ms(), history)
 
@@ -286,7 +288,7 @@ class ClockWatch:
     async def store_if_changed(self) -> None:
         """Stores what is known if that is not stored yet."""
         async with self._lock:
-            await self._node.pools.maintenance.run_to_end(self._store_reading)
+            await self._services.pools.maintenance.run_to_end(self._store_reading)
 
     def _store_reading(self) -> None:
         with self._reads:
@@ -316,13 +318,13 @@ class ClockWatch:
 
     def deletion_ms(self) -> int:
         """Returns the time by which records, offsets and ids may be deleted now."""
-        reading = self._node.clock.reading()
+        reading = self._services.clock.reading()
         with self._reads:
             return self._clock.deletion_time(reading)
 
     def status(self) -> ClockStatus:
         """Returns what the clock shows, and how far it is trusted."""
-        reading = self._node.clock.reading()
+        reading = self._services.clock.reading()
         with self._reads:
             clock, deletion_ms = self._clock.in_force, self._clock.deletion_time(reading)
         return ClockStatus(

@@ -29,7 +29,7 @@ from tidelog.protocol.errors import BrokerError, CorruptMessage
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from tidelog.broker.node import Node
+    from tidelog.broker.maintenance.services import Services
     from tidelog.storage.compaction.cleaned_segment import Cleaned
     from tidelog.storage.compaction.job import Job
     from tidelog.storage.compaction.plan import DirtySection
@@ -171,12 +171,12 @@ class CompactionRounds(DueRounds):
     log = log
     failed = "compaction failed"
 
-    def __init__(self, node: Node) -> None:
-        super().__init__(node)
-        self._figures = node.metrics.compaction
+    def __init__(self, services: Services) -> None:
+        super().__init__(services)
+        self._figures = services.metrics.compaction
 
     def _interval_ms(self) -> int:
-        return max(self._node.config.log_cleaner_backoff_ms, _LEAST_BACKOFF_MS)
+        return max(self._services.config.log_cleaner_backoff_ms, _LEAST_BACKOFF_MS)
 
     async def _do_due(self) -> None:
         await self._round(None, asked=False)
@@ -187,19 +187,19 @@ class CompactionRounds(DueRounds):
             return await self._round(topic, asked=True)
 
     async def _round(self, topic: str | None, *, asked: bool) -> CompactionRound:
-        node, done = self._node, CompactionRound([], [])
-        if not node.config.log_cleaner_enable and not asked:
+        services, done = self._services, CompactionRound([], [])
+        if not services.config.log_cleaner_enable and not asked:
             return done
-        found, done_failed = await node.pools.maintenance.run_to_end(
-            partial(_find, node, topic, asked=asked)
+        found, done_failed = await services.pools.maintenance.run_to_end(
+            partial(_find, services, topic, asked=asked)
         )
         done.failed.extend(done_failed)
         if found:
             # What is compacted must never again be checked for holes.
-            await checkpoint(node.store, node.pools, node.waiting)
+            await checkpoint(services.store, services.pools, services.waiting)
             await self._clean_all(found, done, asked=asked)
             with contextlib.suppress(BrokerError):  # the next one says it
-                await checkpoint(node.store, node.pools, node.waiting)
+                await checkpoint(services.store, services.pools, services.waiting)
         for failed in done.failed:
             where = {"log": f"{failed.topic}-{failed.partition}"}
             log.error("compaction failed: %s", failed.reason, extra=where)
@@ -207,7 +207,7 @@ class CompactionRounds(DueRounds):
 
     async def _clean_all(self, found: list[Found], done: CompactionRound, *, asked: bool) -> None:
         left = iter(found)
-        most = max(self._node.config.log_cleaner_threads, 1 if asked else 0)
+        most = max(self._services.config.log_cleaner_threads, 1 if asked else 0)
         workers = min(most, len(found))
         tasks = [
             asyncio.create_task(self._clean_some(left, done, workers, asked=asked))
@@ -227,7 +227,7 @@ class CompactionRounds(DueRounds):
         worker: Worker | None = None
         try:
             for partition, _ in left:
-                if not self._node.ready:
+                if not self._services.ready:
                     break
                 try:
                     if worker is None:
@@ -262,9 +262,9 @@ class CompactionRounds(DueRounds):
         """
         from tidelog.storage.log.compactor import Compaction  # only what compacts needs it
 
-        node, started_s = self._node, self._node.clock.monotonic_s()
-        job = await node.pools.maintenance.run_to_end(
-            partial(_begin, node, partition, workers, asked=asked)
+        services, started_s = self._services, self._services.clock.monotonic_s()
+        job = await services.pools.maintenance.run_to_end(
+            partial(_begin, services, partition, workers, asked=asked)
         )
         if job is None:
             return None
@@ -289,13 +289,13 @@ class CompactionRounds(DueRounds):
             # Whoever writes there must be gone before; if not, nobody else cleans it until the next start.
             if error is None or await worker.stop():
                 if error is not None:
-                    await node.pools.maintenance.run_to_end(partition.compactor.discard_cleaned)
-                ended_ms = node.clock.now_ms()
+                    await services.pools.maintenance.run_to_end(partition.compactor.discard_cleaned)
+                ended_ms = services.clock.now_ms()
                 partition.compactor.end_cleaning(
                     end_offset, Compaction(ended_ms, read, size, error)
                 )
         self._figures.uncleanable.pop((partition.topic, partition.index), None)
-        self._figures.cleaned(read, size, node.clock.monotonic_s() - started_s)
+        self._figures.cleaned(read, size, services.clock.monotonic_s() - started_s)
         told = Cleaning(
             partition.topic, partition.index, end_offset, len(written), read, size, asked
         )
@@ -309,17 +309,17 @@ class CompactionRounds(DueRounds):
         from tidelog.storage.compaction.cleaned_segment import Cleaned
 
         directory = str(partition.directory.resolve())
-        patience_s = self._node.config.log_cleaner_progress_timeout_ms / 1_000
+        patience_s = self._services.config.log_cleaner_progress_timeout_ms / 1_000
         answer = await worker.ask({"directory": directory, "job": job.packed()}, patience_s)
         for group in range(answer["groups"]):
-            if not self._node.ready:
+            if not self._services.ready:
                 raise CleaningError("the broker stops")
             if partition.is_deleted:  # before it writes: another may have had the directory's name
                 raise CleaningError("it was deleted meanwhile")
             told = await worker.ask({"group": group}, patience_s)
             cleaned = Cleaned.unpacked(told["cleaned"])
-            now_ms = self._node.clock_watch.deletion_ms()
-            if not await _take_in(self._node, partition, cleaned, now_ms):
+            now_ms = self._services.clock_watch.deletion_ms()
+            if not await _take_in(self._services, partition, cleaned, now_ms):
                 raise CleaningError("segments of it were deleted meanwhile")
             written.append(cleaned)
         end_offset: int = answer["end_offset"]
@@ -328,24 +328,26 @@ class CompactionRounds(DueRounds):
         return end_offset
 
 
-async def _take_in(node: Node, partition: Partition, cleaned: Cleaned, now_ms: int) -> bool:
-    return await node.pools.maintenance.run_to_end(partition.compactor.take_in, cleaned, now_ms)
+async def _take_in(services: Services, partition: Partition, cleaned: Cleaned, now_ms: int) -> bool:
+    return await services.pools.maintenance.run_to_end(partition.compactor.take_in, cleaned, now_ms)
 
 
-def _begin(node: Node, partition: Partition, workers: int, *, asked: bool) -> Job | None:
-    config, corrections = node.config, partition.append_clock.corrections
+def _begin(services: Services, partition: Partition, workers: int, *, asked: bool) -> Job | None:
+    config, corrections = services.config, partition.append_clock.corrections
     return partition.compactor.begin_cleaning(
-        node.clock_watch.deletion_ms(),
+        services.clock_watch.deletion_ms(),
         corrections=corrections,
         asked=asked,
-        durable_offset=node.store.durable_offset(partition.topic, partition.index),
+        durable_offset=services.store.durable_offset(partition.topic, partition.index),
         dedupe_bytes=config.log_cleaner_dedupe_buffer_size // workers,
         load_factor=config.log_cleaner_io_buffer_load_factor,
         write_bytes=config.log_cleaner_io_buffer_size,
     )
 
 
-def _find(node: Node, only: str | None, *, asked: bool) -> tuple[list[Found], list[FailedCleaning]]:
+def _find(
+    services: Services, only: str | None, *, asked: bool
+) -> tuple[list[Found], list[FailedCleaning]]:
     """Finds the logs to compact, the most urgent first; for a thread.
 
     Logs of no topic, or of a partition that its topic does not have, are never touched. Logs with
@@ -353,28 +355,28 @@ def _find(node: Node, only: str | None, *, asked: bool) -> tuple[list[Found], li
     """
     from tidelog.storage.compaction import plan
 
-    topics, figures = node.topics.served, node.metrics.compaction
+    topics, figures = services.topics.served, services.metrics.compaction
     found: list[Found] = []
     failed: list[FailedCleaning] = []
     figures.begin_look()
     figures.forget_others(topics)
-    for topic, index in node.store.names():
+    for topic, index in services.store.names():
         known = topics.get(topic)
-        if not node.ready:
+        if not services.ready:
             break
         if only not in (None, topic) or known is None or index >= known.partitions:
             continue
-        if not node.store.config_of(topic).is_compacted:
+        if not services.store.config_of(topic).is_compacted:
             continue
         if (topic, index) in figures.uncleanable and not asked:
             continue
-        if not node.store.has_sealed_segments(topic, index):
+        if not services.store.has_sealed_segments(topic, index):
             continue
         try:
-            partition = node.partitions.open_log(topic, index)
+            partition = services.partitions.open_log(topic, index)
             if partition is None or partition.offline is not None:
                 continue
-            dirty_section = partition.compactor.dirty_section(node.clock_watch.deletion_ms())
+            dirty_section = partition.compactor.dirty_section(services.clock_watch.deletion_ms())
         except (BrokerError, OSError) as error:
             reason = error.message if isinstance(error, BrokerError) else str(error)
             failed.append(FailedCleaning(topic, index, reason))
@@ -386,7 +388,7 @@ def _find(node: Node, only: str | None, *, asked: bool) -> tuple[list[Found], li
         figures.seen(dirty_section)
         if dirty_section.is_due or (asked and dirty_section.held_by == plan.RATIO):
             found.append(Found(partition, dirty_section))
-    figures.end_look(node.clock.steady_ms())
+    figures.end_look(services.clock.steady_ms())
     found.sort(
         key=lambda each: (each.dirty_section.delay_ms > 0, each.dirty_section.ratio), reverse=True
     )

@@ -18,7 +18,7 @@ from tidelog.broker.maintenance.rounds import DueRounds
 from tidelog.protocol.errors import BrokerError
 
 if TYPE_CHECKING:
-    from tidelog.broker.node import Node
+    from tidelog.broker.maintenance.services import Services
     from tidelog.storage.log.retention.deletion import Deletion
 
 log = logging.getLogger("tidelog.retention")
@@ -51,25 +51,25 @@ class Round(NamedTuple):
     forgotten: int = 0  # deletions of earlier rounds, of any topic, that are only counted
 
 
-def delete_due(node: Node, only: str | None = None, *, asked: bool = False) -> Round:
+def delete_due(services: Services, only: str | None = None, *, asked: bool = False) -> Round:
     """Deletes the segments that are due, of all logs or of one topic's; for a thread.
 
     Logs of no topic, or of a partition that its topic does not have, are somebody's data, copied
     here: they are never touched. Ends early when the broker stops.
     """
-    topics = node.topics.served
+    topics = services.topics.served
     done = Round([], [])
-    for topic, index in node.store.names():
-        if not node.ready:
+    for topic, index in services.store.names():
+        if not services.ready:
             break
         if only not in (None, topic):
             continue
         if topic not in topics or index >= topics[topic].partitions:
             continue
         try:
-            if node.store.keeps_everything(topic, index, node.clock_watch.deletion_ms()):
+            if services.store.keeps_everything(topic, index, services.clock_watch.deletion_ms()):
                 continue  # and need not be opened
-            partition = node.partitions.open_log(topic, index)
+            partition = services.partitions.open_log(topic, index)
             if partition is None:
                 continue
             if partition.offline is not None:
@@ -77,7 +77,7 @@ def delete_due(node: Node, only: str | None = None, *, asked: bool = False) -> R
                     done.failed.append(Failed(topic, index, partition.offline))
                 continue
             corrections = partition.append_clock.corrections
-            deletion_ms = node.clock_watch.deletion_ms()
+            deletion_ms = services.clock_watch.deletion_ms()
             deleted = partition.retainer.apply_retention(deletion_ms, corrections)
         except BrokerError as error:
             done.failed.append(Failed(topic, index, error.message))
@@ -86,7 +86,7 @@ def delete_due(node: Node, only: str | None = None, *, asked: bool = False) -> R
             log.exception("retention failed", extra={"log": f"{topic}-{index}"})
             done.failed.append(Failed(topic, index, repr(error)))
             continue
-        node.metrics.segments_deleted += len(deleted)
+        services.metrics.segments_deleted += len(deleted)
         done.deleted.extend(SweptSegment(topic, index, deletion, asked) for deletion in deleted)
     return done
 
@@ -97,13 +97,13 @@ class Rounds(DueRounds):
     log = log
     failed = "retention failed"
 
-    def __init__(self, node: Node) -> None:
-        super().__init__(node)
+    def __init__(self, services: Services) -> None:
+        super().__init__(services)
         self._unreported: deque[SweptSegment] = deque(maxlen=_MOST_UNREPORTED)
         self._forgotten = 0
 
     def _interval_ms(self) -> int:
-        return self._node.config.log_retention_check_interval_ms
+        return self._services.config.log_retention_check_interval_ms
 
     async def _do_due(self) -> None:
         deleted = (await self._round(None, asked=False)).deleted
@@ -124,9 +124,9 @@ class Rounds(DueRounds):
             return Round(reported, done.failed, forgotten)
 
     async def _round(self, topic: str | None, *, asked: bool) -> Round:
-        await self._node.clock_watch.observe()
-        done = await self._node.pools.maintenance.run_to_end(
-            partial(delete_due, self._node, topic, asked=asked)
+        await self._services.clock_watch.observe()
+        done = await self._services.pools.maintenance.run_to_end(
+            partial(delete_due, self._services, topic, asked=asked)
         )
         for failed in done.failed:
             where = {"log": f"{failed.topic}-{failed.partition}"}

@@ -11,20 +11,20 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from tidelog.broker.node import Node
+    from tidelog.broker.maintenance.services import Services
 
 log = logging.getLogger("tidelog.room")
 
 _INTERVAL_S = 1.0
 
 
-async def watch_room(node: Node) -> None:
+async def watch_room(services: Services) -> None:
     """Looks now and then, until cancelled."""
     while True:
         await asyncio.sleep(_INTERVAL_S)
-        look = partial(node.store.look_for_room, forgets_full=node.cluster is None)
+        look = partial(services.store.look_for_room, forgets_full=services.cluster is None)
         try:
-            if await node.pools.topics.run(node.store.full_directories):
-                await node.pools.topics.run(look)
+            if await services.pools.topics.run(services.store.full_directories):
+                await services.pools.topics.run(look)
         except Exception:  # the next look may go better; this loop must not end
             log.exception("room was not looked for")

@@ -15,7 +15,7 @@ from tidelog.protocol.errors import BrokerError
 if TYPE_CHECKING:
     import logging
 
-    from tidelog.broker.node import Node
+    from tidelog.broker.maintenance.services import Services
 
 
 class DueRounds(ABC):
@@ -24,21 +24,21 @@ class DueRounds(ABC):
     log: ClassVar[logging.Logger]
     failed: ClassVar[str]  # the log message for a failed round
 
-    def __init__(self, node: Node) -> None:
-        self._node = node
+    def __init__(self, services: Services) -> None:
+        self._services = services
         self._lock = asyncio.Lock()
         self._due_ms = self._next_ms()
 
     async def run(self) -> None:
         """Does each round when it is due, until cancelled."""
         while True:
-            await self._node.clock.reached(self._due_ms)
+            await self._services.clock.reached(self._due_ms)
             await self.catch_up()
 
     async def catch_up(self) -> None:
         """Does a round if one is due."""
         async with self._lock:
-            if self._node.clock.steady_ms() < self._due_ms:
+            if self._services.clock.steady_ms() < self._due_ms:
                 return
             try:
                 await self._do_due()
@@ -49,7 +49,7 @@ class DueRounds(ABC):
             self._due_ms = self._next_ms()
 
     def _next_ms(self) -> int:
-        return self._node.clock.steady_ms() + self._interval_ms()
+        return self._services.clock.steady_ms() + self._interval_ms()
 
     @abstractmethod
     def _interval_ms(self) -> int:

@@ -26,7 +26,7 @@ from tidelog.storage.directory.scrub_file import (
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tidelog.broker.node import Node
+    from tidelog.broker.maintenance.services import Services
     from tidelog.storage.log.partition import Partition
     from tidelog.storage.log.scrubber import Scrubbing
     from tidelog.storage.segment.scrub import BadBatch
@@ -46,9 +46,9 @@ class ScrubRounds(DueRounds):
     log = log
     failed = "scrubbing failed"
 
-    def __init__(self, node: Node) -> None:
-        super().__init__(node)
-        self._figures = node.metrics.scrub
+    def __init__(self, services: Services) -> None:
+        super().__init__(services)
+        self._figures = services.metrics.scrub
         self._at: tuple[str, int, int] | None = None  # where a pass goes on
         self._stored_ms: int | None = None
 
@@ -63,11 +63,11 @@ class ScrubRounds(DueRounds):
         await super().run()
 
     def _interval_ms(self) -> int:
-        return self._node.config.log_scrub_interval_ms
+        return self._services.config.log_scrub_interval_ms
 
     def _restore(self) -> None:
         try:
-            progress = read_progress(self._node.store.log_dirs[0])
+            progress = read_progress(self._services.store.log_dirs[0])
         except (OSError, CheckedJsonError) as error:
             log.warning("how far scrubbing had come is lost: %s", error)
             progress = ScrubProgress()
@@ -76,24 +76,24 @@ class ScrubRounds(DueRounds):
         left_ms = 0
         if progress.at is None and progress.ended_ms is not None:
             interval_ms = self._interval_ms()
-            passed_ms = self._node.clock.now_ms() - progress.ended_ms
+            passed_ms = self._services.clock.now_ms() - progress.ended_ms
             left_ms = min(max(interval_ms - passed_ms, 0), interval_ms)
-        self._due_ms = self._node.clock.steady_ms() + left_ms
+        self._due_ms = self._services.clock.steady_ms() + left_ms
 
     async def _store(self, ended_ms: int | None) -> None:
-        self._stored_ms = self._node.clock.steady_ms()
+        self._stored_ms = self._services.clock.steady_ms()
         damage = tuple(self._figures.damage()[:_MOST_STORED])
         progress = ScrubProgress(ended_ms, self._at, damage)
         try:
-            await self._node.pools.maintenance.run_to_end(
-                write_progress, self._node.store.log_dirs[0], progress
+            await self._services.pools.maintenance.run_to_end(
+                write_progress, self._services.store.log_dirs[0], progress
             )
         except OSError as error:
             log.warning("how far scrubbing has come is not stored: %s", error)
 
     async def _do_due(self) -> None:
         begin = self._at
-        names = sorted(self._node.store.names())
+        names = sorted(self._services.store.names())
         for topic, index in names:
             base_offset = 0
             if begin is not None:
@@ -107,7 +107,7 @@ class ScrubRounds(DueRounds):
                 where = {"log": f"{topic}-{index}"}
                 log.error("scrubbing failed: %s", error.message, extra=where)
         self._figures.keep_logs(set(names))
-        self._at, ended_ms = None, self._node.clock.now_ms()
+        self._at, ended_ms = None, self._services.clock.now_ms()
         await self._store(ended_ms)
         # Set after the write: a reader who sees the end may expect the next pass one interval later.
         self._figures.ended_ms = ended_ms
@@ -115,7 +115,7 @@ class ScrubRounds(DueRounds):
         log.info("all closed segments were read", extra={"damaged_segments": damaged})
 
     async def _scrub_log(self, topic: str, index: int, base_offset: int) -> None:
-        partition = await self._node.pools.maintenance.run_to_end(self._opened, topic, index)
+        partition = await self._services.pools.maintenance.run_to_end(self._opened, topic, index)
         if partition is None:
             return
         tries, bases = 0, partition.scrubber.base_offsets()
@@ -124,7 +124,7 @@ class ScrubRounds(DueRounds):
         while scrubbing is not None:
             base_offset = scrubbing.segment.base_offset
             self._at = (topic, index, base_offset)
-            now_ms = self._node.clock.steady_ms()
+            now_ms = self._services.clock.steady_ms()
             if self._stored_ms is None or now_ms - self._stored_ms >= _STORE_MS:
                 await self._store(self._figures.ended_ms)
             is_whole = await self._scrub_segment(partition, scrubbing)
@@ -135,10 +135,10 @@ class ScrubRounds(DueRounds):
 
     def _opened(self, topic: str, index: int) -> Partition | None:
         """Opens a log, if it has closed segments; runs in a thread. Raises BrokerError."""
-        store = self._node.store
-        if not self._node.ready or not store.has_sealed_segments(topic, index):
+        store = self._services.store
+        if not self._services.ready or not store.has_sealed_segments(topic, index):
             return None
-        return self._node.partitions.open_log(topic, index)
+        return self._services.partitions.open_log(topic, index)
 
     async def _scrub_segment(self, partition: Partition, scrubbing: Scrubbing) -> bool:
         """Reads a segment whole, at the limited rate; returns False if it was replaced meanwhile."""
@@ -146,7 +146,7 @@ class ScrubRounds(DueRounds):
         base_offset = scrubbing.segment.base_offset
         bad: list[BadBatch] = []
         while True:
-            scrubbed = await self._node.pools.maintenance.run_to_end(
+            scrubbed = await self._services.pools.maintenance.run_to_end(
                 partition.scrubber.slice, scrubbing, _SLICE_BYTES
             )
             if scrubbed is None:
@@ -154,7 +154,7 @@ class ScrubRounds(DueRounds):
             self._figures.bytes_read += scrubbed.read_bytes
             bad += scrubbed.bad
             await asyncio.sleep(
-                scrubbed.read_bytes / self._node.config.log_scrub_io_max_bytes_per_second
+                scrubbed.read_bytes / self._services.config.log_scrub_io_max_bytes_per_second
             )
             if scrubbed.next is None:
                 break

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
     from tidelog.broker.network.accepting.listener import Listener
     from tidelog.broker.network.dispatch import Coming
-    from tidelog.broker.node import Node
+    from tidelog.broker.network.services import Services
 
 log = logging.getLogger("tidelog.connection")
 
@@ -55,8 +55,8 @@ _LEFT = "peer left in mid-request"
 class Connection(asyncio.BufferedProtocol):
     """One client's connection, from accept to close."""
 
-    def __init__(self, node: Node, listener: Listener) -> None:
-        self.node = node
+    def __init__(self, services: Services, listener: Listener) -> None:
+        self.services = services
         self.listener = listener
         self.session = Session(ANONYMOUS, "", listener.name)
         self.peer = ""
@@ -66,9 +66,9 @@ class Connection(asyncio.BufferedProtocol):
         # Whether it is beyond the limits, and for another broker (accepting/guests.py).
         self.is_guest = False
         self._transport: asyncio.Transport | None = None
-        self._turns = node.turns
+        self._turns = services.turns
         self._incoming = Incoming(
-            node.memory.requests, node.connections.arriving, self._regulate_soon
+            services.memory.requests, services.connections.arriving, self._regulate_soon
         )
         self._frames, self._held = self._incoming.frames, self._incoming.held
         self._waiting = self._frames.waiting  # whole frames not yet served
@@ -83,7 +83,7 @@ class Connection(asyncio.BufferedProtocol):
         self._end: CloseConnection | str | None = None  # why reading has ended; "": peer has closed
         self._left = False  # the broker is stopping
         self._writable = True  # the peer reads, and nothing is left to be streamed
-        self.outgoing = Outgoing(node.memory.answers)
+        self.outgoing = Outgoing(services.memory.answers)
         self.on_more: Callable[[], None] | None = None  # called when a request waits for its turn
         self.on_lost: Callable[[], None] | None = None  # called when the connection has ended
 
@@ -121,8 +121,8 @@ class Connection(asyncio.BufferedProtocol):
         self.peer = f"{peer[0]}:{peer[1]}" if peer else "?"
         if peer:
             self.session = self.session._replace(host=peer[0])
-        self.last_active_s = self.node.clock.monotonic_s()
-        if not self.node.connections.admit(self):
+        self.last_active_s = self.services.clock.monotonic_s()
+        if not self.services.connections.admit(self):
             transport.abort()
 
     def _regulate_soon(self) -> None:
@@ -142,7 +142,7 @@ class Connection(asyncio.BufferedProtocol):
         """
         if self._transport is None:
             return
-        delay_s = min(delay_s, self.node.config.connections_max_idle_ms / 1000)
+        delay_s = min(delay_s, self.services.config.connections_max_idle_ms / 1000)
         self._held_up |= _MUTED
         if self._muted is not None:
             self._muted.cancel()
@@ -152,7 +152,7 @@ class Connection(asyncio.BufferedProtocol):
     def _unmute(self) -> None:
         self._muted = None
         self._held_up &= ~_MUTED
-        self.last_active_s = self.node.clock.monotonic_s()
+        self.last_active_s = self.services.clock.monotonic_s()
         if self._under_way is None and not self._held_up:
             self._serve_in_turn()
 
@@ -162,11 +162,11 @@ class Connection(asyncio.BufferedProtocol):
         self._transport = None
         if self._muted is not None:
             self._muted.cancel()
-        self.node.connections.discard(self)
+        self.services.connections.discard(self)
         have = self._frames.have_bytes
         if not self._frames.is_empty:
-            self.node.metrics.disconnects_mid_request += 1
-            if self.node.connections.is_shown(self, _LEFT):
+            self.services.metrics.disconnects_mid_request += 1
+            if self.services.connections.is_shown(self, _LEFT):
                 log.info(_LEFT, extra={"peer": self.peer, "bytes": have})
         self._held.close()
         if self._under_way is not None and self._may_give_up:
@@ -200,7 +200,7 @@ class Connection(asyncio.BufferedProtocol):
         if transport is None:
             return
         if outgoing.is_streaming:
-            self.last_active_s = self.node.clock.monotonic_s()
+            self.last_active_s = self.services.clock.monotonic_s()
             try:
                 outgoing.stream(transport)
             except OSError as error:
@@ -219,20 +219,20 @@ class Connection(asyncio.BufferedProtocol):
     def get_buffer(self, _sizehint: int) -> memoryview:
         """Returns where the next bytes go."""
         turns = self._turns
-        is_crowded = turns.are_wanted and turns.is_crowded(self.node.clock.monotonic_s())
+        is_crowded = turns.are_wanted and turns.is_crowded(self.services.clock.monotonic_s())
         return self._incoming.buffer(is_crowded=is_crowded)
 
     def buffer_updated(self, nbytes: int) -> None:
         """Cuts frames out of the stream and serves them."""
         if self._end is not None:
             return
-        node, frames = self.node, self._frames
-        now_s = self.last_active_s = node.clock.monotonic_s()
+        services, frames = self.services, self._frames
+        now_s = self.last_active_s = services.clock.monotonic_s()
         is_crowded = self._turns.are_wanted and self._turns.is_crowded(now_s)
         is_free = self._under_way is None and not self._held_up
         is_first = is_free and frames.is_empty
         if is_first and self._writable and not is_crowded:
-            limit_bytes = node.settings.broker.limits.socket_request_max_bytes
+            limit_bytes = services.settings.broker.limits.socket_request_max_bytes
             frame = self._incoming.one_frame(nbytes, limit_bytes)
             if frame is not None:
                 self._serve_one(frame)
@@ -242,7 +242,7 @@ class Connection(asyncio.BufferedProtocol):
             if is_first and is_crowded:
                 frames.keep(data)
             else:
-                self._end = frames.take(data, node.memory.most_frame_bytes)
+                self._end = frames.take(data, services.memory.most_frame_bytes)
         if self.on_more is not None and self._waiting:
             self.on_more()
         if is_free:
@@ -258,12 +258,12 @@ class Connection(asyncio.BufferedProtocol):
 
     def _refuse(self, reason: str | CloseConnection) -> None:
         """Closes the connection because of invalid data."""
-        self.node.connections.refused(self, reason)
+        self.services.connections.refused(self, reason)
         self.hang_up()
 
     def _refuse_for_memory(self, reason: str) -> None:
         """Closes the connection at once, because it takes memory that others need."""
-        self.node.connections.refused_for_memory(self, reason)
+        self.services.connections.refused_for_memory(self, reason)
         self._frames.clear()
         self.abort()
 
@@ -326,12 +326,12 @@ class Connection(asyncio.BufferedProtocol):
         if transport is None or transport.is_closing():
             return
         may_read = self._left or (self._end is None and not self._held_up)
-        self._incoming.regulate(transport, self.node.clock.monotonic_s(), may_read=may_read)
+        self._incoming.regulate(transport, self.services.clock.monotonic_s(), may_read=may_read)
 
     def _serve_one(self, frame: bytes) -> None:
         """Does what `_serve_waiting` does for a single frame, without a queue."""
         try:
-            answer = dispatch(self.node, self, frame)
+            answer = dispatch(self.services, self, frame)
         except CloseConnection as reason:
             self._refuse(reason)
             return
@@ -345,18 +345,20 @@ class Connection(asyncio.BufferedProtocol):
 
         Small responses to frames that came together are sent together: sending is half of their cost.
         """
-        node, monotonic_s = self.node, self.node.clock.monotonic_s
+        services, monotonic_s = self.services, self.services.clock.monotonic_s
         over_s = monotonic_s() + turn_s
         held: list[bytes | bytearray | memoryview] = []
         held_bytes = 0
         if not self._waiting:
-            self._end = self._frames.go_on(node.memory.most_frame_bytes) or self._end
+            self._end = self._frames.go_on(services.memory.most_frame_bytes) or self._end
         while self._waiting and self._is_served():
             frame = self._frames.pop()
             if not self._waiting:
-                self._end = self._frames.go_on(node.memory.most_frame_bytes) or self._end
+                self._end = self._frames.go_on(services.memory.most_frame_bytes) or self._end
             try:
-                answer = frame.take() if isinstance(frame, Served) else dispatch(node, self, frame)
+                answer = (
+                    frame.take() if isinstance(frame, Served) else dispatch(services, self, frame)
+                )
             except CloseConnection as reason:
                 self._write(held)
                 self._refuse(reason)
@@ -393,7 +395,7 @@ class Connection(asyncio.BufferedProtocol):
     def _serve_in_turn(self) -> None:
         """Serves queued frames, or queues with them if others have to."""
         can_be_served = self._waiting and not self._held_up
-        if can_be_served and self._turns.is_crowded(self.node.clock.monotonic_s()):
+        if can_be_served and self._turns.is_crowded(self.services.clock.monotonic_s()):
             self._queue()
             self._regulate()
         else:
@@ -429,8 +431,8 @@ class Connection(asyncio.BufferedProtocol):
     def _serve_ahead(self) -> None:
         """Serves requests to produce that wait behind one whose records are stored."""
         if self._under_way is not None and self._is_stored:
-            now_s = self.node.clock.monotonic_s
-            ends_s, serve = now_s() + _TURN_S, partial(dispatch, self.node, self)
+            now_s = self.services.clock.monotonic_s
+            ends_s, serve = now_s() + _TURN_S, partial(dispatch, self.services, self)
             serve_ahead(self._frames, serve, lambda: self._is_served() and now_s() < ends_s)
 
     def _wait_for(self, answer: Coming) -> None:
@@ -444,7 +446,7 @@ class Connection(asyncio.BufferedProtocol):
         self, later: Later, happened: asyncio.Future[Any], *, is_queued: bool = False
     ) -> None:
         """Writes a response that had to wait, in its turn, and continues with the queue."""
-        began_s = self.node.clock.monotonic_s()
+        began_s = self.services.clock.monotonic_s()
         if not is_queued and self._turns.is_crowded(began_s):
             self._turns.join(partial(self._finish, later, happened, is_queued=True), is_new=True)
             return
@@ -482,7 +484,7 @@ class Connection(asyncio.BufferedProtocol):
         """Sends responses; each begins with its four-byte length."""
         if not parts:
             return
-        self.last_active_s = self.node.clock.monotonic_s()
+        self.last_active_s = self.services.clock.monotonic_s()
         transport = self._transport
         if transport is None:
             return

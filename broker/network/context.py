@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tidelog.broker.network.connection import Connection
+    from tidelog.broker.network.services import Services
     from tidelog.broker.network.throttling import RequestQuota
-    from tidelog.broker.node import Node
     from tidelog.broker.security.session import Session
     from tidelog.protocol.message import RequestHeader
 
@@ -89,7 +89,7 @@ class Context(NamedTuple):
         return self.connection.session
 
 
-def as_broker_error(node: Node, error: Exception, doing: str) -> BrokerError:
+def as_broker_error(services: Services, error: Exception, doing: str) -> BrokerError:
     """Returns the error as a BrokerError; an unexpected one is logged with its traceback.
 
     Raises `error` again if it is a CloseConnection.
@@ -98,7 +98,7 @@ def as_broker_error(node: Node, error: Exception, doing: str) -> BrokerError:
         raise error
     if isinstance(error, BrokerError):
         return error
-    node.metrics.unexpected_errors += 1
+    services.metrics.unexpected_errors += 1
     log.error("unexpected error in %s", doing, exc_info=error)
     return UnknownServerError(f"unexpected error in {doing}")
 
@@ -111,7 +111,7 @@ class Listed(NamedTuple):
 
 
 def listed_brokers(
-    node: Node, context: Context, *, with_fenced: bool = False, with_departed: bool = False
+    services: Services, context: Context, *, with_fenced: bool = False, with_departed: bool = False
 ) -> Listed:
     """Returns whom a client can reach by the listener by which it came.
 
@@ -123,17 +123,17 @@ def listed_brokers(
     response that names the new one. `with_departed` lists brokers for a session's time after they died.
     Every broker is listed once, in the order of their ids: Java's clients refuse a list with duplicates.
     """
-    me, listener = node.config.cluster.node_id, context.connection.listener
-    if node.cluster is None:
+    me, listener = services.config.cluster.node_id, context.connection.listener
+    if services.cluster is None:
         return Listed([VisibleBroker(me, *listener.advertised)], me)
-    image = node.metadata.image
+    image = services.metadata.image
     visible = visible_brokers(image, listener.name)
     found = dict(visible)
     if not found:
-        rack = node.config.cluster.broker_rack
+        rack = services.config.cluster.broker_rack
         found[me] = VisibleBroker(me, *listener.advertised, rack, is_fenced=with_fenced)
     if with_departed:
-        gone = node.metadata.departed(node.config.cluster.broker_session_timeout_ms / 1000)
+        gone = services.metadata.departed(services.config.cluster.broker_session_timeout_ms / 1000)
         for each in departed_brokers(gone, listener.name):
             found.setdefault(each.broker, each)
     if with_fenced:

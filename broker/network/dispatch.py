@@ -1,7 +1,7 @@
 """From a frame to a response: decode, call the handler, encode, map errors, count.
 
 The served APIs are declared in protocol/api, one file per API. The handler of an API is the file of
-the same name in broker/api, imported with the first request. A handler is a function `(node,
+the same name in broker/api, imported with the first request. A handler is a function `(services,
 request, context)` that returns a response message, a coroutine or `Later` of one, or None (acks=0). It raises
 `BrokerError` for a request that fails as a whole; its module's `refuse(request, error)` then makes
 the response that carries the code.
@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from tidelog.broker.network.connection import Connection
-    from tidelog.broker.node import Node
+    from tidelog.broker.network.services import Services
     from tidelog.broker.security.session import Session
     from tidelog.protocol.acl import Need
     from tidelog.protocol.errors import BrokerError
@@ -89,9 +89,9 @@ class Route(NamedTuple):
     name: str
     request: Codec
     response: Codec
-    handle: Callable[[Node, Any, Context], Any]
+    handle: Callable[[Any, Any, Context], Any]  # of the services, the request and its context
     refuse: Callable[[Any, BrokerError], Any]
-    shortcut: Callable[[Node, Session, RequestHeader, Any], Short] | None = None
+    shortcut: Callable[[Any, Session, RequestHeader, Any], Short] | None = None
     needs: tuple[Need, ...] = ()  # the rights on the cluster that every request requires
     fixed: Message | None = None  # the response, whatever the body of the request is
 
@@ -150,41 +150,47 @@ def _route(header: RequestHeader) -> Route:
     return route
 
 
-def dispatch(node: Node, connection: Connection, frame: bytes | memoryview) -> Answer | Coming:
+def dispatch(
+    services: Services, connection: Connection, frame: bytes | memoryview
+) -> Answer | Coming:
     """Serves one frame (without its length).
 
     Returns the response's buffers, beginning with its length; None if there is no response; or an
     coroutine or `Later` of one of these. Raises CloseConnection.
     """
-    started_s = node.clock.monotonic_s()
+    started_s = services.clock.monotonic_s()
     try:
         header = read_request_header(frame)
         if connection.is_guest and header.api_key not in ASKED_BETWEEN_BROKERS:
             raise NoRoom(TOO_MANY, TOO_MANY)
         route = _routes.get((header.api_key, header.api_version)) or _route(header)
         if route.fixed is not None:
-            return _encode(node, route, header, route.fixed, started_s)
+            return _encode(services, route, header, route.fixed, started_s)
         quota = None
-        if node.metadata.image.quotas:
-            quota = throttling.of_request(node, connection, header, len(frame), started_s)
+        if services.metadata.image.quotas:
+            quota = throttling.of_request(services, connection, header, len(frame), started_s)
         if quota is not None:
             route = quota.around(route)
         elif route.shortcut is not None:
-            answer = route.shortcut(node, connection.session, header, frame)
+            answer = route.shortcut(services, connection.session, header, frame)
             if answer is not None:
                 connection.client_id = header.client_id
                 if not isinstance(answer, list):
-                    return _short_later(node, route, Context(header, connection), answer, started_s)
-                taken_s = node.clock.monotonic_s() - started_s
-                node.metrics.request_done(header.api_key, header.api_version, taken_s)
+                    return _short_later(
+                        services, route, Context(header, connection), answer, started_s
+                    )
+                taken_s = services.clock.monotonic_s() - started_s
+                services.metrics.request_done(header.api_key, header.api_version, taken_s)
                 return answer or None
     except DecodeError as error:
         raise _unparsable(error) from None
     connection.client_id = header.client_id
     context = Context(header, connection, quota)
     if header.api_key in _PLAIN and len(frame) <= _PLAIN_BYTES:
-        return _serve(node, route, context, frame, started_s)
-    return node.turns.serve(partial(_serve_in_slices, node, route, context, frame, started_s))
+        return _serve(services, route, context, frame, started_s)
+    return services.turns.serve(
+        partial(_serve_in_slices, services, route, context, frame, started_s)
+    )
 
 
 def _unparsable(error: DecodeError) -> CloseConnection:
@@ -193,7 +199,7 @@ def _unparsable(error: DecodeError) -> CloseConnection:
 
 
 def _serve(
-    node: Node, route: Route, context: Context, frame: bytes | memoryview, started_s: float
+    services: Services, route: Route, context: Context, frame: bytes | memoryview, started_s: float
 ) -> Answer | Coming:
     """Decodes a request, asks for its rights, and calls its handler."""
     header = context.header
@@ -206,46 +212,46 @@ def _serve(
         raise _unparsable(error) from None
     try:
         for need in route.needs:
-            node.authorizer.require(
+            services.authorizer.require(
                 context.session, need.operation, need.resource_type, CLUSTER_NAME
             )
-        response = route.handle(node, request, context)
+        response = route.handle(services, request, context)
     except Exception as error:
-        response = route.refuse(request, as_broker_error(node, error, route.name))
+        response = route.refuse(request, as_broker_error(services, error, route.name))
     if response is None:
-        _count(node, header, started_s)
+        _count(services, header, started_s)
         return None
     if isinstance(response, CoroutineType):
-        return _wait(node, route, header, request, response, started_s)
+        return _wait(services, route, header, request, response, started_s)
     if isinstance(response, Later):
-        finish = partial(_finish, node, route, header, request, response, started_s)
+        finish = partial(_finish, services, route, header, request, response, started_s)
         return Later(response.happened, finish, response.dropped)
-    return _answer(node, route, header, request, response, started_s)
+    return _answer(services, route, header, request, response, started_s)
 
 
 def _serve_in_slices(
-    node: Node, route: Route, context: Context, frame: bytes | memoryview, started_s: float
+    services: Services, route: Route, context: Context, frame: bytes | memoryview, started_s: float
 ) -> Answer | Coming:
     """Does what `_serve` does where it may pause, and whatever comes after a wait too."""
-    return _in_slices(node, _serve(node, route, context, frame, started_s))
+    return _in_slices(services, _serve(services, route, context, frame, started_s))
 
 
-def _in_slices(node: Node, answer: Answer | Coming) -> Answer | Coming:
+def _in_slices(services: Services, answer: Answer | Coming) -> Answer | Coming:
     """Returns the same answer, of which all that is still to be done may pause."""
     if isinstance(answer, CoroutineType):
-        return node.turns.in_slices(answer)
+        return services.turns.in_slices(answer)
     if isinstance(answer, Later):
         later = answer
 
         def go_on() -> Answer | Coming:
-            return _in_slices(node, later.finish())
+            return _in_slices(services, later.finish())
 
-        return Later(later.happened, partial(node.turns.serve, go_on), later.dropped)
+        return Later(later.happened, partial(services.turns.serve, go_on), later.dropped)
     return answer
 
 
 def _finish(
-    node: Node,
+    services: Services,
     route: Route,
     header: RequestHeader,
     request: Message,
@@ -258,14 +264,14 @@ def _finish(
     except CloseConnection:
         raise
     except Exception as error:
-        response = route.refuse(request, as_broker_error(node, error, route.name))
+        response = route.refuse(request, as_broker_error(services, error, route.name))
     if isinstance(response, CoroutineType):
-        return _wait(node, route, header, request, response, started_s)
-    return _answer(node, route, header, request, response, started_s)
+        return _wait(services, route, header, request, response, started_s)
+    return _answer(services, route, header, request, response, started_s)
 
 
 async def _wait(
-    node: Node,
+    services: Services,
     route: Route,
     header: RequestHeader,
     request: Message,
@@ -278,38 +284,38 @@ async def _wait(
     except CloseConnection:
         raise
     except Exception as error:
-        response = route.refuse(request, as_broker_error(node, error, route.name))
+        response = route.refuse(request, as_broker_error(services, error, route.name))
     if response is None:
-        _count(node, header, started_s)
+        _count(services, header, started_s)
         return None
-    return _answer(node, route, header, request, response, started_s)
+    return _answer(services, route, header, request, response, started_s)
 
 
 def _short_later(
-    node: Node, route: Route, context: Context, later: Later, started_s: float
+    services: Services, route: Route, context: Context, later: Later, started_s: float
 ) -> Later:
     """Returns the answer to a request for which its shortcut waits."""
 
     def finish() -> Answer:
         answer = later.finish()
         if not isinstance(answer, list):
-            return _encode(node, route, context.header, answer(context), started_s)
-        _count(node, context.header, started_s)
+            return _encode(services, route, context.header, answer(context), started_s)
+        _count(services, context.header, started_s)
         return answer
 
     return later._replace(finish=finish)
 
 
-def _count(node: Node, header: RequestHeader, started_s: float) -> None:
+def _count(services: Services, header: RequestHeader, started_s: float) -> None:
     """Counts a request that is done, with or without a response; logs a slow one."""
-    taken_s = node.clock.monotonic_s() - started_s
-    node.metrics.request_done(header.api_key, header.api_version, taken_s)
+    taken_s = services.clock.monotonic_s() - started_s
+    services.metrics.request_done(header.api_key, header.api_version, taken_s)
     if taken_s > _MAYBE_SLOW_S:
-        _tell_slow(node, header, taken_s)
+        _tell_slow(services, header, taken_s)
 
 
-def _tell_slow(node: Node, header: RequestHeader, taken_s: float) -> None:
-    limit_ms = node.config.limits.request_slow_log_ms
+def _tell_slow(services: Services, header: RequestHeader, taken_s: float) -> None:
+    limit_ms = services.config.limits.request_slow_log_ms
     api = api_of(header.api_key)
     if api is None or header.api_key in _WAITING or not 0 <= limit_ms < taken_s * 1000:
         return
@@ -322,7 +328,7 @@ def _tell_slow(node: Node, header: RequestHeader, taken_s: float) -> None:
 
 
 def _answer(
-    node: Node,
+    services: Services,
     route: Route,
     header: RequestHeader,
     request: Message,
@@ -330,14 +336,14 @@ def _answer(
     started_s: float,
 ) -> list[Buffer]:
     """Does what `_encode` does; what is left of a request that is served in slices is freed so, too."""
-    answer = _encode(node, route, header, response, started_s)
+    answer = _encode(services, route, header, response, started_s)
     if can_pause():
-        node.turns.leftovers.take(request, response)
+        services.turns.leftovers.take(request, response)
     return answer
 
 
 def _encode(
-    node: Node, route: Route, header: RequestHeader, response: Any, started_s: float
+    services: Services, route: Route, header: RequestHeader, response: Any, started_s: float
 ) -> list[Buffer]:
     """Returns a response as buffers that begin with the frame's length.
 
@@ -355,13 +361,13 @@ def _encode(
     except CloseConnection:
         raise
     except Exception as error:
-        as_broker_error(node, error, f"encoding the answer of {route.name}")
+        as_broker_error(services, error, f"encoding the answer of {route.name}")
         raise CloseConnection(f"no answer could be made to {route.name}") from None
     head = response_header(header.api_key, header.api_version, header.correlation_id)
     size = len(head)
     for part in parts:
         size += len(part)
-    _count(node, header, started_s)
+    _count(services, header, started_s)
     if len(parts[0]) > _COPIED_BYTES:
         return [size.to_bytes(4, "big") + head, *parts]
     parts[0] = b"".join((size.to_bytes(4, "big"), head, parts[0]))

@@ -17,7 +17,7 @@ from tidelog.storage.would_block import WouldBlock
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable
 
-    from tidelog.broker.node import Node
+    from tidelog.broker.network.services import Services
     from tidelog.protocol.errors import BrokerError
 
 Wanted = TypeVar("Wanted")
@@ -32,7 +32,7 @@ def code_for(code: ErrorCode, before_storage_errors: bool) -> int:
 
 
 def per_partition(
-    node: Node,
+    services: Services,
     api: str,
     wanted: Iterable[Wanted],
     serve: Callable[[Wanted], Result],
@@ -51,13 +51,13 @@ def per_partition(
         except (Abandoned, WouldBlock):
             raise
         except Exception as error:
-            results.append(failed(each, as_broker_error(node, error, api)))
+            results.append(failed(each, as_broker_error(services, error, api)))
         pause()
     return results
 
 
 async def per_partition_async(
-    node: Node,
+    services: Services,
     api: str,
     wanted: Iterable[Wanted],
     serve: Callable[[Wanted], Awaitable[Result]],
@@ -69,6 +69,6 @@ async def per_partition_async(
         try:
             results.append(await serve(each))
         except Exception as error:
-            results.append(failed(each, as_broker_error(node, error, api)))
+            results.append(failed(each, as_broker_error(services, error, api)))
         pause()
     return results

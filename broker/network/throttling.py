@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from tidelog.broker.network.connection import Connection
     from tidelog.broker.network.context import Context
     from tidelog.broker.network.dispatch import Route
-    from tidelog.broker.node import Node
+    from tidelog.broker.network.services import Services
     from tidelog.broker.quotas.clients import Limits
     from tidelog.broker.quotas.entity import Limit
     from tidelog.protocol.errors import BrokerError
@@ -41,7 +41,11 @@ _PERCENT: Final = 100.0
 
 
 def of_request(
-    node: Node, connection: Connection, header: RequestHeader, size_bytes: int, started_s: float
+    services: Services,
+    connection: Connection,
+    header: RequestHeader,
+    size_bytes: int,
+    started_s: float,
 ) -> RequestQuota | None:
     """Returns what counts a request; None if its client has no quota, or another broker asks."""
     key = header.api_key
@@ -49,14 +53,14 @@ def of_request(
         key == _ADD_PARTITIONS and header.api_version >= _FROM_BROKERS_SINCE
     ):
         return None
-    if node.replicas is not None and node.replicas.senders.is_proven(header):
+    if services.replicas is not None and services.replicas.senders.is_proven(header):
         return None
-    limits = node.client_quotas.of(
-        node.metadata.image.quotas, connection.session.principal.name, header.client_id or ""
+    limits = services.client_quotas.of(
+        services.metadata.image.quotas, connection.session.principal.name, header.client_id or ""
     )
     if limits is None:
         return None
-    return RequestQuota(node, connection, limits, header, size_bytes, started_s)
+    return RequestQuota(services, connection, limits, header, size_bytes, started_s)
 
 
 class RequestQuota:
@@ -64,14 +68,14 @@ class RequestQuota:
 
     def __init__(
         self,
-        node: Node,
+        services: Services,
         connection: Connection,
         limits: Limits,
         header: RequestHeader,
         size_bytes: int,
         started_s: float,
     ) -> None:
-        self._node, self._connection, self._limits = node, connection, limits
+        self._services, self._connection, self._limits = services, connection, limits
         self._header, self._size_bytes = header, size_bytes
         # Since when the request has held the loop this time, for how long it did before, and whether that
         # is counted already.
@@ -85,14 +89,14 @@ class RequestQuota:
         limit = self._limits.fetch
         if limit is None:
             return most_bytes
-        return min(most_bytes, self._node.client_quotas.most_bytes(limit))
+        return min(most_bytes, self._services.client_quotas.most_bytes(limit))
 
     def holds_back(self, size_bytes: int) -> bool:
         """Counts what a fetch has read; returns whether its answer has to be empty for now.
 
         A batch that is larger than what the quota ever allows at once is answered if nothing was before.
         """
-        quotas, limit, now_ms = self._node.client_quotas, self._limits.fetch, self._now_ms()
+        quotas, limit, now_ms = self._services.client_quotas, self._limits.fetch, self._now_ms()
         self._work(now_ms)
         if limit is None:
             return bool(self._waits)
@@ -108,7 +112,7 @@ class RequestQuota:
         limit = self._limits.mutation
         if limit is None:
             return
-        wait_ms = self._node.client_quotas.change_wait_ms(limit, self._now_ms())
+        wait_ms = self._services.client_quotas.change_wait_ms(limit, self._now_ms())
         if wait_ms:
             self._note(MUTATION, limit, wait_ms)
             raise ThrottlingQuotaExceeded
@@ -117,7 +121,7 @@ class RequestQuota:
         """Counts partitions that were changed; a client that `is_strict` is refused the next time."""
         limit = self._limits.mutation
         if limit is not None:
-            wait_ms = self._node.client_quotas.change(limit, partitions, self._now_ms())
+            wait_ms = self._services.client_quotas.change(limit, partitions, self._now_ms())
             self._note(MUTATION, limit, 0 if is_strict else wait_ms)
 
     # -- for dispatch ----------------------------------------------------------------------------
@@ -130,16 +134,16 @@ class RequestQuota:
 
     def _handle(
         self,
-        handle: Callable[[Node, Any, Context], Any],
-        node: Node,
+        handle: Callable[[Services, Any, Context], Any],
+        services: Services,
         request: Any,
         context: Context,
     ) -> Any:
         if self._is_of_broker(request):
-            return handle(node, request, context._replace(quota=None))
+            return handle(services, request, context._replace(quota=None))
         if held_s() is not None:
             self._from_s = 0.0  # the time of a request that is served in slices begins with it
-        return self._answer(handle(node, request, context))
+        return self._answer(handle(services, request, context))
 
     def _refuse(
         self, refuse: Callable[[Any, BrokerError], Any], request: Any, error: BrokerError
@@ -149,7 +153,7 @@ class RequestQuota:
 
     def _is_of_broker(self, request: Any) -> bool:
         """Returns whether a broker of an older tidelog asks, which proves nothing, for its replicas."""
-        claim, replicas = getattr(request, "replica_state", None), self._node.replicas
+        claim, replicas = getattr(request, "replica_state", None), self._services.replicas
         return claim is not None and replicas is not None and replicas.senders.believes(claim)
 
     def _answer(self, response: Any) -> Any:
@@ -191,14 +195,14 @@ class RequestQuota:
         """Counts the request, mutes its connection if it has to wait, and returns the response."""
         limit, now_ms = self._limits.produce, self._now_ms()
         if limit is not None and self._header.api_key == _PRODUCE:
-            wait_ms = self._node.client_quotas.take(PRODUCE, limit, self._size_bytes, now_ms)
+            wait_ms = self._services.client_quotas.take(PRODUCE, limit, self._size_bytes, now_ms)
             self._note(PRODUCE, limit, wait_ms)
         if response is not None:  # acks=0 has none, and its time does not count
             self._work(now_ms)
         if not self._waits:
             return response
         wait_ms, key, limit = max(self._waits)
-        self._node.client_quotas.throttled(key, limit, wait_ms)
+        self._services.client_quotas.throttled(key, limit, wait_ms)
         self._connection.mute(wait_ms / 1000)
         return self._told(response, min(wait_ms, INT_MAX))
 
@@ -222,7 +226,9 @@ class RequestQuota:
         self._has_worked = True
         held = self._held_s + self._reading_s() - self._from_s
         self._note(
-            REQUEST, limit, self._node.client_quotas.take(REQUEST, limit, _PERCENT * held, now_ms)
+            REQUEST,
+            limit,
+            self._services.client_quotas.take(REQUEST, limit, _PERCENT * held, now_ms),
         )
 
     def _pause(self) -> None:
@@ -232,11 +238,11 @@ class RequestQuota:
     def _reading_s(self) -> float:
         """Returns seconds whose differences are the time for which the request holds the loop."""
         held = held_s()
-        return self._node.clock.monotonic_s() if held is None else held
+        return self._services.clock.monotonic_s() if held is None else held
 
     def _note(self, key: str, limit: Limit, wait_ms: int) -> None:
         if wait_ms:
             self._waits.append((wait_ms, key, limit))
 
     def _now_ms(self) -> int:
-        return int(self._node.clock.monotonic_s() * 1000)
+        return int(self._services.clock.monotonic_s() * 1000)

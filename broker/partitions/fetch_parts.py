@@ -9,17 +9,17 @@ from tidelog.protocol.api.fetch import PartitionData
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from tidelog.broker.node import Node
+    from tidelog.broker.partitions.services import Services
     from tidelog.protocol.api.fetch import FetchTopic
     from tidelog.protocol.topic_partition import TopicPartition
 
 
 def wanted_names(
-    node: Node, topics: Iterable[FetchTopic], *, by_id: bool
+    services: Services, topics: Iterable[FetchTopic], *, by_id: bool
 ) -> Iterator[TopicPartition]:
     """Yields the requested partitions that may be here."""
     for topic in topics:
-        name = node.metadata.image.topic_name(topic.topic_id) if by_id else topic.topic
+        name = services.metadata.image.topic_name(topic.topic_id) if by_id else topic.topic
         if name is None:
             continue
         for wanted in topic.partitions:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from tidelog.broker.metadata.brokers.visible import VisibleBroker
     from tidelog.broker.metadata.image import Topic
     from tidelog.broker.network.context import Context
-    from tidelog.broker.node import Node
+    from tidelog.broker.partitions.services import Services
 
     Addresses = dict[int, VisibleBroker]  # of the leaders that a response names, by broker id
 
@@ -26,7 +26,7 @@ class LeaderHint(NamedTuple):
 
 
 def leader_hint(
-    node: Node, context: Context, topic: Topic | None, index: int, addresses: Addresses
+    services: Services, context: Context, topic: Topic | None, index: int, addresses: Addresses
 ) -> LeaderHint | None:
     """Returns the leader of a partition; None if there is none that answers, or no such partition.
 
@@ -35,17 +35,16 @@ def leader_hint(
     if topic is None or not 0 <= index < len(topic.assignments):
         return None
     record = topic.assignments[index]
-    if record.leader < 0 or _is_suspended(node, topic, index):
+    if record.leader < 0 or _is_suspended(services, topic, index):
         return None
     if record.leader not in addresses:
-        for each in listed_brokers(node, context).brokers:
+        for each in listed_brokers(services, context).brokers:
             if each.broker == record.leader:
                 addresses[each.broker] = each
     return LeaderHint(record.leader, record.leader_epoch)
 
 
-def _is_suspended(node: Node, topic: Topic, index: int) -> bool:
+def _is_suspended(services: Services, topic: Topic, index: int) -> bool:
     """Returns whether this broker leads a partition, and does not know whether another one does."""
-    replicas = node.replicas
-    led = None if replicas is None else replicas.led_by_id(topic.topic_id, index)
-    return led is not None and led.leader.is_suspended
+    replicas = services.replicas
+    return replicas is not None and replicas.is_suspended(topic.topic_id, index)

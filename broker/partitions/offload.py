@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterable
 
     from tidelog.broker.memory.unpacking import Step
-    from tidelog.broker.node import Node
+    from tidelog.broker.partitions.services import Services
     from tidelog.broker.pools import Permit
     from tidelog.protocol.topic_partition import TopicPartition
 
@@ -34,33 +34,33 @@ class WouldConvert(WouldBlock):
 
 
 def answer(
-    node: Node, names: Iterable[TopicPartition], attempt: Callable[[Permit], _Answer]
+    services: Services, names: Iterable[TopicPartition], attempt: Callable[[Permit], _Answer]
 ) -> _Answer | Coroutine[Any, Any, _Answer]:
     """Returns what `attempt` answers on the loop, or a coroutine that answers as `offload` does."""
     try:
         return attempt(ON_LOOP)
     except WouldBlock:
-        return offload(node, names, attempt)
+        return offload(services, names, attempt)
 
 
 async def offload(
-    node: Node, names: Iterable[TopicPartition], attempt: Callable[[Permit], _Answer]
+    services: Services, names: Iterable[TopicPartition], attempt: Callable[[Permit], _Answer]
 ) -> _Answer:
     """Opens the partitions of `names`, then answers on the loop or in the right pool.
 
     A partition that cannot be opened is left to `attempt`, which finds out why in its thread.
     """
-    await node.partitions.openings.open(names)
+    await services.partitions.openings.open(names)
     try:
         return attempt(ON_LOOP)
     except (WouldConvert, NeedsMemory):
-        return await _converting(node, attempt)
+        return await _converting(services, attempt)
     except WouldBlock:
         pass
     try:
-        return await node.pools.reads.run_for_request(attempt)
+        return await services.pools.reads.run_for_request(attempt)
     except NeedsMemory:  # what was read has to be converted
-        return await _converting(node, attempt)
+        return await _converting(services, attempt)
 
 
 def unpacking(
@@ -83,19 +83,19 @@ def unpacking(
         raise MessageTooLarge(f"{error}: see memory.limit.bytes") from None
 
 
-async def _converting(node: Node, attempt: Callable[[Permit], _Answer]) -> _Answer:
+async def _converting(services: Services, attempt: Callable[[Permit], _Answer]) -> _Answer:
     """Answers in the pool for conversions, once there is memory for the records and the answer."""
-    _, first, last = steps(node.memory.records)
+    _, first, last = steps(services.memory.records)
     try:
-        return await _convert_in(node, attempt, first, may_need_more=True)
+        return await _convert_in(services, attempt, first, may_need_more=True)
     except NeedsMemory:
-        return await _convert_in(node, attempt, last, may_need_more=False)
+        return await _convert_in(services, attempt, last, may_need_more=False)
 
 
 async def _convert_in(
-    node: Node, attempt: Callable[[Permit], _Answer], step: Step, *, may_need_more: bool
+    services: Services, attempt: Callable[[Permit], _Answer], step: Step, *, may_need_more: bool
 ) -> _Answer:
-    memory, pool = node.memory, node.pools.conversions
+    memory, pool = services.memory, services.pools.conversions
     async with (
         reserved(memory.answers, step.unpacked_bytes),
         reserved(memory.records, step.reserved_bytes),

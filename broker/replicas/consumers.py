@@ -16,8 +16,8 @@ from tidelog.protocol.errors import NotLeaderOrFollower
 
 if TYPE_CHECKING:
     from tidelog.broker.metadata.image import Image
-    from tidelog.broker.node import Node
     from tidelog.broker.replicas.replicas import Replicas
+    from tidelog.broker.replicas.services import Services
     from tidelog.config import BrokerConfig
     from tidelog.storage.log.partition import Partition
 
@@ -27,23 +27,23 @@ NO_REPLICA = -1
 class ConsumerReads:
     """One fetch of a consumer."""
 
-    __slots__ = ("_listener", "_node", "_rack", "_replicas")
+    __slots__ = ("_listener", "_rack", "_replicas", "_services")
 
-    def __init__(self, node: Node, replicas: Replicas, rack: str, listener: str) -> None:
+    def __init__(self, services: Services, replicas: Replicas, rack: str, listener: str) -> None:
         """`rack` is the consumer's, empty if it names none; `listener` the one by which it came."""
-        self._node, self._replicas = node, replicas
+        self._services, self._replicas = services, replicas
         self._rack, self._listener = rack, listener
 
     def partition(self, topic: str, index: int, epoch: int, may_block: bool) -> Partition:
         """Returns the log of a partition that this broker leads or follows.
 
-        `epoch` is the leader epoch that the consumer knows. Raises what `Node.leader_partition`
+        `epoch` is the leader epoch that the consumer knows. Raises what `Services.leader_partition`
         raises.
         """
-        node = self._node
-        known = node.metadata.image.topics.get(topic)
+        services = self._services
+        known = services.metadata.image.topics.get(topic)
         if known is not None and 0 <= index < len(known.assignments):
-            record, me = known.assignments[index], node.metadata.node_id
+            record, me = known.assignments[index], services.metadata.node_id
             if record.leader != me and me in record.replicas:
                 check_epoch(record.leader_epoch, epoch)
                 followed = self._replicas.followed_by_id(known.topic_id, index)
@@ -55,20 +55,20 @@ class ConsumerReads:
                     raise NotLeaderOrFollower(f"broker {record.leader} leads {topic}-{index}")
                 followed.partition.check_online()
                 return followed.partition
-        return node.partitions.leader(topic, index, epoch, may_block)
+        return services.partitions.leader(topic, index, epoch, may_block)
 
     def preferred(self, partition: Partition, offset: int) -> int:
         """Returns the broker from which the consumer should read instead; NO_REPLICA if none.
 
         Only the leader knows what others have. One in the consumer's rack is read from itself.
         """
-        rack, config = self._rack, self._node.config
+        rack, config = self._rack, self._services.config
         if not rack or not directs_consumers(config) or config.cluster.broker_rack == rack:
             return NO_REPLICA
         led = self._replicas.led(partition)
         if led is None:
             return NO_REPLICA
-        nearby = brokers_in(rack, self._node.metadata.image, self._listener)
+        nearby = brokers_in(rack, self._services.metadata.image, self._listener)
         found = led.leader.preferred_read_replica(nearby, offset)
         return NO_REPLICA if found is None else found
 

@@ -31,17 +31,17 @@ from tidelog.broker.replication.messages import Assignment, LeaderRules
 from tidelog.protocol.errors import NotLeaderOrFollower
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator
+    from collections.abc import Callable, Collection, Iterable, Iterator
     from uuid import UUID
 
     from tidelog.broker.cluster.cluster import Cluster
     from tidelog.broker.metadata.brokers.records import Endpoint
     from tidelog.broker.metadata.image import Image, Topic
     from tidelog.broker.network.connection import Connection
-    from tidelog.broker.node import Node
     from tidelog.broker.replicas.followed import Followed
     from tidelog.broker.replicas.led import Led
     from tidelog.broker.replicas.local_replica import Name
+    from tidelog.broker.replicas.services import Services
     from tidelog.broker.replication.messages import BrokerView
     from tidelog.protocol.api.fetch import FetchRequest
     from tidelog.storage.log.partition import Appended, Partition
@@ -54,33 +54,37 @@ _AT_ONCE = 100  # partitions
 class Replicas:
     """Every partition that has a replica here."""
 
-    def __init__(self, node: Node, cluster: Cluster) -> None:
-        self._node = node
+    def __init__(
+        self, services: Services, cluster: Cluster, roles_changed: Callable[[], None]
+    ) -> None:
+        """`roles_changed` is called when a log here leads, or stops leading."""
+        self._roles_changed = roles_changed
+        self._services = services
         self.cluster = cluster
-        self.metadata = node.metadata
-        self.waiting = node.waiting
-        self.appends = node.appends
-        self.pools = node.pools
-        self.monotonic_s = node.clock.monotonic_s
-        self.clock_ms = node.clock.now_ms
-        self.clock_watch = node.clock_watch
+        self.metadata = services.metadata
+        self.waiting = services.waiting
+        self.appends = services.appends
+        self.pools = services.pools
+        self.monotonic_s = services.clock.monotonic_s
+        self.clock_ms = services.clock.now_ms
+        self.clock_watch = services.clock_watch
         self.leader_clocks = LeaderClocks(self.clock_ms)
-        self.quotas = Quotas(cluster.me, node.config)
-        self.senders = Senders(node, cluster)
+        self.quotas = Quotas(cluster.me, services.config)
+        self.senders = Senders(services, cluster)
         self.folded = FoldedLog(log)
-        self.role_work = RoleWork(node)
+        self.role_work = RoleWork(services)
         self.isr_changes = IsrChanges(self)
-        self.new_leaders = NewLeaders(self, node.metadata)
+        self.new_leaders = NewLeaders(self, services.metadata)
         self.shared_reads = SharedReads()
         self.suspensions = Suspensions()
-        config = node.config.replication
+        config = services.config.replication
         self._lag_time_max_ms = config.replica_lag_time_max_ms
-        self.newest_magic = node.config.newest_magic
+        self.newest_magic = services.config.newest_magic
         self.partition_max_bytes = config.replica_fetch_max_bytes
-        self.received = received = node.memory.received
-        self.unpacked = node.memory.records
+        self.received = received = services.memory.received
+        self.unpacked = services.memory.records
         self.response_max_bytes = min(config.replica_fetch_response_max_bytes, received.limit_bytes)
-        session_ms = node.config.cluster.broker_session_timeout_ms
+        session_ms = services.config.cluster.broker_session_timeout_ms
         # Each fetch shows a leader that is cut off from the metadata that it is followed.
         self.fetch_wait_ms = min(config.replica_fetch_wait_max_ms, session_ms // 3)
         self._tick_s = min(session_ms / 3, config.replica_lag_time_max_ms / 2) / 1000
@@ -117,7 +121,7 @@ class Replicas:
     def _applying(self, image: Image) -> Iterator[None]:
         """Gives the replicas on this broker the roles that an image assigns; yields after every few."""
         self._reconciled = image
-        self.quotas.apply(image, self._node.config, self._node.store.config_of)
+        self.quotas.apply(image, self._services.config, self._services.store.config_of)
         cluster = self.cluster
         live = image.brokers.get(cluster.me)
         if cluster.epoch < 0 or live is None or live.epoch != cluster.epoch:
@@ -175,7 +179,7 @@ class Replicas:
             )
 
     def _rules(self, topic: Topic) -> LeaderRules:
-        config = self._node.store.config_of(topic.name)
+        config = self._services.store.config_of(topic.name)
         return LeaderRules(
             config.min_insync_replicas,
             self._lag_time_max_ms,
@@ -235,6 +239,11 @@ class Replicas:
         """Returns the leader of a partition by its topic's id, if this broker leads it."""
         return self._led_by_name.get((topic_id, index))
 
+    def is_suspended(self, topic_id: UUID, index: int) -> bool:
+        """Returns whether this broker leads a partition, and does not know whether another one does."""
+        led = self._led_by_name.get((topic_id, index))
+        return led is not None and led.leader.is_suspended
+
     def followed_by_id(self, topic_id: UUID, index: int) -> Followed | None:
         """Returns the follower of a partition by its topic's id, if this broker follows its leader."""
         replica = self._replicas.get((topic_id, index))
@@ -243,24 +252,24 @@ class Replicas:
     def leads(self, led: Led) -> None:
         """Notes that a partition leads from now on."""
         self._led[led.partition] = self._led_by_name[led.name] = led
-        self._node.roles_changed()
+        self._roles_changed()
 
     def leads_no_more(self, led: Led) -> None:
         """Notes that a partition has stopped leading."""
         if self._led.get(led.partition) is led:
             del self._led[led.partition], self._led_by_name[led.name]
             self.suspensions.forget(led)
-            self._node.roles_changed()
+            self._roles_changed()
 
     def suspended(self, led: Led) -> None:
         """Notes that a leader answers no client for now: what it coordinates is dropped."""
         self.suspensions.begin(led)
-        self._node.roles_changed()
+        self._roles_changed()
 
     def resumed(self, led: Led) -> None:
         """Notes that a leader answers clients again: what it coordinates is read again."""
         self.suspensions.end(led)
-        self._node.roles_changed()
+        self._roles_changed()
 
     @property
     def all_suspended(self) -> bool:
@@ -380,10 +389,10 @@ class Replicas:
     def follower_session(self, connection: Connection, request: FetchRequest) -> FetchSession:
         """Returns what the follower at the other end of a connection asks for."""
         if request.session_epoch == SESSIONLESS:
-            return FetchSession(self._node, self)
+            return FetchSession(self._services, self)
         session = self._followers.get(connection)
         if session is None:
-            session = self._followers[connection] = FetchSession(self._node, self)
+            session = self._followers[connection] = FetchSession(self._services, self)
             connection.on_lost = partial(self._follower_left, connection)
         return session
 
@@ -392,7 +401,7 @@ class Replicas:
 
     def reads_of(self, rack: str, listener: str) -> ConsumerReads:
         """Returns from where a consumer reads, which names its rack, and came by a listener."""
-        return ConsumerReads(self._node, self, rack, listener)
+        return ConsumerReads(self._services, self, rack, listener)
 
     def appended(self, partition: Partition, appended: Appended) -> None:
         """Tells the leader of an append to its log; it is counted when it can be read."""

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from tidelog.broker.node import Node
     from tidelog.broker.pools import Pool
+    from tidelog.broker.replicas.services import Services
     from tidelog.storage.log.partition import Partition
 
 _A_TURN = 32  # changes that the loop begins, and ends, in one of its turns: a few milliseconds
@@ -32,8 +32,8 @@ _OPENINGS = 2  # of logs of one directory, at a time
 class RoleWork:
     """The changes of roles that wait for their turn, or for a thread; used on the event loop."""
 
-    def __init__(self, node: Node) -> None:
-        self._node = node
+    def __init__(self, services: Services) -> None:
+        self._services = services
         self._openings: dict[Path | None, asyncio.Semaphore] = {}
         self._queues: dict[Pool, _Queue] = {}
         self._waiting: deque[asyncio.Future[None]] = deque()
@@ -67,23 +67,23 @@ class RoleWork:
     @property
     def is_over(self) -> bool:
         """Whether the broker stops."""
-        return self._node.pools.reads.is_stopping
+        return self._services.pools.reads.is_stopping
 
     async def open(self, topic: str, index: int) -> Partition:
-        """Returns a log, opened in a thread if need be. Raises what `Node.open_partition` raises."""
-        node = self._node
-        if not node.store.is_closed(topic, index):
-            return node.partitions.opened(topic, index)
-        where = node.store.directory_of(topic, index)
+        """Returns a log, opened in a thread if need be. Raises what `Services.open_partition` raises."""
+        services = self._services
+        if not services.store.is_closed(topic, index):
+            return services.partitions.opened(topic, index)
+        where = services.store.directory_of(topic, index)
         openings = self._openings.setdefault(where, asyncio.Semaphore(_OPENINGS))
         async with openings:
-            return await node.partitions.open(topic, index)
+            return await services.partitions.open(topic, index)
 
     async def run(
         self, partition: Partition, work: Callable[..., object], *arguments: object
     ) -> None:
         """Returns when a thread has done the work on a partition's log. Raises what it raises."""
-        pool = self._node.pools.syncs.of(partition)
+        pool = self._services.pools.syncs.of(partition)
         queue = self._queues.get(pool)
         if queue is None:
             queue = self._queues[pool] = _Queue(pool)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from tidelog.broker.cluster.cluster import Cluster
     from tidelog.broker.metadata.image import Image
     from tidelog.broker.network.context import Context
-    from tidelog.broker.node import Node
+    from tidelog.broker.replicas.services import Services
     from tidelog.protocol.api.fetch import ReplicaState
     from tidelog.protocol.message import RequestHeader
 
@@ -33,8 +33,8 @@ GENUINE: Final = frozenset((Verdict.PROVEN, Verdict.BELIEVED))
 class Senders:
     """The brokers that send requests to this one, and this one as the sender of requests to them."""
 
-    def __init__(self, node: Node, cluster: Cluster) -> None:
-        self._node, self._cluster, self._metadata = node, cluster, node.metadata
+    def __init__(self, services: Services, cluster: Cluster) -> None:
+        self._services, self._cluster, self._metadata = services, cluster, services.metadata
         self._expected: dict[int, tuple[int, bytes]] = {}  # by sender: its epoch, and the proof
         self._tags: dict[int, bytes] = {}  # of this broker's requests, by the receiver
         self._tags_epoch = cluster.epoch
@@ -99,8 +99,8 @@ class Senders:
         A broker whose session is over, or not known here yet, is asked to come again.
         """
         if verdict is Verdict.FORGED:
-            return self._node.impostors.refuse(context, broker)
-        self._node.metrics.broker_requests_refused[verdict.name.lower()] += 1
+            return self._services.impostors.refuse(context, broker)
+        self._services.metrics.broker_requests_refused[verdict.name.lower()] += 1
         return NotLeaderOrFollower(f"broker {broker} has no such session, as far as is known here")
 
     def observe(self, image: Image) -> None:

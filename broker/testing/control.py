@@ -43,9 +43,9 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator, Mapping
     from pathlib import Path
 
+    from tidelog.broker.http.services import Services
     from tidelog.broker.maintenance.compaction_rounds import CompactionRounds
     from tidelog.broker.maintenance.retention_rounds import Rounds, SweptSegment
-    from tidelog.broker.node import Node
     from tidelog.storage.log.partition import Partition
 
 log = logging.getLogger("tidelog.control")
@@ -72,7 +72,7 @@ def install_faults(log_dirs: list[Path]) -> Iterator[Faults]:
 class Control(NamedTuple):
     """What the handlers of the control listener work on."""
 
-    node: Node
+    services: Services
     rounds: Rounds
     compaction: CompactionRounds
     faults: Faults
@@ -80,7 +80,7 @@ class Control(NamedTuple):
     @property
     def clock(self) -> ManualClock:
         """The manual clock; raises Refused if the broker has another one."""
-        clock = self.node.clock
+        clock = self.services.clock
         if isinstance(clock, ManualClock):
             return clock
         raise Refused(
@@ -89,7 +89,7 @@ class Control(NamedTuple):
 
     def time(self, given: Mapping[str, Any], name: str) -> int:
         """Returns a required time of the request; raises Refused."""
-        return self._read(given, name, partial(parse_instant, now_ms=self.node.clock.now_ms()))
+        return self._read(given, name, partial(parse_instant, now_ms=self.services.clock.now_ms()))
 
     def span(self, given: Mapping[str, Any], name: str) -> int:
         """Returns a required duration of the request; raises Refused."""
@@ -110,7 +110,7 @@ class Control(NamedTuple):
 
 async def show_clock(control: Control, _given: Mapping[str, Any]) -> dict[str, Any]:
     """Returns the time of the clock and how it runs."""
-    clock = control.node.clock
+    clock = control.services.clock
     now_ms = clock.now_ms()
     is_manual = isinstance(clock, ManualClock)
     rate = clock.rate if isinstance(clock, ManualClock) else 1.0
@@ -125,7 +125,7 @@ async def show_clock(control: Control, _given: Mapping[str, Any]) -> dict[str, A
 
 async def _moved(control: Control) -> dict[str, Any]:
     """Does the rounds of retention and compaction that are due after the clock was moved."""
-    await control.node.clock_watch.observe()
+    await control.services.clock_watch.observe()
     await control.rounds.catch_up()
     await control.compaction.catch_up()
     shown = await show_clock(control, {})
@@ -180,14 +180,14 @@ async def sweep(control: Control, given: Mapping[str, Any]) -> dict[str, Any]:
     topic = given.get("topic")
     if topic is not None and not isinstance(topic, str):
         raise Refused(400, "BAD_REQUEST", f"topic={topic!r}: expected a name")
-    if topic is not None and topic not in control.node.metadata.image.topics:
+    if topic is not None and topic not in control.services.metadata.image.topics:
         raise Refused(404, "UNKNOWN_TOPIC_OR_PARTITION", f"there is no topic {topic}")
     compact = given.get("compact", False)
     if not isinstance(compact, bool):
         raise Refused(400, "BAD_REQUEST", f"compact={compact!r}: expected true or false")
     compacted = await control.compaction.sweep(topic) if compact else CompactionRound([], [])
     deleted, failed, forgotten = await control.rounds.sweep(topic)
-    now_ms = control.node.clock.now_ms()
+    now_ms = control.services.clock.now_ms()
     return {
         "now_ms": now_ms,
         "now": to_iso(now_ms),
@@ -263,25 +263,27 @@ def _told(fault: Fault) -> dict[str, Any]:
 
 async def show_append_time(control: Control, given: Mapping[str, Any]) -> dict[str, Any]:
     """Returns a partition's last append time, and how far it is ahead of the clock."""
-    partition, now_ms = await _partition(control, given), control.node.clock.now_ms()
+    partition, now_ms = await _partition(control, given), control.services.clock.now_ms()
     return _append_time(partition, partition.last_append_time, now_ms)
 
 
 async def reset_append_clock(control: Control, given: Mapping[str, Any]) -> dict[str, Any]:
     """Resets a partition's append clock to the broker's clock, once, if it is ahead of it."""
-    node, partition = control.node, await _partition(control, given)
-    while node.appends.is_busy(partition):  # noqa: ASYNC110 - nobody else ever waits for it
+    services, partition = control.services, await _partition(control, given)
+    while services.appends.is_busy(partition):  # noqa: ASYNC110 - nobody else ever waits for it
         await asyncio.sleep(_POLL_S)
-    now_ms = node.clock.now_ms()
+    now_ms = services.clock.now_ms()
     last_time = partition.last_append_time
     if ahead(last_time, now_ms):
-        await node.pools.maintenance.run_to_end(partition.append_clock.reset, now_ms)
-        await checkpoint(node.store, node.pools, node.waiting)
+        await services.pools.maintenance.run_to_end(partition.append_clock.reset, now_ms)
+        await checkpoint(services.store, services.pools, services.waiting)
     return _append_time(partition, last_time, now_ms)
 
 
 async def _partition(control: Control, given: Mapping[str, Any]) -> Partition:
-    return await control.node.partitions.open(given["topic"], partition_number(given["partition"]))
+    return await control.services.partitions.open(
+        given["topic"], partition_number(given["partition"])
+    )
 
 
 def _append_time(partition: Partition, last_time: int | None, now_ms: int) -> dict[str, Any]:
@@ -337,7 +339,7 @@ async def start_control(control: Control, listening: socket.socket) -> Any:
     Returns the runner.
     """
     await readable(listening)
-    web = await control.node.pools.metrics.run(importlib.import_module, "aiohttp.web")
+    web = await control.services.pools.metrics.run(importlib.import_module, "aiohttp.web")
     paths = list(dict.fromkeys(route.path for route in ROUTES))
     app = web.Application(
         middlewares=[answering(web, log, paths), guarding(web, listening)],

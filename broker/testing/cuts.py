@@ -255,8 +255,8 @@ def _cuts(control: Control) -> Cuts:
 
 
 def _broker(control: Control, given: Mapping[str, Any]) -> int:
-    broker, me = given.get("broker"), control.node.metadata.node_id
-    known = sorted(control.node.metadata.image.registrations.keys() - {me})
+    broker, me = given.get("broker"), control.services.metadata.node_id
+    known = sorted(control.services.metadata.image.registrations.keys() - {me})
     if not isinstance(broker, int) or isinstance(broker, bool) or broker not in known:
         expected = ", ".join(map(str, known)) or "there is none"
         raise Refused(

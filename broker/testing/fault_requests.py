@@ -25,9 +25,9 @@ from tidelog.protocol.wire import ZERO_UUID
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
+    from tidelog.broker.http.services import Services
     from tidelog.broker.network.context import Context
     from tidelog.broker.network.dispatch import Route
-    from tidelog.broker.node import Node
     from tidelog.broker.partitions.appends import Appends
     from tidelog.broker.partitions.lookup import Partitions
     from tidelog.broker.security.session import Session
@@ -59,19 +59,19 @@ def wrapped(route: Route, faults: Faults) -> Route:
     """Returns the route with faults applied; while its API has none, it works as before."""
     handle, shortcut, api = route.handle, route.shortcut, route.name
 
-    def faulty(node: Node, request: Any, context: Context) -> Any:
+    def faulty(services: Services, request: Any, context: Context) -> Any:
         planted = faults.of_requests.get(api)
         if not planted:
-            return handle(node, request, context)
-        parts = _parts(node, api, request)
+            return handle(services, request, context)
+        parts = _parts(services, api, request)
         striking = [fault for fault in planted if _is_about(fault, parts) and fault.strikes()]
         if not striking:
-            return handle(node, request, context)
-        return _serve(route, striking, parts, node, request, context)
+            return handle(services, request, context)
+        return _serve(route, striking, parts, services, request, context)
 
-    def short(node: Node, session: Session, header: Any, frame: Any) -> Any:
+    def short(services: Services, session: Session, header: Any, frame: Any) -> Any:
         assert shortcut is not None
-        return None if faults.of_requests.get(api) else shortcut(node, session, header, frame)
+        return None if faults.of_requests.get(api) else shortcut(services, session, header, frame)
 
     return route._replace(handle=faulty, shortcut=None if shortcut is None else short)
 
@@ -81,14 +81,14 @@ def _is_about(fault: Fault, parts: Sequence[_Part]) -> bool:
     return target.topic is None or any(target.is_at(*part) for part in parts)
 
 
-def _parts(node: Node, api: str, request: Any) -> list[_Part]:
+def _parts(services: Services, api: str, request: Any) -> list[_Part]:
     """Returns the topics or partitions of a request, without those whose topic id is unknown."""
     if api not in BY_PARTITION + BY_TOPIC:
         return []
     found = []
     for topic in getattr(request, _TOPICS.get(api, "topics")) or ():
         name = getattr(topic, "name", None) or getattr(topic, "topic", None)
-        name = name or node.metadata.image.topic_name(getattr(topic, "topic_id", ZERO_UUID))
+        name = name or services.metadata.image.topic_name(getattr(topic, "topic_id", ZERO_UUID))
         if not name:
             continue
         if api in BY_TOPIC:
@@ -100,7 +100,7 @@ def _parts(node: Node, api: str, request: Any) -> list[_Part]:
     if api == "DeleteTopics":
         found += [_Part(name, None) for name in request.topic_names]
     elif api == "Metadata" and request.topics is None:
-        found += [_Part(name, None) for name in node.metadata.image.topics]
+        found += [_Part(name, None) for name in services.metadata.image.topics]
     return found
 
 
@@ -108,7 +108,7 @@ async def _serve(
     route: Route,
     striking: Sequence[Fault],
     parts: Sequence[_Part],
-    node: Node,
+    services: Services,
     request: Any,
     context: Context,
 ) -> Any:
@@ -124,7 +124,11 @@ async def _serve(
             route.name == "Fetch" and fault.effect.error in _OF_SESSIONS
         ):
             raise _error(fault)
-    erring = cast("Node", _Erring(node, errors)) if errors and route.name != "Metadata" else node
+    erring = (
+        cast("Services", _Erring(services, errors))
+        if errors and route.name != "Metadata"
+        else services
+    )
     response = route.handle(erring, request, context)
     if isinstance(response, Later):
         response = await _finished(response)
@@ -187,14 +191,14 @@ def _fail_topics(route: Route, response: Any, errors: Sequence[Fault]) -> None:
 
 
 class _Erring:
-    """A node that fails where the faults of one request strike, else the real node."""
+    """The services of a broker, which fail where the faults of one request strike."""
 
-    def __init__(self, node: Node, faults: Sequence[Fault]) -> None:
-        self._node = node
+    def __init__(self, services: Services, faults: Sequence[Fault]) -> None:
+        self._services = services
         self._faults = faults
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self._node, name)
+        return getattr(self._services, name)
 
     def _fail(self, topic: str, partition: int | None, *, after: bool = False) -> None:
         for fault in self._faults:
@@ -204,17 +208,17 @@ class _Erring:
     @property
     def partitions(self) -> _FaultyPartitions:
         """The logs of this broker, unless a fault strikes them."""
-        return _FaultyPartitions(self._node.partitions, self._fail)
+        return _FaultyPartitions(self._services.partitions, self._fail)
 
     @property
     def appends(self) -> _FaultyAppends:
         """The appends, but that a fault may strike after one."""
-        return _FaultyAppends(self._node.appends, self._fail)
+        return _FaultyAppends(self._services.appends, self._fail)
 
     @property
     def topics(self) -> _FaultyTopics:
         """The topics, which faults keep from being changed."""
-        return _FaultyTopics(self._node.topics, lambda name: self._fail(name, None))
+        return _FaultyTopics(self._services.topics, lambda name: self._fail(name, None))
 
 
 class _FaultyPartitions:

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from tidelog.broker.metadata.image import Image
-    from tidelog.broker.node import Node
+    from tidelog.broker.topics.services import Services
     from tidelog.protocol.records.batch import Batch
     from tidelog.storage.directory.store import LogStore
 
@@ -44,24 +44,24 @@ _RELEASES = ("0.9.0", "0.10.2", "3.0")  # the newest releases that wrote format 
 _log = logging.getLogger("tidelog.node")
 
 
-async def adopt_logs(node: Node) -> None:
+async def adopt_logs(services: Services) -> None:
     """Creates a topic for every log without one, except for logs of deleted topics."""
-    image = node.metadata.image
+    image = services.metadata.image
     found: dict[str, list[int]] = defaultdict(list)
-    for name, index in node.store.names():
+    for name, index in services.store.names():
         if name in image.topics:
             continue
-        if image.deletions and node.store.topic_id(name, index) in image.deletions:
+        if image.deletions and services.store.topic_id(name, index) in image.deletions:
             continue  # a log that could not be removed yet is removed later
         found[name].append(index)
     for name, indexes in found.items():
         try:
-            await _adopt(node, name, indexes)
+            await _adopt(services, name, indexes)
         except BrokerError as error:
             _log.error("log of no topic left alone: %s", error.message, extra={"topic": name})
 
 
-async def _adopt(node: Node, name: str, indexes: Sequence[int]) -> None:
+async def _adopt(services: Services, name: str, indexes: Sequence[int]) -> None:
     """Creates a topic for the logs of one name. Raises BrokerError.
 
     Then they are left unchanged.
@@ -73,22 +73,22 @@ async def _adopt(node: Node, name: str, indexes: Sequence[int]) -> None:
             extra={"topic": name, "partition": partitions - 1},
         )
         return
-    image = node.metadata.image
-    settings = await node.pools.topics.run(_settings_of, node, name, indexes)
-    node.settings.of_topic(name, settings)
-    node.metadata.check_name(name)
-    topic_id = await node.pools.topics.run(_give_one_id, node.store, name, indexes, image)
-    epochs = await node.pools.topics.run(_leader_epochs, node, name, indexes)
-    used = await node.pools.topics.run(_largest_producer_id, node, name, indexes)
+    image = services.metadata.image
+    settings = await services.pools.topics.run(_settings_of, services, name, indexes)
+    services.settings.of_topic(name, settings)
+    services.metadata.check_name(name)
+    topic_id = await services.pools.topics.run(_give_one_id, services.store, name, indexes, image)
+    epochs = await services.pools.topics.run(_leader_epochs, services, name, indexes)
+    used = await services.pools.topics.run(_largest_producer_id, services, name, indexes)
     unsafe = (used // _ID_BLOCK + 1) * _ID_BLOCK - image.next_producer_id
     if unsafe > 0:
-        await node.metadata.allocate_producer_ids(unsafe)  # nobody gets these
-    await node.topics.adopt(
+        await services.metadata.allocate_producer_ids(unsafe)  # nobody gets these
+    await services.topics.adopt(
         Topic(
             name,
             topic_id,
             tuple(
-                PartitionRecord.led_by(node.config.cluster.node_id, epochs.get(index, 0))
+                PartitionRecord.led_by(services.config.cluster.node_id, epochs.get(index, 0))
                 for index in range(partitions)
             ),
             settings,
@@ -136,13 +136,13 @@ def _ids(store: LogStore, name: str, indexes: Sequence[int]) -> dict[int, UUID |
     return {index: None if named in RESERVED_IDS else named for index, named in ids.items()}
 
 
-def _leader_epochs(node: Node, name: str, indexes: Sequence[int]) -> dict[int, int]:
+def _leader_epochs(services: Services, name: str, indexes: Sequence[int]) -> dict[int, int]:
     """Returns the latest leader epoch of each log."""
-    node.store.read_leader_epochs([(name, index) for index in indexes])
-    return {index: node.store.leader_epoch(name, index) or 0 for index in indexes}
+    services.store.read_leader_epochs([(name, index) for index in indexes])
+    return {index: services.store.leader_epoch(name, index) or 0 for index in indexes}
 
 
-def _largest_producer_id(node: Node, name: str, indexes: Sequence[int]) -> int:
+def _largest_producer_id(services: Services, name: str, indexes: Sequence[int]) -> int:
     """Returns the largest producer id that the logs remember; -1 if they remember none.
 
     A new producer with the id of one of theirs would be refused, or taken for its duplicate.
@@ -150,7 +150,7 @@ def _largest_producer_id(node: Node, name: str, indexes: Sequence[int]) -> int:
     largest = -1
     for index in indexes:
         try:
-            partition = node.store.partition(name, index)
+            partition = services.store.partition(name, index)
             if partition is not None:
                 with partition.state.append_lock:
                     producers = partition.state.read_producers()
@@ -160,23 +160,23 @@ def _largest_producer_id(node: Node, name: str, indexes: Sequence[int]) -> int:
     return largest
 
 
-def _settings_of(node: Node, name: str, indexes: Sequence[int]) -> dict[str, str]:
+def _settings_of(services: Services, name: str, indexes: Sequence[int]) -> dict[str, str]:
     """Returns settings that continue the topic as it was, and deletes nothing."""
     settings = dict(KEEP)
-    last = [each for each in (_last_batch(node, name, index) for index in indexes) if each]
+    last = [each for each in (_last_batch(services, name, index) for index in indexes) if each]
     if last and not is_internal(name):
         magic = max(batch.magic for batch in last)
-        if magic != node.config.topic_defaults.target_magic:
+        if magic != services.config.topic_defaults.target_magic:
             settings["message.format.version"] = _RELEASES[magic]
         if all(batch.is_log_append_time for batch in last):
             settings["message.timestamp.type"] = "LogAppendTime"
     return settings
 
 
-def _last_batch(node: Node, name: str, index: int) -> Batch | None:
+def _last_batch(services: Services, name: str, index: int) -> Batch | None:
     """Returns the last batch of a log; None if there is none, or it cannot be read."""
     try:
-        partition = node.store.partition(name, index)
+        partition = services.store.partition(name, index)
         if partition is None:
             return None
         from tidelog.storage.log.slices import last_batch

@@ -14,8 +14,8 @@ from tidelog.protocol.acl import Operation, ResourceType
 from tidelog.protocol.errors import TopicAlreadyExists
 
 if TYPE_CHECKING:
-    from tidelog.broker.node import Node
     from tidelog.broker.security.session import Session
+    from tidelog.broker.topics.services import Services
     from tidelog.config import BrokerConfig
 
 
@@ -24,20 +24,20 @@ def is_allowed(config: BrokerConfig, *, request_allows: bool) -> bool:
     return config.auto_create_topics_enable and request_allows
 
 
-async def create_missing(node: Node, session: Session, name: str) -> None:
+async def create_missing(services: Services, session: Session, name: str) -> None:
     """Creates a topic unless it exists.
 
     Raises TopicAuthorizationFailed, and what `Topics.create` raises except TopicAlreadyExists.
     """
-    if name in node.metadata.image.topics:
+    if name in services.metadata.image.topics:
         return
-    _require_rights(node, session, name)
+    _require_rights(services, session, name)
     with suppress(TopicAlreadyExists):  # another request has created it
-        await node.topics.create(name)
+        await services.topics.create(name)
 
 
-def _require_rights(node: Node, session: Session, name: str) -> None:
+def _require_rights(services: Services, session: Session, name: str) -> None:
     """Raises TopicAuthorizationFailed unless the client may describe the topic and create it."""
-    node.authorizer.require(session, Operation.DESCRIBE, ResourceType.TOPIC, name)
-    if not node.authorizer.allows_on_cluster(session, Operation.CREATE):
-        node.authorizer.require(session, Operation.CREATE, ResourceType.TOPIC, name)
+    services.authorizer.require(session, Operation.DESCRIBE, ResourceType.TOPIC, name)
+    if not services.authorizer.allows_on_cluster(session, Operation.CREATE):
+        services.authorizer.require(session, Operation.CREATE, ResourceType.TOPIC, name)

@@ -34,9 +34,9 @@ if TYPE_CHECKING:
 
     from tidelog.broker.metadata.image import Image, Topic
     from tidelog.broker.metadata.records import PartitionRecord
-    from tidelog.broker.node import Node
     from tidelog.broker.replication.transactions import PartitionChange, Transaction
     from tidelog.broker.settings import Settings
+    from tidelog.broker.topics.services import Services
     from tidelog.protocol.topic_partition import TopicPartition
 
     Decide: TypeAlias = Callable[[Image], PartitionChange | None]
@@ -47,7 +47,7 @@ _FEWER = 4  # so many times smaller are the transactions after one was refused
 
 
 async def reassign(
-    node: Node, wanted: Mapping[TopicPartition, Sequence[int] | None], timeout_ms: int
+    services: Services, wanted: Mapping[TopicPartition, Sequence[int] | None], timeout_ms: int
 ) -> dict[TopicPartition, BrokerError]:
     """Begins to move partitions to other replicas; None cancels. Returns what failed.
 
@@ -55,30 +55,30 @@ async def reassign(
     RequestTimedOut. Raises KafkaStorageError.
     """
     decide = {name: partial(_reassigned, name, replicas) for name, replicas in wanted.items()}
-    return await _store(node, decide, timeout_ms)
+    return await _store(services, decide, timeout_ms)
 
 
 async def elect_preferred(
-    node: Node, wanted: Sequence[TopicPartition], timeout_ms: int
+    services: Services, wanted: Sequence[TopicPartition], timeout_ms: int
 ) -> dict[TopicPartition, BrokerError]:
     """Makes the first replica of each partition its leader. Returns what failed.
 
     The errors are UnknownTopicOrPartition, ElectionNotNeeded, PreferredLeaderNotAvailable and
     RequestTimedOut. Raises KafkaStorageError.
     """
-    return await _store(node, {name: partial(_preferred, name) for name in wanted}, timeout_ms)
+    return await _store(services, {name: partial(_preferred, name) for name in wanted}, timeout_ms)
 
 
 async def elect_any(
-    node: Node, wanted: Sequence[TopicPartition], timeout_ms: int
+    services: Services, wanted: Sequence[TopicPartition], timeout_ms: int
 ) -> dict[TopicPartition, BrokerError]:
     """Gives partitions without a leader one, which may lack records. Returns what failed.
 
     The errors are UnknownTopicOrPartition, ElectionNotNeeded, EligibleLeadersNotAvailable and
     RequestTimedOut. Raises KafkaStorageError.
     """
-    decide = {name: partial(_any, name, node.settings) for name in wanted}
-    return await _store(node, decide, timeout_ms)
+    decide = {name: partial(_any, name, services.settings) for name in wanted}
+    return await _store(services, decide, timeout_ms)
 
 
 def _known(image: Image, name: TopicPartition) -> tuple[Topic, PartitionRecord]:
@@ -134,15 +134,15 @@ def _any(name: TopicPartition, settings: Settings, image: Image) -> PartitionCha
 
 
 async def _store(
-    node: Node, decide: Mapping[TopicPartition, Decide], timeout_ms: int
+    services: Services, decide: Mapping[TopicPartition, Decide], timeout_ms: int
 ) -> dict[TopicPartition, BrokerError]:
     """Stores what is decided for each partition; returns the errors of those that failed."""
-    end_s = node.clock.monotonic_s() + timeout_ms / 1000
+    end_s = services.clock.monotonic_s() + timeout_ms / 1000
     failed: dict[TopicPartition, BrokerError] = {}
     left, limit = dict(decide), MOST_OPERATIONS
-    await node.catch_up()
+    await services.catch_up()
     while left:
-        image = node.metadata.image
+        image = services.metadata.image
         changes: dict[tuple[UUID, int], tuple[TopicPartition, PartitionChange]] = {}
         for name, one in left.items():
             try:
@@ -154,13 +154,16 @@ async def _store(
                     changes[found.topic_id, found.partition] = name, found
         left = {}
         for transaction in batched((found for _, found in changes.values()), (), limit):
-            if await node.metadata.transact(transaction.compares, transaction.operations) is None:
+            if (
+                await services.metadata.transact(transaction.compares, transaction.operations)
+                is None
+            ):
                 again = (changes[each.topic_id, each.partition][0] for each in transaction.changes)
                 left.update((name, decide[name]) for name in again)
             else:
                 _log(image, transaction)
         limit = max(1, limit // _FEWER)
-        if node.clock.monotonic_s() >= end_s:
+        if services.clock.monotonic_s() >= end_s:
             failed.update(dict.fromkeys(left, RequestTimedOut()))
             break
     return failed

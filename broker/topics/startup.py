@@ -11,10 +11,10 @@ from tidelog.broker.topics.leadership import claim_partitions
 from tidelog.broker.topics.strays import set_aside_unknown
 
 if TYPE_CHECKING:
-    from tidelog.broker.node import Node
+    from tidelog.broker.topics.services import Services
 
 
-async def open_topics(node: Node) -> None:
+async def open_topics(services: Services) -> None:
     """Opens the log store, makes the logs match the metadata, and adopts logs without metadata.
 
     One of several brokers adopts none: it sets aside those of topics that are not there. After a crash
@@ -24,32 +24,34 @@ async def open_topics(node: Node) -> None:
     Raises InvalidConfig if the broker's settings are inconsistent, LogDirectoryError, and
     KafkaStorageError. The caller closes the store in any case.
     """
-    await node.topics.keep_basis()
-    image = node.metadata.image
-    node.settings.use(image)
-    node.store.default_config = node.config.topic_defaults
-    is_beside = node.cluster is not None and _has_metadata_beside(node)
-    node.store.open(
-        node.clock.now_ms(),
-        node.settings.served_topics(image),
-        recovers_later=node.cluster is not None and not is_beside,
+    await services.topics.keep_basis()
+    image = services.metadata.image
+    services.settings.use(image)
+    services.store.default_config = services.config.topic_defaults
+    is_beside = services.cluster is not None and _has_metadata_beside(services)
+    services.store.open(
+        services.clock.now_ms(),
+        services.settings.served_topics(image),
+        recovers_later=services.cluster is not None and not is_beside,
     )
-    if node.cluster is not None:  # others have a say in who leads, and in what is a topic
-        await node.pools.topics.run(set_aside_unknown, node.store, image)
+    if services.cluster is not None:  # others have a say in who leads, and in what is a topic
+        await services.pools.topics.run(set_aside_unknown, services.store, image)
         if is_beside:  # those of a broker that was alone until now
-            await claim_partitions(node.metadata, node.store, node.pools.reads, unknown_only=True)
-        await node.topics.start()
+            await claim_partitions(
+                services.metadata, services.store, services.pools.reads, unknown_only=True
+            )
+        await services.topics.start()
         return
-    await topic_writes.abandon_creations(node.metadata)
-    await claim_partitions(node.metadata, node.store, node.pools.reads)
-    await node.topics.start()
-    await adopt_logs(node)
+    await topic_writes.abandon_creations(services.metadata)
+    await claim_partitions(services.metadata, services.store, services.pools.reads)
+    await services.topics.start()
+    await adopt_logs(services)
 
 
-def _has_metadata_beside(node: Node) -> bool:
+def _has_metadata_beside(services: Services) -> bool:
     """Returns whether the metadata that brokers share lie in a log directory of this one."""
-    shared = shared_path(node.config)
+    shared = shared_path(services.config)
     if shared is None:
         return False
     beside = shared.resolve().parent
-    return any(path.resolve() == beside for path in node.store.log_dirs)
+    return any(path.resolve() == beside for path in services.store.log_dirs)

@@ -35,8 +35,8 @@ if TYPE_CHECKING:
 
     from tidelog.broker.coordination.ownership import Load
     from tidelog.broker.network.context import Context
-    from tidelog.broker.node import Node
     from tidelog.broker.transactions.messages import Action
+    from tidelog.broker.transactions.services import Services
     from tidelog.broker.transactions.state_topic import Known
     from tidelog.protocol.topic_partition import TopicPartition
     from tidelog.protocol.transaction_log import Producer
@@ -49,12 +49,12 @@ _LONGEST_ID = 1_024
 
 
 class TransactionCoordinator(TransactionRegistry):
-    """The transactional ids of one node."""
+    """The transactional ids of one broker."""
 
-    def __init__(self, node: Node) -> None:
-        super().__init__(node)
-        self._markers = Markers(node)
-        self._execution = Execution(node, self, self._markers)
+    def __init__(self, services: Services) -> None:
+        super().__init__(services)
+        self._markers = Markers(services)
+        self._execution = Execution(services, self, self._markers)
 
     # -- start and stop -------------------------------------------------------------------------
 
@@ -63,7 +63,7 @@ class TransactionCoordinator(TransactionRegistry):
         from tidelog.broker.transactions.others import OtherBrokers  # one that is alone needs none
 
         super().join_cluster()
-        self._markers.others = OtherBrokers(self._node)
+        self._markers.others = OtherBrokers(self._services)
 
     def start(self) -> None:
         """Starts to read the stored ids, and the timer."""
@@ -78,12 +78,14 @@ class TransactionCoordinator(TransactionRegistry):
 
     def _read(self, index: int, goes_on: Callable[[], bool]) -> Known:
         """Reads the ids of a partition, in a thread."""
-        return state_topic.read(self._node, index, goes_on, to_log_end=not self.ownership.is_alone)
+        return state_topic.read(
+            self._services, index, goes_on, to_log_end=not self.ownership.is_alone
+        )
 
     def _loaded(self, load: Load, known: Known) -> None:
         """Takes in the ids of a partition that has been read, and continues what was decided."""
         # Ages are counted by the time that may delete: a clock that has leapt ends nothing.
-        now = self._execution.now()._replace(wall_ms=self._node.clock_watch.deletion_ms())
+        now = self._execution.now()._replace(wall_ms=self._services.clock_watch.deletion_ms())
         for transactional_id, (metadata, epoch) in known.items():
             if self.topic.index_of(transactional_id) != load.partition:
                 continue  # of a topic with another number of partitions
@@ -126,13 +128,13 @@ class TransactionCoordinator(TransactionRegistry):
         Raises PolicyViolation for a new id if there are max.transactional.ids.
         """
         await self.loader.until_loaded(partial(self._find, transactional_id))
-        if not 0 < timeout_ms <= self._node.config.transactions.transaction_max_timeout_ms:
+        if not 0 < timeout_ms <= self._services.config.transactions.transaction_max_timeout_ms:
             raise InvalidTransactionTimeout(f"transaction.timeout.ms={timeout_ms}")
         kept, new_id = self._find(transactional_id), NO_PRODUCER_ID
         if kept is None and len(transactional_id) > _LONGEST_ID:
             raise InvalidRequest(f"a transactional id has up to {_LONGEST_ID} characters")
         if kept is None or kept.transaction.is_exhausted:
-            new_id = await self._node.producer_ids.next()
+            new_id = await self._services.producer_ids.next()
             epoch = self._epoch_of(transactional_id)
             kept = self.kept.get(transactional_id)  # another request may have come first
             if kept is None:
@@ -225,11 +227,11 @@ class TransactionCoordinator(TransactionRegistry):
 
     async def largest_epoch_for(self, context: Context, *, catches_up: bool = False) -> int:
         """Returns the largest coordinator epoch that a request's markers may name; see `allowed`."""
-        return await coordinator_epochs.allowed(self._node, context, catches_up=catches_up)
+        return await coordinator_epochs.allowed(self._services, context, catches_up=catches_up)
 
     async def check_epoch(self, name: TopicPartition, producer_id: int, epoch: int) -> None:
         """Checks a larger coordinator epoch; raises what `coordinator_epochs.check` raises."""
-        await coordinator_epochs.check(self._node, name, producer_id, epoch)
+        await coordinator_epochs.check(self._services, name, producer_id, epoch)
 
     def begin_marker(
         self,

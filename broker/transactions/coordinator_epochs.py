@@ -20,22 +20,22 @@ from tidelog.protocol.errors import (
 
 if TYPE_CHECKING:
     from tidelog.broker.network.context import Context
-    from tidelog.broker.node import Node
+    from tidelog.broker.transactions.services import Services
     from tidelog.protocol.topic_partition import TopicPartition
     from tidelog.storage.log.partition import Partition
 
 _ANY: Final = INT_MAX
 
 
-def largest(node: Node) -> int:
+def largest(services: Services) -> int:
     """Returns the largest epoch that a coordinator can have had, as far as this broker knows; at least 0.
 
     A log that was adopted from Kafka may have a larger one than the metadata.
     """
-    topic = node.metadata.image.topics.get(TOPIC)
+    topic = services.metadata.image.topics.get(TOPIC)
     if topic is None:
         return 0
-    opened = (node.store.opened_partition(TOPIC, index) for index in range(topic.partitions))
+    opened = (services.store.opened_partition(TOPIC, index) for index in range(topic.partitions))
     return max(
         0,
         *(record.leader_epoch for record in topic.assignments),
@@ -43,7 +43,7 @@ def largest(node: Node) -> int:
     )
 
 
-async def allowed(node: Node, context: Context, *, catches_up: bool = False) -> int:
+async def allowed(services: Services, context: Context, *, catches_up: bool = False) -> int:
     """Returns the largest epoch that the markers of a request may name for every producer.
 
     Another broker may name any if it proves that it sends the request. A stranger may name 0, or while a
@@ -52,45 +52,45 @@ async def allowed(node: Node, context: Context, *, catches_up: bool = False) -> 
     NotLeaderOrFollower for one of a session that is over or not known here, after which a coordinator
     writes its markers again, and KafkaStorageError.
     """
-    if node.replicas is not None and context.header.sender is not None:
+    if services.replicas is not None and context.header.sender is not None:
         from tidelog.broker.replicas.serving import (
             proven,  # a broker that is alone needs none of it
         )
 
-        if await proven.is_of_broker(node, node.replicas, context):
+        if await proven.is_of_broker(services, services.replicas, context):
             return _ANY
         raise NotLeaderOrFollower("the session of the broker is over, or not known here")
     if catches_up:
-        await _catch_up(node)
-    me, brokers = node.metadata.node_id, node.metadata.image.brokers
+        await _catch_up(services)
+    me, brokers = services.metadata.node_id, services.metadata.image.brokers
     all_prove = all(live.record.secret for broker, live in brokers.items() if broker != me)
-    return 0 if all_prove else largest(node)
+    return 0 if all_prove else largest(services)
 
 
-async def check(node: Node, name: TopicPartition, producer_id: int, epoch: int) -> None:
+async def check(services: Services, name: TopicPartition, producer_id: int, epoch: int) -> None:
     """Checks the epoch of a stranger's marker: a log has it for the producer, from a coordinator.
 
     Raises TransactionCoordinatorFenced, and what `open_leader_partition` raises.
     """
-    partition = await node.partitions.open_leader(*name)
-    known = await node.pools.reads.run(partition.coordinator_epoch_of, producer_id)
-    if epoch > min(known, largest(node)):
+    partition = await services.partitions.open_leader(*name)
+    known = await services.pools.reads.run(partition.coordinator_epoch_of, producer_id)
+    if epoch > min(known, largest(services)):
         raise TransactionCoordinatorFenced(f"no coordinator of the producer has had epoch {epoch}")
 
 
-async def forget_unknown(node: Node, partition: Partition, producer_id: int) -> bool:
+async def forget_unknown(services: Services, partition: Partition, producer_id: int) -> bool:
     """Forgets a coordinator epoch of a producer in a log if it was no coordinator's.
 
     Returns whether it was forgotten. Raises KafkaStorageError.
     """
-    known = await node.pools.reads.run(partition.coordinator_epoch_of, producer_id)
-    if known <= largest(node):
+    known = await services.pools.reads.run(partition.coordinator_epoch_of, producer_id)
+    if known <= largest(services):
         return False
-    await _catch_up(node)  # a coordinator may have begun of which this broker has not heard
-    return partition.forget_coordinator_epoch(producer_id, above=largest(node))
+    await _catch_up(services)  # a coordinator may have begun of which this broker has not heard
+    return partition.forget_coordinator_epoch(producer_id, above=largest(services))
 
 
-async def _catch_up(node: Node) -> None:
+async def _catch_up(services: Services) -> None:
     """Updates the image, together with all who ask for that; a broker that is alone has no need to."""
-    if node.replicas is not None and not await node.replicas.senders.catch_up():
+    if services.replicas is not None and not await services.replicas.senders.catch_up():
         raise KafkaStorageError("the metadata cannot be read")

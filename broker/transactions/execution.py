@@ -33,10 +33,10 @@ from tidelog.protocol.transaction_log import State
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Iterable
 
-    from tidelog.broker.node import Node
     from tidelog.broker.transactions.markers import Markers
     from tidelog.broker.transactions.messages import Action
     from tidelog.broker.transactions.registry import Kept, TransactionRegistry
+    from tidelog.broker.transactions.services import Services
     from tidelog.protocol.topic_partition import TopicPartition
     from tidelog.storage.log.partition import Appended
 
@@ -51,11 +51,11 @@ _AT_ONCE = 16
 class Execution:
     """The actions and deadlines of the ids of one registry."""
 
-    def __init__(self, node: Node, registry: TransactionRegistry, markers: Markers) -> None:
+    def __init__(self, services: Services, registry: TransactionRegistry, markers: Markers) -> None:
         """Starts nothing yet: `run` serves the deadlines."""
-        self._node, self._clock = node, node.clock
+        self._services, self._clock = services, services.clock
         self._registry, self._markers = registry, markers
-        self._deadlines = Deadlines(node.clock, self._deadline_reached)
+        self._deadlines = Deadlines(services.clock, self._deadline_reached)
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def run(self) -> None:
@@ -129,7 +129,7 @@ class Execution:
 
     def _count(self, kept: Kept) -> None:
         """Counts what has been decided, once it is stored."""
-        counts, state = self._node.metrics.transactions, kept.transaction.state
+        counts, state = self._services.metrics.transactions, kept.transaction.state
         if state is State.PREPARE_COMMIT:
             counts.committed += 1
         elif state is State.PREPARE_ABORT:
@@ -169,7 +169,7 @@ class Execution:
         """Writes markers: a few now, many in slices; returns what follows from those that are there now."""
         epoch = self._coordinator_epoch(kept)
         if len(action.partitions) > _AT_ONCE:
-            self._task(self._node.turns.in_slices(self._send_many(kept, action, epoch)))
+            self._task(self._services.turns.in_slices(self._send_many(kept, action, epoch)))
             return []
         actions: list[Action] = []
         for name in sorted(action.partitions):
@@ -223,13 +223,13 @@ class Execution:
         if kept.epoch != NO_EPOCH:
             return kept.epoch
         index = self._registry.topic.index_of(kept.transaction.transactional_id)
-        opened = self._node.store.opened_partition(TOPIC, index)
+        opened = self._services.store.opened_partition(TOPIC, index)
         return 0 if opened is None else opened.leader_epoch
 
     async def spare_id(self, kept: Kept) -> int:
         """Returns a new producer id if the epochs have run out."""
         if kept.transaction.is_exhausted:
-            return await self._node.producer_ids.next()
+            return await self._services.producer_ids.next()
         return NO_PRODUCER_ID
 
     # -- time -----------------------------------------------------------------------------------
@@ -242,7 +242,7 @@ class Execution:
         if at_ms is None:
             at_ms = (
                 transaction.updated_at_ms
-                + self._node.config.transactions.transactional_id_expiration_ms
+                + self._services.config.transactions.transactional_id_expiration_ms
             )
         self._deadlines.set(transaction.transactional_id, max(at_ms + 1, kept.not_before_ms))
 
@@ -263,7 +263,7 @@ class Execution:
         if not self._registry.is_kept(kept):
             return
         transaction = kept.transaction
-        expire_after_ms = self._node.config.transactions.transactional_id_expiration_ms
+        expire_after_ms = self._services.config.transactions.transactional_id_expiration_ms
         actions = transaction.tick(self.now(), new_id, expire_after_ms)
         if actions and transaction.state is State.ONGOING:
             kept.has_timed_out = True

@@ -28,8 +28,8 @@ from tidelog.storage.would_block import WouldBlock
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tidelog.broker.node import Node
     from tidelog.broker.transactions.others import OtherBrokers
+    from tidelog.broker.transactions.services import Services
     from tidelog.protocol.topic_partition import TopicPartition
     from tidelog.protocol.transaction_log import Producer
     from tidelog.storage.log.partition import Appended
@@ -45,8 +45,8 @@ _FINAL = (InvalidProducerEpoch, TransactionCoordinatorFenced)
 class Markers:
     """The markers that one broker writes."""
 
-    def __init__(self, node: Node) -> None:
-        self._node = node
+    def __init__(self, services: Services) -> None:
+        self._services = services
         self.others: OtherBrokers | None = None
         """The other brokers; None for a broker that is alone."""
 
@@ -80,7 +80,7 @@ class Markers:
 
     def _other_leader(self, name: TopicPartition) -> int | None:
         """Returns the other broker that leads a partition, if one does."""
-        metadata = self._node.metadata
+        metadata = self._services.metadata
         record = metadata.image.assignment(*name)
         if record is None or record.leader in (NO_LEADER, metadata.node_id):
             return None
@@ -93,12 +93,12 @@ class Markers:
 
         What would fence it, and was no coordinator's, is forgotten first.
         """
-        partition = await self._node.partitions.open_leader(*name)
+        partition = await self._services.partitions.open_leader(*name)
         try:
             await self._append_here(name, producer, coordinator_epoch, is_commit=is_commit)
         except TransactionCoordinatorFenced:
             producer_id = producer.producer_id
-            if not await coordinator_epochs.forget_unknown(self._node, partition, producer_id):
+            if not await coordinator_epochs.forget_unknown(self._services, partition, producer_id):
                 raise
             where = {"log": f"{name[0]}-{name[1]}", "producer_id": producer_id}
             log.warning("coordinator epoch forgotten: no coordinator has had it", extra=where)
@@ -153,25 +153,25 @@ class Markers:
         if not isinstance(error, UnknownTopicOrPartition):
             return False
         try:
-            await self._node.catch_up()  # the image may be older than the transaction
+            await self._services.catch_up()  # the image may be older than the transaction
         except BrokerError:
             return False
-        topic = self._node.metadata.image.topics.get(name[0])
+        topic = self._services.metadata.image.topics.get(name[0])
         return topic is None or not 0 <= name[1] < topic.partitions
 
     def _append(
         self, name: TopicPartition, producer: Producer, coordinator_epoch: int, *, is_commit: bool
     ) -> Appended | asyncio.Future[Appended]:
-        node = self._node
-        check_leader(node.metadata, *name)
-        partition = node.partitions.leader(*name)
-        if node.replicas is not None:
-            node.replicas.check_append(partition, _ACKS_ALL)
-        appended = node.appends.append_marker(
+        services = self._services
+        check_leader(services.metadata, *name)
+        partition = services.partitions.leader(*name)
+        if services.replicas is not None:
+            services.replicas.check_append(partition, _ACKS_ALL)
+        appended = services.appends.append_marker(
             partition, producer, is_commit=is_commit, coordinator_epoch=coordinator_epoch
         )
-        if node.replicas is not None:
-            appended = node.replicas.acknowledged(partition, appended, _TIMEOUT_MS)
+        if services.replicas is not None:
+            appended = services.replicas.acknowledged(partition, appended, _TIMEOUT_MS)
         if name[0] == GROUPS_TOPIC:
             self._tell_groups(name[1], producer, appended, is_commit=is_commit)
         return appended
@@ -187,7 +187,7 @@ class Markers:
         """Lets the groups hear of a marker once it is stored, before whoever waits for that."""
 
         def tell(stored: Appended) -> None:
-            self._node.coordinator.transaction_ended(
+            self._services.coordinator.transaction_ended(
                 index, producer.producer_id, stored.base_offset, is_commit=is_commit
             )
 

@@ -31,7 +31,7 @@ from tidelog.protocol.group_errors import CoordinatorNotAvailable
 from tidelog.protocol.sender import NO_TAGS
 
 if TYPE_CHECKING:
-    from tidelog.broker.node import Node
+    from tidelog.broker.transactions.services import Services
     from tidelog.client.async_connection import AsyncConnection
     from tidelog.protocol.message import Message
     from tidelog.protocol.topic_partition import TopicPartition
@@ -53,8 +53,8 @@ class _Marker(NamedTuple):
 class OtherBrokers:
     """The brokers of a cluster beside this one."""
 
-    def __init__(self, node: Node) -> None:
-        self._node = node
+    def __init__(self, services: Services) -> None:
+        self._services = services
         self._connections: dict[int, asyncio.Task[AsyncConnection]] = {}
         self._markers: dict[int, list[_Marker]] = {}
         self._senders: dict[int, asyncio.Task[None]] = {}
@@ -172,11 +172,11 @@ class OtherBrokers:
         return await connection.ask(request, key, timeout_s=_ANSWER_S, least_version=least_version)
 
     async def _connect(self, broker: int) -> AsyncConnection:
-        replicas = self._node.replicas
+        replicas = self._services.replicas
         endpoint = None if replicas is None else replicas.endpoint(broker)
         if replicas is None or endpoint is None:
             raise ClientError("it is not registered")
-        name = f"broker-{self._node.config.cluster.node_id}-transactions"
+        name = f"broker-{self._services.config.cluster.node_id}-transactions"
         tags = replicas.senders.tags_for(broker)
         return await open_connection(
             endpoint.host, endpoint.port, name, timeout_s=_CONNECT_S, tags=tags
@@ -186,7 +186,7 @@ class OtherBrokers:
         """Returns whether another connection is needed: this one is broken, or of an earlier session."""
         if connecting.cancelled() or connecting.exception() is not None:
             return True
-        connection, replicas = connecting.result(), self._node.replicas
+        connection, replicas = connecting.result(), self._services.replicas
         if replicas is not None and connection.tags != replicas.senders.tags_for(broker):
             connection.close()
         return connection.is_closed

@@ -21,7 +21,7 @@ from tidelog.protocol.group_errors import CoordinatorLoadInProgress, Coordinator
 if TYPE_CHECKING:
     import asyncio
 
-    from tidelog.broker.node import Node
+    from tidelog.broker.transactions.services import Services
     from tidelog.broker.transactions.transaction import Transaction
 
 
@@ -39,19 +39,23 @@ class Kept:
 class TransactionRegistry(Coordinating[state_topic.Known]):
     """The transactional ids of one broker."""
 
-    def __init__(self, node: Node) -> None:
+    _services: Services
+
+    def __init__(self, services: Services) -> None:
         """Begins with no ids."""
-        super().__init__(node, state_topic.declared(node.config.transactions), node.clock)
+        super().__init__(
+            services, state_topic.declared(services.config.transactions), services.clock
+        )
         self.kept: dict[str, Kept] = {}
-        self.refusals = Refusals(node.clock, node.metrics)
+        self.refusals = Refusals(services.clock, services.metrics)
         self.patterns = Patterns()
 
     def is_coordinated_here(self, transactional_id: str) -> bool:
         """Whether the metadata say that this broker coordinates an id."""
-        if self._node.cluster is None:
+        if self._services.cluster is None:
             return True
         try:
-            return self.topic.leader_of(transactional_id) == self._node.metadata.node_id
+            return self.topic.leader_of(transactional_id) == self._services.metadata.node_id
         except CoordinatorNotAvailable:
             return False
 
@@ -91,7 +95,7 @@ class TransactionRegistry(Coordinating[state_topic.Known]):
 
     def _check_room(self) -> None:
         """Raises PolicyViolation if no more ids may be coordinated here."""
-        most = self._node.config.transactions.max_transactional_ids
+        most = self._services.config.transactions.max_transactional_ids
         if len(self.kept) >= most:
             raise PolicyViolation(f"this broker has max.transactional.ids={most}")
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from tidelog.broker.coordination.internal_topic import Written
-    from tidelog.broker.node import Node
+    from tidelog.broker.transactions.services import Services
     from tidelog.config.broker.transactions import TransactionConfig
     from tidelog.storage.time.trusted_clock import Change
 
@@ -55,13 +55,13 @@ def record(transactional_id: str, metadata: Metadata) -> Written:
     return key, None if metadata.state is State.DEAD else transaction_log.value(metadata)
 
 
-def read(node: Node, index: int, goes_on: Callable[[], bool], *, to_log_end: bool) -> Known:
+def read(services: Services, index: int, goes_on: Callable[[], bool], *, to_log_end: bool) -> Known:
     """Returns the last record of each id in a partition, with its times as they count; for a thread.
 
     A record that cannot be read is logged and skipped. The result is useless once `goes_on` returns
     False. Raises CorruptMessage for a batch that fails its checksum: it may hold a decision to commit.
     """
-    partition = node.partitions.get(TOPIC, index)
+    partition = services.partitions.get(TOPIC, index)
     known: Known = {}
     for batch, records in batches_of(partition, end_of(partition, to_log_end=to_log_end), goes_on):
         if batch.is_control:

@@ -32,7 +32,7 @@ from tidelog.protocol.transaction_log import Producer
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from tidelog.broker.node import Node
+    from tidelog.broker.transactions.services import Services
     from tidelog.protocol.wire import Buffer
     from tidelog.storage.log.partition import Partition
     from tidelog.storage.log.producers.verification import Guard
@@ -75,7 +75,7 @@ def check_one_producer(record_sets: Iterable[Buffer]) -> None:
 
 
 def verify(
-    node: Node, partition: Partition, transactional_id: str, records: Buffer, version: int
+    services: Services, partition: Partition, transactional_id: str, records: Buffer, version: int
 ) -> Verified | asyncio.Future[Verified]:
     """Returns the partition with a guard, now or later; `version` is that of Produce.
 
@@ -87,22 +87,26 @@ def verify(
         return Verified(partition, None)  # the append refuses it
     producer_id, epoch, sequence = _PRODUCER.unpack_from(records, _PRODUCER_AT)
     producer, adds = Producer(producer_id, epoch), version >= ADDS_SINCE
-    if not partition.is_read or adds or not node.transactions.is_coordinated_here(transactional_id):
+    if (
+        not partition.is_read
+        or adds
+        or not services.transactions.is_coordinated_here(transactional_id)
+    ):
         return asyncio.ensure_future(
-            _verify_later(node, partition, transactional_id, producer, sequence, version)
+            _verify_later(services, partition, transactional_id, producer, sequence, version)
         )
     guard = partition.verification(producer_id, epoch, sequence)
     if guard is not None:
         try:
             name = (partition.topic, partition.index)
-            node.transactions.verify(transactional_id, producer, name)
+            services.transactions.verify(transactional_id, producer, name)
         except BrokerError as error:
             raise _as_produce_error(error, version) from None
     return Verified(partition, guard)
 
 
 async def _verify_later(
-    node: Node,
+    services: Services,
     partition: Partition,
     transactional_id: str,
     producer: Producer,
@@ -112,7 +116,7 @@ async def _verify_later(
     """Verifies where the log has to be read, or the coordinator has to write."""
     try:
         guard = await ask(
-            node, partition, transactional_id, producer, sequence, adds=version >= ADDS_SINCE
+            services, partition, transactional_id, producer, sequence, adds=version >= ADDS_SINCE
         )
     except BrokerError as error:
         raise _as_produce_error(error, version) from None
@@ -120,7 +124,7 @@ async def _verify_later(
 
 
 async def ask(
-    node: Node,
+    services: Services,
     partition: Partition,
     transactional_id: str,
     producer: Producer,
@@ -140,28 +144,30 @@ async def ask(
     if partition.is_read:
         guard = guarded()
     else:
-        guard = await node.pools.first_appends.run(guarded)
+        guard = await services.pools.first_appends.run(guarded)
     if guard is not None:
         name = (partition.topic, partition.index)
         if adds:
-            await _add(node, transactional_id, producer, name)
+            await _add(services, transactional_id, producer, name)
         else:
-            await node.transactions.check_partition(transactional_id, producer, name, adds=False)
+            await services.transactions.check_partition(
+                transactional_id, producer, name, adds=False
+            )
     return guard
 
 
 async def _add(
-    node: Node, transactional_id: str, producer: Producer, name: tuple[str, int]
+    services: Services, transactional_id: str, producer: Producer, name: tuple[str, int]
 ) -> None:
     """Adds a partition to the transaction; waits a little for the one before to end."""
     for _ in range(_RETRIES):
         try:
-            await node.transactions.check_partition(transactional_id, producer, name, adds=True)
+            await services.transactions.check_partition(transactional_id, producer, name, adds=True)
         except ConcurrentTransactions:
-            await node.transactions.settled(transactional_id, _RETRY_S)
+            await services.transactions.settled(transactional_id, _RETRY_S)
         else:
             return
-    await node.transactions.check_partition(transactional_id, producer, name, adds=True)
+    await services.transactions.check_partition(transactional_id, producer, name, adds=True)
 
 
 def _as_produce_error(error: BrokerError, version: int) -> BrokerError:

@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING
 
 from tests.broker.subject import page_at
 from tests.oracle import wire
+from tidelog.broker.boot import Services
 from tidelog.broker.clock import SystemClock
 from tidelog.broker.http.application import start_http
 from tidelog.broker.metadata.local import local_metadata
 from tidelog.broker.metrics.counters import Metrics
 from tidelog.broker.network.accepting.listener import Listener
 from tidelog.broker.network.connection import Connection
-from tidelog.broker.node import Node
 from tidelog.broker.topics.startup import open_topics
 from tidelog.config import BrokerConfig
 from tidelog.protocol.errors import KafkaStorageError
@@ -46,7 +46,7 @@ class Inside:
         self.directory = directory
         self.config = config or BrokerConfig()
         self.clock = clock or SystemClock()
-        self.node: Node
+        self.node: Services
         self.bootstrap = self.http = ""
         self._ready = threading.Event()
         self._stop: asyncio.Event
@@ -91,7 +91,7 @@ class Inside:
         metadata = local_metadata(self.directory / "tidelog.sqlite")
         await metadata.open()
         store = LogStore([self.directory], default_config=config.topic_defaults)
-        node = self.node = Node(config, self.clock, store, metadata, Metrics())
+        node = self.node = Services(config, self.clock, store, metadata, Metrics())
         await open_topics(node)
         listening = socket.create_server(("127.0.0.1", 0))
         port = listening.getsockname()[1]

@@ -68,7 +68,7 @@ def test_a_client_that_asks_blindly_fills_no_log(broker):
 def test_what_was_left_out_is_logged_as_one_line(caplog):
     clock = SimpleNamespace(now_s=5.0, monotonic_s=lambda: clock.now_s)
     client = SimpleNamespace(
-        node=SimpleNamespace(clock=clock), session=Session(ANONYMOUS, HOST, "PLAINTEXT")
+        services=SimpleNamespace(clock=clock), session=Session(ANONYMOUS, HOST, "PLAINTEXT")
     )
     connections = Connections(None, None, None)
     assert [connections.is_shown(client, REASON) for _ in range(SHOWN + 3)].count(False) == 3

@@ -17,17 +17,17 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from tidelog.broker.http.metrics.family import Family, Labels
-    from tidelog.broker.node import Node
+    from tidelog.broker.http.services import Services
 
 _ESCAPES = str.maketrans({"\\": r"\\", "\n": r"\n", '"': r"\""})
 _PLAIN_FROM, _PLAIN_TO = -1_000_000, 1_000_000  # whole numbers that the library writes as they are
 
 
-def metrics_text(node: Node, others: Any) -> bytes:
+def metrics_text(services: Services, others: Any) -> bytes:
     """Returns every metric of the broker, and those of `others`, a registry of the library."""
     from prometheus_client import generate_latest
 
-    scrape = Scrape(node)
+    scrape = Scrape(services)
     shown: dict[tuple[Labels, Labels], str] = {}
     parts: list[str] = []
     try:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from tidelog.broker.node import Node
+    from tidelog.broker.http.services import Services
     from tidelog.storage.log.partition import Partition
 
 COUNTER = "counter"
@@ -26,18 +26,18 @@ class Buckets(NamedTuple):
 
 
 class Scrape:
-    """One reading of all metrics: the node, and values that several metrics need, computed once."""
+    """One reading of all metrics: the broker, and values that several metrics need, computed once."""
 
-    def __init__(self, node: Node) -> None:
-        self.node = node
-        self.now_ms = node.clock.now_ms()
-        self.clock = node.clock_watch.status()
+    def __init__(self, services: Services) -> None:
+        self.services = services
+        self.now_ms = services.clock.now_ms()
+        self.clock = services.clock_watch.status()
         self.shared: dict[str, object] = {}  # values that the metrics of a module share, by module
 
     @cached_property
     def partitions(self) -> list[Partition]:
         """The partitions that have been used since the start."""
-        return self.node.store.opened()
+        return self.services.store.opened()
 
 
 Labels = tuple[str, ...]

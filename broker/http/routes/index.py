@@ -9,7 +9,7 @@ from tidelog.broker.http.answers import line
 from tidelog.broker.http.routes.declared import OPENAPI, ROUTES
 
 if TYPE_CHECKING:
-    from tidelog.broker.node import Node
+    from tidelog.broker.http.services import Services
 
 DOCS: Final = "docs/http.md"
 
@@ -67,7 +67,7 @@ def _row(route: Any) -> str:
     return f"<tr><td>{name}<td>{html.escape(route.does)}.\n"
 
 
-def add_index(app: Any, web: Any, node: Node) -> None:
+def add_index(app: Any, web: Any, services: Services) -> None:
     """Adds the index and the description of /v1 to an application."""
 
     async def index(request: Any) -> Any:
@@ -81,7 +81,7 @@ def add_index(app: Any, web: Any, node: Node) -> None:
         return answer
 
     async def description(_request: Any) -> Any:
-        text = await node.pools.metrics.run(_description)
+        text = await services.pools.metrics.run(_description)
         return web.Response(text=text, content_type="application/json")
 
     for path in ("/", ALSO):

@@ -74,8 +74,8 @@ class Connections:
 
         While too many are made in a second, the connection is not read before its turn.
         """
-        now_s = connection.node.clock.monotonic_s()
-        host, image = connection.session.host, connection.node.metadata.image
+        now_s = connection.services.clock.monotonic_s()
+        host, image = connection.session.host, connection.services.metadata.image
         full = self._why_full(connection, image)
         if full and not self._admission.refusal(host) and self._close_silent(now_s):
             full = None if self._within < self.most(image) else full
@@ -128,9 +128,9 @@ class Connections:
 
         One that was here before may have to leave. Returns 0.0, or why the new one is refused.
         """
-        node = connection.node
+        services = connection.services
         has_room, leaves = self.guests.make_room(
-            node.metadata.image, self._settings.broker.cluster.node_id
+            services.metadata.image, self._settings.broker.cluster.node_id
         )
         if not has_room:
             return refusal
@@ -152,7 +152,7 @@ class Connections:
 
     def is_shown(self, connection: Connection, reason: str) -> bool:
         """Counts a log line that a client can cause at will; returns whether it is still to be logged."""
-        now_s = connection.node.clock.monotonic_s()
+        now_s = connection.services.clock.monotonic_s()
         return self.refusals.is_shown(connection.session.host, reason, now_s)
 
     def refused(self, connection: Connection, reason: str | CloseConnection) -> None:

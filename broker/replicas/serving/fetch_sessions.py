@@ -32,10 +32,10 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
     from uuid import UUID
 
-    from tidelog.broker.node import Node
     from tidelog.broker.replicas.led import Led
     from tidelog.broker.replicas.local_replica import Name
     from tidelog.broker.replicas.replicas import Replicas
+    from tidelog.broker.replicas.services import Services
     from tidelog.broker.replicas.serving.serving import FollowerFetch
     from tidelog.broker.replication import messages
     from tidelog.protocol.api.fetch import FetchPartition, FetchRequest, ReplicaState
@@ -185,9 +185,9 @@ class FetchSession:
         "_is_alone",
         "_late",
         "_looked_s",
-        "_node",
         "_replica",
         "_replicas",
+        "_services",
         "_to_look_at",
         "_told",
         "_woken",
@@ -199,10 +199,10 @@ class FetchSession:
         "waiting",
     )
 
-    def __init__(self, node: Node, replicas: Replicas) -> None:
-        self._node, self._replicas = node, replicas
+    def __init__(self, services: Services, replicas: Replicas) -> None:
+        self._services, self._replicas = services, replicas
         self.new_leaders = replicas.new_leaders
-        self.directs_consumers = directs_consumers(node.config)  # so they read from followers
+        self.directs_consumers = directs_consumers(services.config)  # so they read from followers
         self._epoch = FIRST
         self._is_alone = False  # the fetch has no session
         self._replica = -1
@@ -272,7 +272,7 @@ class FetchSession:
         error: type[BrokerError] = NotLeaderOrFollower
         is_coming = False
         if led is None:
-            topic = self._node.metadata.image.topics_by_id.get(topic_id)
+            topic = self._services.metadata.image.topics_by_id.get(topic_id)
             is_coming = self.new_leaders.is_coming(topic, wanted.partition)
             if topic is None:
                 error = UnknownTopicId

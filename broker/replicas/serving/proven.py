@@ -23,14 +23,16 @@ if TYPE_CHECKING:
     from typing import Any
 
     from tidelog.broker.network.context import Context
-    from tidelog.broker.node import Node
     from tidelog.broker.replicas.replicas import Replicas
+    from tidelog.broker.replicas.services import Services
     from tidelog.protocol.api.fetch import FetchRequest, ReplicaState
 
     Answer = FetchResponse | Coroutine[Any, Any, FetchResponse] | Later
 
 
-def answer(node: Node, replicas: Replicas, request: FetchRequest, context: Context) -> Answer:
+def answer(
+    services: Services, replicas: Replicas, request: FetchRequest, context: Context
+) -> Answer:
     """Answers a broker that fetches for its replicas.
 
     Raises ClusterAuthorizationFailed for what no broker of the cluster asks, and NotLeaderOrFollower for a
@@ -41,11 +43,11 @@ def answer(node: Node, replicas: Replicas, request: FetchRequest, context: Conte
         raise replicas.senders.refusal(Verdict.FORGED, context, request.replica_id)
     verdict = replicas.senders.judge(claim.replica_id, claim.replica_epoch, context.header.sender)
     if verdict not in GENUINE:
-        return _later(node, replicas, request, claim, context)
-    return _judged(node, replicas, request, context, verdict)
+        return _later(services, replicas, request, claim, context)
+    return _judged(services, replicas, request, context, verdict)
 
 
-async def is_of_broker(node: Node, replicas: Replicas, context: Context) -> bool:
+async def is_of_broker(services: Services, replicas: Replicas, context: Context) -> bool:
     """Returns whether a broker of the cluster sends a request, by the header, which names one.
 
     Raises ClusterAuthorizationFailed for a wrong proof.
@@ -58,17 +60,21 @@ async def is_of_broker(node: Node, replicas: Replicas, context: Context) -> bool
     if verdict is Verdict.FORGED:
         raise senders.refusal(verdict, context, sender.broker)
     if verdict is Verdict.PROVEN and context.connection.is_guest:
-        _recognize(node, context, sender.broker, sender.epoch)
+        _recognize(services, context, sender.broker, sender.epoch)
     return verdict is Verdict.PROVEN
 
 
 async def _later(
-    node: Node, replicas: Replicas, request: FetchRequest, claim: ReplicaState, context: Context
+    services: Services,
+    replicas: Replicas,
+    request: FetchRequest,
+    claim: ReplicaState,
+    context: Context,
 ) -> FetchResponse:
     verdict = await replicas.senders.judge_again(
         claim.replica_id, claim.replica_epoch, context.header.sender
     )
-    found = _judged(node, replicas, request, context, verdict)
+    found = _judged(services, replicas, request, context, verdict)
     while not isinstance(found, FetchResponse):
         if isinstance(found, Later):
             try:
@@ -83,21 +89,27 @@ async def _later(
 
 
 def _judged(
-    node: Node, replicas: Replicas, request: FetchRequest, context: Context, verdict: Verdict
+    services: Services,
+    replicas: Replicas,
+    request: FetchRequest,
+    context: Context,
+    verdict: Verdict,
 ) -> Answer:
     claim, connection = request.replica_state, context.connection
     assert claim is not None
     if verdict not in GENUINE:
         raise replicas.senders.refusal(verdict, context, claim.replica_id)
-    if not node.authorizer.allows_on_cluster(connection.session, Operation.CLUSTER_ACTION):
+    if not services.authorizer.allows_on_cluster(connection.session, Operation.CLUSTER_ACTION):
         raise ClusterAuthorizationFailed("only brokers fetch for replicas")
-    connection.outgoing.count_in(node.memory.replication)
+    connection.outgoing.count_in(services.memory.replication)
     if connection.is_guest:
-        _recognize(node, context, claim.replica_id, claim.replica_epoch)
+        _recognize(services, context, claim.replica_id, claim.replica_epoch)
     follower = replicas.follower_session(connection, request)
-    return FollowerFetch(node, follower, request, context).answer()
+    return FollowerFetch(services, follower, request, context).answer()
 
 
-def _recognize(node: Node, context: Context, broker: int, epoch: int) -> None:
+def _recognize(services: Services, context: Context, broker: int, epoch: int) -> None:
     """Lets a connection beyond the limits stay, which is that of a broker."""
-    node.connections.guests.recognize(context.connection, broker, epoch, node.metadata.image)
+    services.connections.guests.recognize(
+        context.connection, broker, epoch, services.metadata.image
+    )

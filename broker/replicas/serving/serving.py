@@ -34,10 +34,10 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from tidelog.broker.network.context import Context
-    from tidelog.broker.node import Node
     from tidelog.broker.pools import Permit
     from tidelog.broker.replicas.led import Led
     from tidelog.broker.replicas.local_replica import Name
+    from tidelog.broker.replicas.services import Services
     from tidelog.broker.replicas.serving.fetch_sessions import Ask, FetchSession
     from tidelog.broker.replication import messages
     from tidelog.protocol.api.fetch import FetchRequest, PartitionData
@@ -58,8 +58,8 @@ class FollowerFetch:
         "_converted",
         "_has_session",
         "_left_bytes",
-        "_node",
         "_request",
+        "_services",
         "_session",
         "_throttled_bytes",
         "_without_records",
@@ -67,10 +67,10 @@ class FollowerFetch:
     )
 
     def __init__(
-        self, node: Node, session: FetchSession, request: FetchRequest, context: Context
+        self, services: Services, session: FetchSession, request: FetchRequest, context: Context
     ) -> None:
         """Tells the leaders of the fetch. Raises what `FetchSession.take` raises."""
-        self._node, self._session = node, session
+        self._services, self._session = services, session
         self._request, self._context = request, context
         self._has_session = request.session_epoch != SESSIONLESS
         self._woken: asyncio.Future[None] | None = None
@@ -133,7 +133,7 @@ class FollowerFetch:
 
     def _respond(self) -> FetchResponse | Coroutine[Any, Any, FetchResponse]:
         """Reads the partitions to answer, on the loop or in a thread."""
-        now_s = self._node.clock.monotonic_s()
+        now_s = self._services.clock.monotonic_s()
         session = self._session
         is_full = self._request.session_epoch <= FIRST
         asked = session.all_of_them(now_s) if is_full else session.answerable(now_s)
@@ -142,7 +142,7 @@ class FollowerFetch:
         def attempt(permit: Permit) -> FetchResponse:
             return self._read_all(asked, permit)
 
-        response = answer_anywhere(self._node, self._names(asked), attempt)
+        response = answer_anywhere(self._services, self._names(asked), attempt)
         if isinstance(response, FetchResponse):
             self._count()
             return response
@@ -157,7 +157,7 @@ class FollowerFetch:
         if self._throttled_bytes:
             self._session.throttled.record(self._throttled_bytes)
         for topic, records in self._converted:
-            self._node.metrics.down_converted(topic, records)
+            self._services.metrics.down_converted(topic, records)
 
     def _names(self, asked: list[Ask]) -> Iterator[TopicPartition]:
         for each in asked:
@@ -166,7 +166,9 @@ class FollowerFetch:
 
     def _read_all(self, asked: list[Ask], permit: Permit) -> FetchResponse:
         self._converted, self._throttled_bytes = [], 0
-        self._left_bytes = min(self._request.max_bytes, self._node.connections.replica_fetch_room())
+        self._left_bytes = min(
+            self._request.max_bytes, self._services.connections.replica_fetch_room()
+        )
         by_topic: dict[UUID, list[Ask]] = {}
         for each in asked:
             by_topic.setdefault(each.name[0], []).append(each)
@@ -181,11 +183,11 @@ class FollowerFetch:
             responses=[
                 FetchableTopicResponse(
                     topic_id=topic_id,
-                    partitions=per_partition(self._node, "fetch", wanted, serve, _failed),
+                    partitions=per_partition(self._services, "fetch", wanted, serve, _failed),
                 )
                 for topic_id, wanted in by_topic.items()
             ],
-            clock_ms=self._node.clock.now_ms(),
+            clock_ms=self._services.clock.now_ms(),
         )
 
     def _serve(self, asked: Ask, permit: Permit, is_first: list[bool]) -> PartitionData:

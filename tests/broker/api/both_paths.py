@@ -6,13 +6,13 @@ import asyncio
 from contextlib import contextmanager
 from types import MappingProxyType, SimpleNamespace
 
+from tidelog.broker.boot import Services
 from tidelog.broker.clock import ManualClock
 from tidelog.broker.metadata.image import Image, Topic
 from tidelog.broker.metadata.records import PartitionRecord
 from tidelog.broker.metrics.counters import Metrics
 from tidelog.broker.network import dispatch as dispatching
 from tidelog.broker.network.context import CloseConnection, Later
-from tidelog.broker.node import Node
 from tidelog.broker.security.session import ANONYMOUS, Session
 from tidelog.config import load, topic_config
 from tidelog.protocol.message import read_request_header
@@ -46,7 +46,7 @@ def node_with(directory, topics, settings=None, **more):
     store.open(NOW_MS)
     broker = config.cluster.node_id
     metadata = SimpleNamespace(image=image_of(broker, topics), node_id=broker)
-    node = Node(config, ManualClock(NOW_MS), store, metadata, Metrics())
+    node = Services(config, ManualClock(NOW_MS), store, metadata, Metrics())
     for name, (topic_id, partitions) in topics.items():
         own = topic_config(config, (settings or {}).get(name, {}))
         for index in range(partitions):

@@ -13,6 +13,7 @@ import socket
 from functools import partial
 from typing import TYPE_CHECKING
 
+from tidelog.broker.boot import Services
 from tidelog.broker.clock import SystemClock
 from tidelog.broker.cluster.cluster import NO_SESSION
 from tidelog.broker.membership.proof import proof_of
@@ -32,7 +33,6 @@ from tidelog.broker.metadata.store import Delete
 from tidelog.broker.metrics.counters import Metrics
 from tidelog.broker.network.accepting.listener import Listener
 from tidelog.broker.network.connection import Connection
-from tidelog.broker.node import Node
 from tidelog.broker.replication.lease import Lease
 from tidelog.client import apis
 from tidelog.client.async_connection import open_connection
@@ -56,7 +56,7 @@ _PATIENCE_S = 20
 class Sessions:
     """Stands for `broker.cluster.Cluster`: the test says when a session begins and ends."""
 
-    def __init__(self, node: Node) -> None:
+    def __init__(self, node: Services) -> None:
         self.me = node.config.cluster.node_id
         self.epoch = NO_SESSION
         self.lease: Lease
@@ -77,7 +77,7 @@ class Broker:
         self.directory = directory
         self.boot_id = boot_id
         self.has_secret = True  # unlike the session of an older tidelog
-        self.node: Node
+        self.node: Services
         self.port = 0
 
     async def start(self) -> None:
@@ -86,7 +86,7 @@ class Broker:
         await metadata.open()
         logs = self.directory / f"logs-{self.number}"
         store = LogStore([logs], default_config=config.topic_defaults, boot_id=self.boot_id)
-        node = self.node = Node(config, SystemClock(), store, metadata, Metrics())
+        node = self.node = Services(config, SystemClock(), store, metadata, Metrics())
         self.cluster = Sessions(node)
         self.replicas = node.join(self.cluster)
         node.settings.use(metadata.image)

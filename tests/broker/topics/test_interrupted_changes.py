@@ -7,11 +7,11 @@ from types import SimpleNamespace
 import pytest
 
 from tests.broker import asking
+from tidelog.broker.boot import Services
 from tidelog.broker.clock import ManualClock
 from tidelog.broker.maintenance.retention_rounds import delete_due
 from tidelog.broker.metadata.local import local_metadata
 from tidelog.broker.metrics.counters import Metrics
-from tidelog.broker.node import Node
 from tidelog.broker.topics.startup import open_topics
 from tidelog.config import BrokerConfig, load
 from tidelog.protocol.errors import KafkaStorageError, TopicAlreadyExists
@@ -31,7 +31,7 @@ class Broker:
         self.metadata = local_metadata(self.directory / "tidelog.sqlite")
         await self.metadata.open()
         self.store = LogStore([self.directory], default_config=self.config.topic_defaults)
-        self.node = Node(self.config, self.clock, self.store, self.metadata, Metrics())
+        self.node = Services(self.config, self.clock, self.store, self.metadata, Metrics())
         self._before_start(self)
         await open_topics(self.node)
         return self

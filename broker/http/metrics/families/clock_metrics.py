@@ -23,11 +23,11 @@ def _deletion_time(scrape: Scrape) -> Samples:
 
 
 def _leaps(scrape: Scrape) -> Samples:
-    yield (), scrape.node.clock_watch.leaps
+    yield (), scrape.services.clock_watch.leaps
 
 
 def _corrections(scrape: Scrape) -> Samples:
-    watch = scrape.node.clock_watch
+    watch = scrape.services.clock_watch
     yield ("back",), watch.steps_back
     yield ("forward",), watch.steps_forward
 

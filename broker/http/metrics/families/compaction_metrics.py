@@ -20,7 +20,7 @@ def _figure(attribute: str, factor: float = 1) -> Read:
     of = attrgetter(attribute)
 
     def read(scrape: Scrape) -> Samples:
-        value = of(scrape.node.metrics.compaction)
+        value = of(scrape.services.metrics.compaction)
         if value is not None:
             yield (), value * factor
 
@@ -28,18 +28,18 @@ def _figure(attribute: str, factor: float = 1) -> Read:
 
 
 def _since_last_look(scrape: Scrape) -> Samples:
-    last_ms = scrape.node.metrics.compaction.last_look_ms
+    last_ms = scrape.services.metrics.compaction.last_look_ms
     if last_ms is not None:
-        yield (), scrape.node.clock.steady_ms() - last_ms
+        yield (), scrape.services.clock.steady_ms() - last_ms
 
 
 def _uncleanable(scrape: Scrape) -> Samples:
-    known = scrape.node.metrics.compaction.uncleanable
+    known = scrape.services.metrics.compaction.uncleanable
     yield (), len(list(known))
 
 
 def _uncleanable_bytes(scrape: Scrape) -> Samples:
-    known = scrape.node.metrics.compaction.uncleanable
+    known = scrape.services.metrics.compaction.uncleanable
     yield (), sum(p.size for p in scrape.partitions if (p.topic, p.index) in known)
 
 

@@ -25,7 +25,7 @@ def _volumes(scrape: Scrape) -> dict[str, _Volume]:
     if isinstance(found, dict):
         return found
     volumes: dict[str, _Volume] = {}
-    for path in scrape.node.store.log_dirs:
+    for path in scrape.services.store.log_dirs:
         try:
             volume = os.statvfs(path)
         except OSError:
@@ -48,8 +48,8 @@ def _of_volumes(attribute: str) -> Read:
 
 
 def _full(scrape: Scrape) -> Samples:
-    full = scrape.node.store.full_directories()
-    for path in scrape.node.store.log_dirs:
+    full = scrape.services.store.full_directories()
+    for path in scrape.services.store.log_dirs:
         yield (str(path),), int(path in full)
 
 

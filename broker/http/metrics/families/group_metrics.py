@@ -44,7 +44,7 @@ class Lag(NamedTuple):
 
 def _groups(scrape: Scrape) -> list[StoredGroup]:
     try:
-        return scrape.node.coordinator.all()
+        return scrape.services.coordinator.all()
     except BrokerError:  # the groups are still being read
         return []
 
@@ -86,7 +86,7 @@ def _largest(labels: tuple[str, str, str], one: Lag, other: Lag) -> Lag:
 
 def _lag(scrape: Scrape, group: str, topic: str, index: int, committed: int) -> Lag | None:
     try:
-        partition = scrape.node.partitions.get(topic, index)
+        partition = scrape.services.partitions.get(topic, index)
         first = max(committed, partition.log_start_offset)
         count = max(partition.high_watermark - first, 0)
         if not count:
@@ -135,7 +135,7 @@ def members(scrape: Scrape) -> Samples:
 
 
 def _bytes(scrape: Scrape) -> Samples:
-    yield (), scrape.node.coordinator.held.counted
+    yield (), scrape.services.coordinator.held.counted
 
 
 _PARTITION = ("group", "topic", "partition")

@@ -16,7 +16,7 @@ def _of_shares(attribute: str) -> Read:
     value = attrgetter(attribute)
 
     def read(scrape: Scrape) -> Samples:
-        for use, share in scrape.node.memory:
+        for use, share in scrape.services.memory:
             yield (use,), value(share)
 
     return read

@@ -25,8 +25,8 @@ _LABELS = ("user", "client_id")
 def _all(scrape: Scrape) -> list[Used]:
     found = scrape.shared.get(__name__)
     if not isinstance(found, list):
-        now_ms = int(scrape.node.clock.monotonic_s() * 1000)
-        found = scrape.shared[__name__] = list(scrape.node.client_quotas.used(now_ms))
+        now_ms = int(scrape.services.clock.monotonic_s() * 1000)
+        found = scrape.shared[__name__] = list(scrape.services.client_quotas.used(now_ms))
     return found
 
 
@@ -63,7 +63,7 @@ def _throttled(name: str, key: str) -> Family:
 
 
 def _entities(scrape: Scrape) -> Samples:
-    yield (), len(scrape.node.metadata.image.quotas)
+    yield (), len(scrape.services.metadata.image.quotas)
 
 
 FAMILIES = (

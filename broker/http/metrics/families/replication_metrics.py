@@ -25,7 +25,7 @@ _CONTROLLER = "kafka_controller_kafkacontroller_"
 def _all(scrape: Scrape) -> list[Standing]:
     found = scrape.shared.get(__name__)
     if not isinstance(found, list):
-        node = scrape.node
+        node = scrape.services
         alone = node.metadata.node_id if node.cluster is None else None
         found = scrape.shared[__name__] = list(standings(node.metadata.image, alone))
     return found
@@ -41,11 +41,11 @@ def _counted(matches: Callable[[Scrape, Standing], bool]) -> Read:
 
 
 def _leads(scrape: Scrape, each: Standing) -> bool:
-    return each.record.leader == scrape.node.metadata.node_id
+    return each.record.leader == scrape.services.metadata.node_id
 
 
 def _has(scrape: Scrape, each: Standing) -> bool:
-    return scrape.node.metadata.node_id in each.record.replicas
+    return scrape.services.metadata.node_id in each.record.replicas
 
 
 def _is_under_replicated(scrape: Scrape, each: Standing) -> bool:
@@ -53,7 +53,7 @@ def _is_under_replicated(scrape: Scrape, each: Standing) -> bool:
 
 
 def _least(scrape: Scrape, each: Standing) -> int:
-    return scrape.node.settings.served(each.topic).min_insync_replicas
+    return scrape.services.settings.served(each.topic).min_insync_replicas
 
 
 def _is_under_min(scrape: Scrape, each: Standing) -> bool:
@@ -72,14 +72,14 @@ def _since_start(attribute: str) -> Read:
     """Declares a counter of the watch; 0 for a broker that is alone."""
 
     def read(scrape: Scrape) -> Samples:
-        watch = scrape.node.cluster_watch
+        watch = scrape.services.cluster_watch
         yield (), 0 if watch is None else getattr(watch, attribute)
 
     return read
 
 
 def _is_controller(scrape: Scrape) -> Samples:
-    node = scrape.node
+    node = scrape.services
     controller = node.metadata.image.controller
     is_mine = controller is not None and controller.broker == node.metadata.node_id
     yield (), int(node.cluster is None or is_mine)
@@ -87,8 +87,8 @@ def _is_controller(scrape: Scrape) -> Samples:
 
 def _brokers(*states: str) -> Read:
     def read(scrape: Scrape) -> Samples:
-        image = scrape.node.metadata.image
-        alone = scrape.node.cluster is None and SERVING in states
+        image = scrape.services.metadata.image
+        alone = scrape.services.cluster is None and SERVING in states
         found = sum(state_of(image, broker) in states for broker in image.brokers)
         yield (), 1 if alone else found
 
@@ -96,7 +96,7 @@ def _brokers(*states: str) -> Read:
 
 
 def _lags(scrape: Scrape) -> Samples:
-    replicas = scrape.node.replicas
+    replicas = scrape.services.replicas
     if replicas is None:
         return
     largest: dict[int, int] = {}
@@ -116,7 +116,7 @@ def _byte_rate(side: str) -> Read:
     """Declares the rate of throttled replication on one side; 0 where nothing is throttled."""
 
     def read(scrape: Scrape) -> Samples:
-        replicas = scrape.node.replicas
+        replicas = scrape.services.replicas
         quota = None if replicas is None else getattr(replicas.quotas, side)
         now_ms = 0 if replicas is None else replicas.now_ms()
         yield (), 0 if quota is None else quota.per_second(now_ms)
@@ -125,22 +125,22 @@ def _byte_rate(side: str) -> Read:
 
 
 def _suspended(scrape: Scrape) -> Samples:
-    replicas = scrape.node.replicas
+    replicas = scrape.services.replicas
     yield (), 0 if replicas is None else len(replicas.suspensions)
 
 
 def _refused(scrape: Scrape) -> Samples:
-    for reason, count in scrape.node.metrics.broker_requests_refused.items():
+    for reason, count in scrape.services.metrics.broker_requests_refused.items():
         yield (reason,), count
 
 
 def _without_secret(scrape: Scrape) -> Samples:
-    live = scrape.node.metadata.image.brokers.values()
+    live = scrape.services.metadata.image.brokers.values()
     yield (), sum(not each.record.secret for each in live)
 
 
 def _topics(scrape: Scrape) -> Samples:
-    yield (), len(scrape.node.metadata.image.topics)
+    yield (), len(scrape.services.metadata.image.topics)
 
 
 FAMILIES = (

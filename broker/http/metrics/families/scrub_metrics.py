@@ -11,15 +11,15 @@ if TYPE_CHECKING:
 
 
 def _bytes_read(scrape: Scrape) -> Samples:
-    yield (), scrape.node.metrics.scrub.bytes_read
+    yield (), scrape.services.metrics.scrub.bytes_read
 
 
 def _bad_batches(scrape: Scrape) -> Samples:
-    yield (), sum(each.bad_batches for each in scrape.node.metrics.scrub.damage())
+    yield (), sum(each.bad_batches for each in scrape.services.metrics.scrub.damage())
 
 
 def _ended(scrape: Scrape) -> Samples:
-    yield (), scrape.node.metrics.scrub.ended_ms or 0
+    yield (), scrape.services.metrics.scrub.ended_ms or 0
 
 
 FAMILIES = (

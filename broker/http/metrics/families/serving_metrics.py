@@ -23,7 +23,7 @@ def _count(attribute: str) -> Read:
     """Declares a counter of the whole broker."""
 
     def read(scrape: Scrape) -> Samples:
-        yield (), getattr(scrape.node.metrics, attribute)
+        yield (), getattr(scrape.services.metrics, attribute)
 
     return read
 
@@ -33,7 +33,7 @@ def _of_topics(attribute: str) -> Read:
     value = attrgetter(attribute)
 
     def read(scrape: Scrape) -> Samples:
-        for topic, counts in dict(scrape.node.metrics.topics).items():
+        for topic, counts in dict(scrape.services.metrics.topics).items():
             yield (topic,), value(counts)
 
     return read
@@ -53,7 +53,7 @@ def _of_partitions(attribute: str) -> Read:
 
 
 def _clients(scrape: Scrape) -> Samples:
-    yield from dict(scrape.node.metrics.clients).items()
+    yield from dict(scrape.services.metrics.clients).items()
 
 
 def _sessions(attribute: str) -> Read:
@@ -61,35 +61,35 @@ def _sessions(attribute: str) -> Read:
     of = attrgetter(attribute)
 
     def read(scrape: Scrape) -> Samples:
-        yield (), of(scrape.node.fetch_sessions)
+        yield (), of(scrape.services.fetch_sessions)
 
     return read
 
 
 def _requests(scrape: Scrape) -> Samples:
     names = {entry.key: entry.name for entry in known_apis()}
-    for (key, version), count in dict(scrape.node.metrics.requests).items():
+    for (key, version), count in dict(scrape.services.metrics.requests).items():
         yield (names[key], str(version)), count
 
 
 def _times(scrape: Scrape) -> Samples:
     names = {entry.key: entry.name for entry in known_apis()}
-    metrics = scrape.node.metrics
+    metrics = scrape.services.metrics
     for key, counts in dict(metrics.times).items():
         yield (names[key],), Buckets(BUCKETS_S, counts, metrics.times_sum_s[key])
 
 
 def _lags(scrape: Scrape) -> Samples:
-    lag = scrape.node.metrics.loop_lag
+    lag = scrape.services.metrics.loop_lag
     yield (), Buckets(LAGS_S, lag.counts, lag.sum_s)
 
 
 def _longest_lag(scrape: Scrape) -> Samples:
-    yield (), scrape.node.metrics.loop_lag.longest_s
+    yield (), scrape.services.metrics.loop_lag.longest_s
 
 
 def _fetched(scrape: Scrape) -> Samples:
-    for topic, counts in dict(scrape.node.metrics.topics).items():
+    for topic, counts in dict(scrape.services.metrics.topics).items():
         for place, size_bytes in enumerate(counts.fetched):
             if size_bytes:
                 magic, is_converted = divmod(place, 2)
@@ -98,7 +98,7 @@ def _fetched(scrape: Scrape) -> Samples:
 
 def _failed(attribute: str) -> Read:
     def read(scrape: Scrape) -> Samples:
-        failed: dict[ErrorCode, int] = getattr(scrape.node.metrics, attribute)
+        failed: dict[ErrorCode, int] = getattr(scrape.services.metrics, attribute)
         for code, count in dict(failed).items():
             yield (code.name,), count
 
@@ -106,27 +106,27 @@ def _failed(attribute: str) -> Read:
 
 
 def _connections(scrape: Scrape) -> Samples:
-    yield (), len(scrape.node.connections)
+    yield (), len(scrape.services.connections)
 
 
 def _connections_limit(scrape: Scrape) -> Samples:
-    yield (), scrape.node.connections.most(scrape.node.metadata.image)
+    yield (), scrape.services.connections.most(scrape.services.metadata.image)
 
 
 def _config_bytes(scrape: Scrape) -> Samples:
-    yield (), scrape.node.metadata.image.config_bytes
+    yield (), scrape.services.metadata.image.config_bytes
 
 
 def _configs_refused(scrape: Scrape) -> Samples:
-    yield (), scrape.node.settings.refused_for_room
+    yield (), scrape.services.settings.refused_for_room
 
 
 def _offline_logs(scrape: Scrape) -> Samples:
-    yield (), len(scrape.node.partitions.offline())
+    yield (), len(scrape.services.partitions.offline())
 
 
 def _offline_directories(scrape: Scrape) -> Samples:
-    yield (), len({each.directory.parent for each in scrape.node.partitions.offline()})
+    yield (), len({each.directory.parent for each in scrape.services.partitions.offline()})
 
 
 _SERVED = ("as_stored", "converted")

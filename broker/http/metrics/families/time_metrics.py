@@ -99,7 +99,7 @@ class _TimeScrape:
     def kept(self) -> dict[str, _Kept]:
         """The times and the next deletion by topic."""
         topics: dict[str, _Kept] = {}
-        known = self._scrape.node.metadata.image.topics
+        known = self._scrape.services.metadata.image.topics
         for partition in self._scrape.partitions:
             if partition.topic in known:  # logs of no topic are never deleted from
                 kept = topics.get(partition.topic, _Kept())
@@ -110,7 +110,7 @@ class _TimeScrape:
     @cached_property
     def findings(self) -> Counter[tuple[str, str]]:
         """The number of partitions with each finding of a diagnosis, by topic and finding."""
-        node = self._scrape.node
+        node = self._scrape.services
         readings = Readings(
             self._scrape.now_ms,
             self._scrape.clock.deletion_ms,
@@ -176,7 +176,7 @@ def _by_kind(attribute: str) -> Read:
 
 
 def _anomalies(scrape: Scrape) -> list[tuple[str, TopicAnomalies]]:
-    return list(dict(scrape.node.time_watch.topics).items())
+    return list(dict(scrape.services.time_watch.topics).items())
 
 
 def _delays(scrape: Scrape) -> Samples:
@@ -186,7 +186,7 @@ def _delays(scrape: Scrape) -> Samples:
 
 def _max_latency(scrape: Scrape) -> Samples:
     topics: dict[str, int | None] = {}
-    for (topic, _), delay_ms in scrape.node.store.longest_delays_ms().items():
+    for (topic, _), delay_ms in scrape.services.store.longest_delays_ms().items():
         topics[topic] = later(delay_ms, topics.get(topic))
     for topic, longest_ms in topics.items():
         if longest_ms is not None:

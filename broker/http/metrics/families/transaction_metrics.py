@@ -25,7 +25,7 @@ _STATES = tuple(state for state in State if state not in (State.DEAD, State.PREP
 
 def _transactions(scrape: Scrape) -> list[Transaction]:
     try:
-        return scrape.node.transactions.all()
+        return scrape.services.transactions.all()
     except BrokerError:  # the ids are still being read
         return []
 
@@ -42,18 +42,18 @@ def _oldest(scrape: Scrape) -> Samples:
 
 
 def _ended(scrape: Scrape) -> Samples:
-    counts = scrape.node.metrics.transactions
+    counts = scrape.services.metrics.transactions
     yield ("committed",), counts.committed
     yield ("aborted",), counts.aborted
     yield ("timed out",), counts.timed_out
 
 
 def _expired(scrape: Scrape) -> Samples:
-    yield (), scrape.node.metrics.transactions.expired_ids
+    yield (), scrape.services.metrics.transactions.expired_ids
 
 
 def _refused(scrape: Scrape) -> Samples:
-    for (api, code), count in dict(scrape.node.metrics.transactions.refused).items():
+    for (api, code), count in dict(scrape.services.metrics.transactions.refused).items():
         yield (api, code.name), count
 
 
@@ -89,7 +89,7 @@ def _lag_seconds(scrape: Scrape) -> Samples:
 
 
 def _late(scrape: Scrape) -> Samples:
-    node = scrape.node
+    node = scrape.services
     longest_ms = node.config.transactions.transaction_max_timeout_ms
     found: list[OpenTransaction] = late(scrape.partitions, scrape.now_ms, longest_ms)
     yield (), len({(each.topic, each.partition) for each in found})

@@ -54,7 +54,7 @@ def test_each_volume_is_asked_once_and_one_that_is_gone_is_left_out(tmp_path, mo
     monkeypatch.setattr(disk_metrics.os, "statvfs", statvfs)
     gone = tmp_path / "gone"
     store = SimpleNamespace(log_dirs=(tmp_path, gone))
-    scrape = SimpleNamespace(node=SimpleNamespace(store=store), shared={})
+    scrape = SimpleNamespace(services=SimpleNamespace(store=store), shared={})
     shown = {
         family.name: list(family.read(scrape))
         for family in disk_metrics.FAMILIES

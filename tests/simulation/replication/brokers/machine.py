@@ -19,6 +19,7 @@ from tests.simulation.replication.brokers.disk import FAR_MS
 from tests.simulation.replication.brokers.process import Process, VirtualKeepAlive
 from tests.simulation.replication.brokers.views import Views
 from tests.simulation.replication.checking.cut_off import LEASE_MS
+from tidelog.broker.boot import Services
 from tidelog.broker.cluster.cluster import NO_SESSION, Cluster
 from tidelog.broker.maintenance.checkpoint import checkpoint
 from tidelog.broker.maintenance.compaction_rounds import CompactionRounds
@@ -29,7 +30,6 @@ from tidelog.broker.metadata.store import MetadataError
 from tidelog.broker.metrics.counters import Metrics
 from tidelog.broker.network.accepting.listener import Listener
 from tidelog.broker.network.connection import Connection
-from tidelog.broker.node import Node
 from tidelog.broker.topics.startup import open_topics
 from tidelog.config import load
 from tidelog.protocol.errors import BrokerError
@@ -62,7 +62,7 @@ class Machine:
         self.has_power = True
         self.life = 0
         self.process: Process | None = None
-        self.node: Node | None = None
+        self.node: Services | None = None
         self.stop_asked: asyncio.Event | None = None
         self.registered_life = 0  # the life that registered last, in truth; 0: none
         self.lossy_life = 0  # the life after which its disk lost something; 0: none
@@ -197,7 +197,7 @@ class Machine:
         store.lock()
         metadata = ClusterMetadata(self.world.new_metadata_store(self.id), self.id)
         await metadata.open()
-        node = Node(config, MachineClock(self), store, metadata, Metrics())
+        node = Services(config, MachineClock(self), store, metadata, Metrics())
         self.world.turns.append(node.turns)
         cluster = Cluster(node, boot_id=self.boot_id, keep_alive=VirtualKeepAlive)
         replicas = node.join(cluster)
@@ -226,7 +226,7 @@ class Machine:
         await self.stop_asked.wait()
         await self._end(process, node, chores)
 
-    async def _checkpoint(self, node: Node) -> None:
+    async def _checkpoint(self, node: Services) -> None:
         while True:
             await asyncio.sleep(CHECKPOINT_S)
             try:
@@ -234,7 +234,9 @@ class Machine:
             except BrokerError as error:
                 self.world.say("no checkpoint", self, error.message)
 
-    async def _end(self, process: Process, node: Node, chores: list[asyncio.Task[None]]) -> None:
+    async def _end(
+        self, process: Process, node: Services, chores: list[asyncio.Task[None]]
+    ) -> None:
         """Stops in order."""
         await node.cluster.hand_over()
         node.ready = False

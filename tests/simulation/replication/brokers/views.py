@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tests.simulation.replication.brokers.machine import Machine
-    from tidelog.broker.node import Node
+    from tidelog.broker.boot import Services
     from tidelog.broker.replicas.followed import Followed
     from tidelog.broker.replicas.led import Led
     from tidelog.broker.replicas.replicas import Replicas
@@ -200,7 +200,7 @@ class Views:
         failed = {key: log for key, log in self._logs.items() if log.is_offline and log.is_there}
         return {key: log.partition.directory.name for key, log in failed.items()}
 
-    def is_failure_stored(self, node: Node) -> bool:
+    def is_failure_stored(self, node: Services) -> bool:
         """Returns whether the metadata say which logs have failed, as far as this broker knows."""
         image, offline = node.metadata.image, node.cluster._disks.offline
         failed = OfflineRecord(offline.directories, offline.partitions)

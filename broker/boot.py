@@ -1,12 +1,10 @@
-"""The running node: what handlers reach for, wired once.
+"""What one broker process has, made once and handed to those who need it.
 
-A node owns the log store, the metadata store, the clock, the metrics, the open connections and those
-who wait for data. Lookups raise the error a client should see; handlers only shape answers.
+Each room of the broker declares what it needs of this in its `services.py`. Only `server.py` imports this.
 """
 
 from __future__ import annotations
 
-import logging
 import os
 from typing import TYPE_CHECKING
 
@@ -50,10 +48,8 @@ if TYPE_CHECKING:
     from tidelog.storage.directory.store import LogStore
     from tidelog.storage.log.partition import Appended, Partition
 
-log = logging.getLogger("tidelog.node")
 
-
-class Node:
+class Services:
     """Everything one broker process is."""
 
     def __init__(
@@ -145,7 +141,7 @@ class Node:
         )
 
         self.cluster = cluster
-        replicas = self.replicas = Replicas(self, cluster)
+        replicas = self.replicas = Replicas(self, cluster, self.roles_changed)
         self.partitions.leading = replicas
         self.appends.replicate(replicas.appended, replicas.flushed)
         self.topics.replicate(replicas)
@@ -162,17 +158,11 @@ class Node:
         if self.cluster is not None:
             await self.metadata.catch_up()
 
-    # -- lookups --------------------------------------------------------------------------------
-
-    # -- records --------------------------------------------------------------------------------
-
     def _count(self, partition: Partition, appended: Appended) -> None:
         """Counts an append that has become readable for consumers."""
         self.metrics.appended(partition.topic, appended)
         if appended.anomaly is not None:
             self.time_watch.note_anomaly(partition, appended, appended.anomaly)
-
-    # -- topics ---------------------------------------------------------------------------------
 
     def _unclaimed(self, name: str) -> frozenset[int]:
         """The partitions of a name of which a log lies here that names no topic."""
@@ -188,8 +178,6 @@ class Node:
 
     async def _forget_topic(self, name: str) -> None:
         await self.coordinator.forget_topic(name)
-
-    # -- producers ------------------------------------------------------------------------------
 
     def roles_changed(self) -> None:
         """Hears that a log on this broker leads now, or leads no more."""

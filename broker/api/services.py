@@ -1,0 +1,22 @@
+"""What handlers of requests need of the broker; `boot.py` makes it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+from tidelog.broker.transactions.services import Services as Below
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tidelog.broker.network.accepting.listener import Listener
+
+
+class Services(Below, Protocol):
+    """What handlers of requests need."""
+
+    @property
+    def listeners(self) -> Sequence[Listener]: ...
+
+    @property
+    def http(self) -> Listener | None: ...

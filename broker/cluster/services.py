@@ -1,0 +1,11 @@
+"""What a broker as one of several needs of the broker; `boot.py` makes it."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from tidelog.broker.partitions.services import Services as Below
+
+
+class Services(Below, Protocol):
+    """What a broker as one of several needs."""

@@ -1,0 +1,85 @@
+"""What connections and the dispatch of requests need of the broker; `boot.py` makes it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from tidelog.broker.clock import Clock
+    from tidelog.broker.memory.memory import Memory
+    from tidelog.broker.metadata.cluster import ClusterMetadata
+    from tidelog.broker.metrics.counters import Metrics
+    from tidelog.broker.network.accepting.connections import Connections
+    from tidelog.broker.network.encoded import EncodedOnce
+    from tidelog.broker.network.impostors import Impostors
+    from tidelog.broker.network.turns import Turns
+    from tidelog.broker.quotas.clients import ClientQuotas
+    from tidelog.broker.security.authorizer import Authorizer
+    from tidelog.broker.settings import Settings
+    from tidelog.config import BrokerConfig
+    from tidelog.protocol.message import RequestHeader
+
+
+class Senders(Protocol):
+    """Whether requests come from other brokers of the cluster."""
+
+    def is_proven(self, header: RequestHeader) -> bool:
+        """Returns whether a request proves that a broker sent it."""
+
+    def believes(self, claim: Any) -> bool:
+        """Returns whether a request of an older tidelog, which proves nothing, is a broker's."""
+
+
+class Replication(Protocol):
+    """The replicas of one of several brokers."""
+
+    @property
+    def senders(self) -> Senders: ...
+
+
+class Services(Protocol):
+    """What connections and the dispatch of requests need."""
+
+    @property
+    def authorizer(self) -> Authorizer: ...
+
+    @property
+    def client_quotas(self) -> ClientQuotas: ...
+
+    @property
+    def clock(self) -> Clock: ...
+
+    @property
+    def cluster(self) -> object | None:
+        """None for a broker that is alone."""
+
+    @property
+    def config(self) -> BrokerConfig: ...
+
+    @property
+    def connections(self) -> Connections: ...
+
+    @property
+    def encoded(self) -> EncodedOnce: ...
+
+    @property
+    def impostors(self) -> Impostors: ...
+
+    @property
+    def memory(self) -> Memory: ...
+
+    @property
+    def metadata(self) -> ClusterMetadata: ...
+
+    @property
+    def metrics(self) -> Metrics: ...
+
+    @property
+    def replicas(self) -> Replication | None:
+        """None for a broker that is alone."""
+
+    @property
+    def settings(self) -> Settings: ...
+
+    @property
+    def turns(self) -> Turns: ...

@@ -1,0 +1,42 @@
+"""What requests on partitions need of the broker; `boot.py` makes it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+from tidelog.broker.maintenance.services import Services as Below
+from tidelog.broker.network.services import Replication as BelowReplication
+
+if TYPE_CHECKING:
+    from uuid import UUID
+
+    from tidelog.broker.metrics.time_watch import TimeWatch
+    from tidelog.broker.partitions.appends import Appends
+    from tidelog.broker.partitions.lookup import Partitions
+    from tidelog.broker.partitions.waiting import Waiting
+
+
+class Replication(BelowReplication, Protocol):
+    """The replicas of one of several brokers."""
+
+    def is_suspended(self, topic_id: UUID, index: int) -> bool:
+        """Returns whether this broker leads a partition, and does not know whether another one does."""
+
+
+class Services(Below, Protocol):
+    """What requests on partitions need."""
+
+    @property
+    def appends(self) -> Appends: ...
+
+    @property
+    def partitions(self) -> Partitions: ...
+
+    @property
+    def replicas(self) -> Replication | None: ...
+
+    @property
+    def time_watch(self) -> TimeWatch: ...
+
+    @property
+    def waiting(self) -> Waiting: ...

@@ -1,0 +1,28 @@
+"""What changes of topics need of the broker; `boot.py` makes it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+from tidelog.broker.network.services import Services as Below
+
+if TYPE_CHECKING:
+    from tidelog.broker.pools import Pools
+    from tidelog.broker.topics.topics import Topics
+    from tidelog.storage.directory.store import LogStore
+
+
+class Services(Below, Protocol):
+    """What changes of topics need."""
+
+    @property
+    def pools(self) -> Pools: ...
+
+    @property
+    def store(self) -> LogStore: ...
+
+    @property
+    def topics(self) -> Topics: ...
+
+    async def catch_up(self) -> None:
+        """Updates the image by what other brokers have stored until now. Raises KafkaStorageError."""
