@@ -147,6 +147,7 @@ derived:
 	$(BIN)/python tools/derive_jobs.py --check
 	$(BIN)/python tools/derive_job_options.py --check
 	$(BIN)/python tools/derive_time_picture.py --check
+	$(BIN)/python tools/measure_broker.py --check
 	$(BIN)/python tools/check_links.py
 
 manifests:
