@@ -113,12 +113,15 @@ class Session:
 
         Raises SetupError.
         """
-        if self._given is not None:
-            return self._given
-        if self.master == INLINE:
+        if self._given is None and self.master == INLINE:
             raise SetupError(f"{self.job} needs Spark for this: --master {INLINE} has none")
         master = None if self.master == AUTO else self.master
-        return spark_start.acquire(self.job, master, self.conf, is_verbose=self.is_verbose)
+        found = self._given or spark_start.acquire(
+            self.job, master, self.conf, is_verbose=self.is_verbose
+        )
+        if not self.is_verbose:
+            spark_start.hide_query_errors()
+        return found
 
     def run(
         self,

@@ -21,6 +21,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import traceback
 from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -29,6 +30,7 @@ from tidelog.pipeline.errors import SetupError
 from tidelog.pipeline.options import DEFAULT_MASTER, INLINE, LOCAL_MASTER
 
 if TYPE_CHECKING:
+    import logging
     from collections.abc import Mapping
 
 OLDEST_PYSPARK: Final = (4, 1)
@@ -48,6 +50,7 @@ _UTC: Final = "-Duser.timezone=UTC"
 _LOOPBACK: Final = "127.0.0.1"
 _LOCAL_IP: Final = "SPARK_LOCAL_IP"  # where the UI listens; without it, on every interface
 _UI: Final = "spark.ui.enabled"
+_QUERY_LOGGERS: Final = ("DataFrameQueryContextLogger", "SQLQueryContextLogger")
 
 # Times are in UTC and exact before 1582; overflows of int64 raise.
 EXACT: Final = {
@@ -125,6 +128,24 @@ def release() -> None:
         if _shared.session is not None and _shared.users <= 0:
             _shared.session.stop()
             _shared.session = None
+
+
+def hide_query_errors() -> None:
+    """Lets PySpark not log the errors of queries of jobs, which the jobs raise themselves.
+
+    It writes some of them as JSON of ten kilobytes, with the trace of Java. Those of other queries of
+    the program stay.
+    """
+    from pyspark.logger import PySparkLogger
+
+    for name in _QUERY_LOGGERS:
+        PySparkLogger.getLogger(name).addFilter(_is_not_of_job)  # is added once only
+
+
+def _is_not_of_job(_: logging.LogRecord) -> bool:
+    """Returns whether no job has called what logs something."""
+    calls = traceback.walk_stack(None)
+    return not any(frame.f_globals["__name__"].startswith(f"{__package__}.") for frame, _ in calls)
 
 
 def _running() -> Any:

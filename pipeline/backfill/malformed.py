@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
-from urllib.parse import unquote, urlsplit
+
+from tidelog.pipeline.backfill.places import path_of, shown
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
 _CORRUPT: Final = "__tidelog_malformed"
 _CHOSEN: Final = frozenset({"mode", "columnnameofcorruptrecord"})
 _NAMED: Final = 3
-_SHOWN: Final = 60
 
 
 class Malformed(NamedTuple):
@@ -94,15 +94,13 @@ def _counted(broken: Any) -> Malformed:
 
 def _place(file: str, line: str, seen: set[tuple[str, int]]) -> str:
     """Returns the place of a broken line and its beginning; without a number if it is not found."""
-    shown = repr(line if len(line) <= _SHOWN else f"{line[:_SHOWN]}...")
-    path = unquote(urlsplit(file).path) if file.startswith("file:") else file
-    wanted = line.strip()
+    path, wanted = path_of(file), line.strip()
     try:
         with Path(path).open(encoding="utf-8", errors="replace") as text:
             for number, one in enumerate(text, 1):
                 if one.strip() == wanted and (path, number) not in seen:
                     seen.add((path, number))
-                    return f"line {number} of {path}: {shown}"
+                    return f"line {number} of {path}: {shown(line)}"
     except OSError:
         pass
-    return f"{path}: {shown}"
+    return f"{path}: {shown(line)}"

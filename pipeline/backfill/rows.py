@@ -6,6 +6,7 @@ are staged. This module does not use Spark.
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
@@ -15,6 +16,7 @@ import pyarrow.compute as pc
 from tidelog.pipeline.archive.layout import binary_parts
 from tidelog.pipeline.backfill import avro_values
 from tidelog.pipeline.backfill.local_times import instants_of
+from tidelog.pipeline.backfill.places import place_of
 from tidelog.pipeline.errors import PipelineError
 from tidelog.pipeline.source.arrays import HEADERS
 from tidelog.pipeline.times import FIRST_MS, LAST_MS, is_local, to_ms
@@ -35,17 +37,30 @@ STAGED: Final = pa.schema(
 LOCAL: Final = "local"
 """The unit of a column of Arrow's timestamps without a zone."""
 _PER_UNIT: Final = {"s": (1000, 1), "ms": (1, 1), "us": (1, 1000), "ns": (1, 1_000_000)}
+_WHOLE: Final = "^[+-]?[0-9]+$"
+_OUTSIDE: Final = "is outside the range of times: 64 bits of ms"
+
+
+class BadTime(Exception):
+    """A value of the time column that is no time; the message says why."""
+
+    def __init__(self, row: int, value: object, reason: str) -> None:
+        """`row` counts from 0 in the column that was read."""
+        super().__init__(reason)
+        self.row, self.value = row, value
 
 
 class Staging(NamedTuple):
     """How rows become records: the unit of times, the zone of those without one, the partitions.
 
-    `schema` is the text of an Avro schema and its id, for values that are structs.
+    `column` is the name of the time column, for errors. `schema` is the text of an Avro
+    schema and its id, for values that are structs.
     """
 
     unit: str
     zone: str | None
     partition_count: int
+    column: str
     schema: tuple[str, int] | None = None
 
 
@@ -53,9 +68,15 @@ def staged(batch: pa.RecordBatch, how: Staging) -> pa.RecordBatch:
     """Returns the columns to stage for rows: `time`, `key`, `value`, `headers`, `partition`.
 
     A null time stays null. A row without a partition goes where its key goes, and one without a key
-    where its value would go as a key. Raises PipelineError for an invalid time.
+    where its value would go as a key. Raises PipelineError for an invalid time, which says where it is
+    by the columns `file` and `row`.
     """
-    times = times_of(batch.column("time"), how.unit, how.zone)
+    try:
+        times = times_of(batch.column("time"), how.unit, how.zone)
+    except BadTime as error:
+        file, row, value = (batch.column(n)[error.row].as_py() for n in ("file", "row", "value"))
+        where = place_of(file, row, str(error.value), value)
+        raise PipelineError(f"column {how.column}: {error} ({where})") from None
     key, value = batch.column("key"), batch.column("value")
     if how.schema is not None:
         value = avro_values.encoded(value, *how.schema)
@@ -73,7 +94,7 @@ def staged(batch: pa.RecordBatch, how: Staging) -> pa.RecordBatch:
 
 
 def times_of(column: pa.Array, unit: str, zone: str | None = None) -> pa.Array:
-    """Returns a column as int64 ms, rounded down; null stays null. Raises PipelineError.
+    """Returns a column as int64 ms, rounded down; null stays null. Raises BadTime.
 
     `zone` is that of texts and timestamps that have none.
     """
@@ -83,24 +104,35 @@ def times_of(column: pa.Array, unit: str, zone: str | None = None) -> pa.Array:
         assert zone is not None
         local_us = column.cast(pa.timestamp("us")).cast(pa.int64())
         return _in_range(instants_of(_divided(local_us, 1000).to_pylist(), zone))
-    try:
-        numbers = column.cast(pa.int64(), safe=True)
-    except pa.ArrowInvalid as error:
-        raise PipelineError(
-            f"the time column has a value that is not a whole number of {unit}: {error}"
-        ) from error
+    numbers = _whole_numbers(column, unit)
     factor, divisor = _PER_UNIT[unit]
     values = numbers.fill_null(0).to_numpy(zero_copy_only=False)
     if factor > 1:
         outside = (values > LAST_MS // factor) | (values < -(-FIRST_MS // factor))
         if outside.any():
-            raise PipelineError(
-                f"{int(values[outside][0])} {unit} is outside the range of times: 64 bits of ms"
-            )
+            row = int(outside.argmax())
+            raise BadTime(row, values[row], f"{values[row]} {unit} {_OUTSIDE}")
         values = values * factor
     elif divisor > 1:
         return _divided(numbers, divisor)
     return pa.array(values, pa.int64(), mask=~numbers.is_valid().to_numpy(zero_copy_only=False))
+
+
+def _whole_numbers(column: pa.Array, unit: str) -> pa.Array:
+    """Returns numbers, or texts of them, as int64."""
+    is_text = pa.types.is_string(column.type)
+    if not is_text or pc.all(pc.match_substring_regex(column, _WHOLE)).as_py():
+        try:
+            return column.cast(pa.int64())
+        except pa.ArrowInvalid:
+            pass
+    found: list[int | None] = []
+    for row, value in enumerate(column.to_pylist()):
+        text = str(value).strip()
+        if value is not None and (not re.match(_WHOLE, text) or not -(2**63) <= int(text) < 2**63):
+            raise BadTime(row, value, f"{value!r} is no whole number of {unit}")
+        found.append(None if value is None else int(text))
+    return pa.array(found, pa.int64())
 
 
 def _divided(numbers: pa.Array, divisor: int) -> pa.Array:
@@ -112,9 +144,16 @@ def _divided(numbers: pa.Array, divisor: int) -> pa.Array:
 def _of_texts(texts: list[str | None], zone: str | None) -> pa.Array:
     found: list[int | None] = []
     local: list[int | None] = []
-    for text in texts:
+    for row, text in enumerate(texts):
         is_naive = text is not None and zone is not None and is_local(text)
-        time_ms = None if text is None else _iso(f"{text.strip()}Z" if is_naive else text)
+        try:
+            wanted = f"{text.strip()}Z" if text is not None and is_naive else text
+            time_ms = None if wanted is None else to_ms(wanted, "iso")
+        except ValueError as error:
+            hint = (
+                ", or say --time-zone for all times that have none" if is_local(text or "") else ""
+            )
+            raise BadTime(row, text, f"{error}{hint}") from None
         found.append(time_ms)
         local.append(time_ms if is_naive else None)
     if zone is not None:
@@ -124,17 +163,10 @@ def _of_texts(texts: list[str | None], zone: str | None) -> pa.Array:
 
 
 def _in_range(times: list[int | None]) -> pa.Array:
-    if any(one is not None and not FIRST_MS <= one <= LAST_MS for one in times):
-        raise PipelineError("the time column: a time is outside the range of times: 64 bits of ms")
+    for row, one in enumerate(times):
+        if one is not None and not FIRST_MS <= one <= LAST_MS:
+            raise BadTime(row, one, f"a time {_OUTSIDE}")
     return pa.array(times, pa.int64())
-
-
-def _iso(text: str) -> int:
-    try:
-        return to_ms(text, "iso")
-    except ValueError as error:
-        hint = ", or say --time-zone for all times that have none" if is_local(text) else ""
-        raise PipelineError(f"the time column: {error}{hint}") from error
 
 
 def partitions_of(key: pa.Array, value: pa.Array, partition_count: int) -> npt.NDArray[np.int32]:

@@ -85,16 +85,19 @@ def rows(
     kinds = dict(table.dtypes)
     names = wanted(options, table.columns)
     unit = unit_of_times(options, kinds)
+    file, row = _place(sql, table)
     frame = table.select(
         _time(sql, options.time_column, kinds, unit).alias("time"),
         _text(sql, options.key_column, table).alias("key"),
         _value(sql, options, names.values).alias("value"),
         _headers(sql, names.headers, table).alias("headers"),
         _partition(sql, options.partition_column, kinds).alias("partition"),
+        file.alias("file"),
+        row.alias("row"),
     )
     if options.format == AVRO and schema is None:
         schema = avro.Schema(avro.schema_of(table, options), 0)
-    how = Staging(unit, options.time_zone, partition_count, schema)
+    how = Staging(unit, options.time_zone, partition_count, options.time_column, schema)
     with warnings.catch_warnings():  # PySpark warns about a new pandas, which is not used here
         warnings.filterwarnings("ignore", message=".*pandas", category=FutureWarning)
         return frame.mapInArrow(_stager(how), _STAGED)
@@ -107,7 +110,23 @@ def _time(sql: Any, name: str, kinds: Mapping[str, str], unit: str) -> Any:
         return sql.unix_micros(column)
     if unit == LOCAL:
         return column.cast("timestamp_ntz")
-    return column.cast("string" if unit == "iso" else "bigint")
+    # Texts are read in Python, which says where one is that is no number.
+    return column.cast("string" if unit == "iso" or kinds[name] == "string" else "bigint")
+
+
+def _place(sql: Any, table: Any) -> tuple[Any, Any]:
+    """Returns the file of each row, and its number there, as far as Spark knows them."""
+    from pyspark.errors import AnalysisException
+
+    nothing = sql.lit(None)
+    file, row = sql.expr("_metadata.file_path"), sql.expr("_metadata.row_index + 1")
+    for found in ((file, row), (file, nothing.cast("bigint"))):
+        try:
+            table.select(*found)
+        except AnalysisException:  # only some formats of files have them
+            continue
+        return found
+    return nothing.cast("string"), nothing.cast("bigint")
 
 
 def _column(sql: Any, name: str) -> Any:
@@ -156,9 +175,8 @@ def _value(sql: Any, options: argparse.Namespace, names: Sequence[str]) -> Any:
 def _stager(how: Staging) -> Callable[[Iterator[Any]], Iterator[Any]]:
     """Returns a function for mapInArrow, nested to be pickled by value (see `tidelog.pipeline.tasks`)."""
     place = tuple(home())
-    unit, zone, partition_count, schema = how
-    columns = schema and tuple(schema)
-    fields: tuple[Any, ...] = (unit, zone, partition_count, columns)  # of types a worker knows
+    # Of types that a worker knows.
+    fields: tuple[Any, ...] = (*how[:-1], how.schema and tuple(how.schema))
 
     def stage_batches(batches: Iterator[Any]) -> Iterator[Any]:
         arrive(*place)

@@ -5,7 +5,6 @@ The records are the same, and so is their order: by time, key, value and headers
 
 from __future__ import annotations
 
-import re
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Final
 
@@ -20,6 +19,7 @@ from tidelog.pipeline.backfill.in_process.kinds import TIMESTAMP, name_of
 from tidelog.pipeline.backfill.in_process.texts import bytes_of, json_of_rows
 from tidelog.pipeline.backfill.rows import LOCAL, STAGED, Staging, staged
 from tidelog.pipeline.backfill.staging import AVRO, LARGEST_INT, place_of
+from tidelog.pipeline.backfill.tables import format_of
 from tidelog.pipeline.backfill.wanted import check_partitions, unit_of_times, wanted
 from tidelog.pipeline.engine.plausible import in_other_units
 from tidelog.pipeline.source.arrays import HEADERS
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from tidelog.pipeline.backfill.staging import Limits
 
 _BATCH_ROWS: Final = 65_536
-_WHOLE: Final = re.compile(r"-?[0-9]{1,18}")
 _ORDER: Final = ("timestamp_ms", "key", "value", "headers")
 
 
@@ -58,7 +57,7 @@ class RowsInProcess:
         unit = unit_of_times(options, kinds)
         self._options = options
         self._partition_count = partition_count
-        self._how = Staging(unit, options.time_zone, partition_count)
+        self._how = Staging(unit, options.time_zone, partition_count, options.time_column)
         self._values = {name: columns[name] for name in found.values}
         count = table.num_rows
         self._batch = pa.record_batch(
@@ -70,6 +69,10 @@ class RowsInProcess:
                 "value": self._value(found.values),
                 "headers": _headers(found.headers, columns, count),
                 "partition": _partitions(options.partition_column, columns, kinds, count),
+                "file": pa.repeat(options.table, count),
+                "row": pa.array(range(1, count + 1), pa.int64())
+                if format_of(options) == "parquet"
+                else pa.nulls(count, pa.int64()),
             }
         )
         self._staged: pa.Table | None = None
@@ -169,11 +172,7 @@ def _times(column: pa.Array, unit: str) -> pa.Array:
         return column.cast(pa.string() if unit == "iso" else pa.int64())
     if not pa.types.is_string(kind):
         raise NeedsSpark(f"the times are of type {name_of(kind)}")
-    if unit == "iso":
-        return column
-    if not all(map(_WHOLE.fullmatch, column.drop_null().to_pylist())):
-        raise NeedsSpark(f"some times are no plain whole numbers of {unit}")
-    return column.cast(pa.int64())
+    return column
 
 
 def _headers(names: Sequence[str], columns: Mapping[str, pa.Array], count: int) -> pa.Array:

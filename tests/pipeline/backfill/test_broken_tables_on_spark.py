@@ -1,8 +1,12 @@
-"""Backfill of tables with broken lines, and of those whose times Spark refuses: no other row changes."""
+"""Backfill of tables with broken lines, with times that are none, and with those that Spark refuses.
+
+No other row changes, and errors say where.
+"""
 
 from __future__ import annotations
 
 import json
+import logging
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -11,7 +15,7 @@ import pytest
 from tests.pipeline.jobs.test_mirror import everything
 from tidelog.client import Client
 from tidelog.pipeline import cli
-from tidelog.pipeline.errors import FINDINGS, OK
+from tidelog.pipeline.errors import FAILED, FINDINGS, OK
 
 pytestmark = pytest.mark.spark
 JSON = '{"when":1,"a":"x"}\n{"when":2,"a"\n{"when":3,"a":"y"}\n'
@@ -23,6 +27,7 @@ def backfill(on_spark, broker, topic, tmp_path):
     """Runs a backfill of a table on Spark; its status."""
 
     def run(table, *more, name="r"):
+        """Runs on Spark, unless `more` has another master."""
         given = ("--table", str(table), "--time-column", "when", "--topic", topic, "--create")
         out = ("--out", str(tmp_path / "out"), "--run", name, "--set", "retention.ms=-1")
         where = ("--to-brokers", broker.bootstrap, "--master", "local[2]")
@@ -81,3 +86,62 @@ def test_nanoseconds(backfill, arrived, tmp_path, zone):
         {"when": f"1969-12-31T23:59:59.999999{mark}", "n": 1},
         {"when": f"2017-07-14T02:40:01.234567{mark}", "n": 2},
     ]
+
+
+@pytest.mark.parametrize("master", ["local[2]", "inline"])
+@pytest.mark.parametrize(
+    ("name", "unit", "where"),
+    [
+        ("t.csv", "iso", "line 4 of "),
+        ("t.csv", "ms", "line 4 of "),
+        ("t.json", "iso", "line 3 of "),
+        ("t.parquet", "us", "row 3 of "),
+    ],
+)
+def test_what_is_no_time_is_named_with_its_place(
+    backfill, tmp_path, capsys, name, unit, where, master
+):
+    first = "2024-01-01T00:00Z" if unit == "iso" else "7"
+    table = {"when": [first, None, "yesterday"], "n": ["1", "2", "3"]}
+    path = tmp_path / name
+    if name == "t.parquet":
+        pq.write_table(pa.table(table), path)
+    elif name == "t.json":
+        path.write_text("".join(json.dumps({**one}) + "\n" for one in pa.table(table).to_pylist()))
+    else:
+        path.write_text(f"when,n\n{first},1\n,2\nyesterday,3\n")
+    given = ("--time-unit", unit, "--option", "header=true") if name == "t.csv" else ()
+    given = (*given, "--time-unit", unit, "--master", master)
+    assert backfill(path, *given) == FAILED
+    said = capsys.readouterr().err.splitlines()[-1]
+    reason = "no time" if unit == "iso" else f"no whole number of {unit}"
+    assert said.startswith(f"tidelog pipeline backfill: column when: 'yesterday' is {reason}")
+    assert said.endswith(f"({where}{path})")
+
+
+def test_errors_of_queries_are_not_logged_besides(on_spark, backfill, capsys):
+    """PySpark logs them as JSON; those of other queries of a program stay."""
+    from pyspark.errors import PySparkException
+    from pyspark.logger import PySparkLogger
+
+    logged = []
+
+    class Kept(logging.Handler):
+        def emit(self, record):
+            logged.append(record.getMessage())
+
+    logger = PySparkLogger.getLogger("DataFrameQueryContextLogger")
+    kept = Kept()
+    logger.addHandler(kept)
+    try:
+        bad = on_spark.createDataFrame([("x",)], "n string")
+        bad = bad.select(bad.n.cast("bigint").alias("when"))
+        bad.createOrReplaceTempView("bad")
+        assert backfill("bad", "--input", "table", "--time-unit", "ms") == FAILED
+        assert "CAST_INVALID_INPUT" in capsys.readouterr().err
+        assert not logged
+        with pytest.raises(PySparkException):
+            bad.collect()
+        assert len(logged) == 1
+    finally:
+        logger.removeHandler(kept)

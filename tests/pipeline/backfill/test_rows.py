@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 from kafka.partitioner.default import murmur2
 
 from tidelog.pipeline.archive.layout import buffers_of
-from tidelog.pipeline.backfill.rows import LOCAL, Staging, staged, times_of
-from tidelog.pipeline.errors import PipelineError
+from tidelog.pipeline.backfill.rows import LOCAL, BadTime, Staging, staged, times_of
 from tidelog.pipeline.source.arrays import HEADERS
 from tidelog.pipeline.times import to_ms
 from tidelog.protocol.records.batch import records
@@ -43,7 +42,7 @@ def test_seconds_at_the_ends_of_time():
         -1000,
     ]
     for outside in (last + 1, first - 1):
-        with pytest.raises(PipelineError, match="outside the range of times"):
+        with pytest.raises(BadTime, match="outside the range of times"):
             times_of(pa.array([0, outside]), "s")
 
 
@@ -59,12 +58,12 @@ def test_iso_texts_of_any_year():
 )
 def test_texts_that_are_no_time_are_refused(text):
     """Nor is a number one: what was meant may be a day, `20200101`, and no milliseconds."""
-    with pytest.raises(PipelineError, match="the time column"):
+    with pytest.raises(BadTime):
         times_of(pa.array([text]), "iso")
 
 
 def test_fractions_are_refused():
-    with pytest.raises(PipelineError, match="not a whole number of s"):
+    with pytest.raises(BadTime, match="no whole number of s"):
         times_of(pa.array([1.5]), "s")
 
 
@@ -83,9 +82,11 @@ def test_rows_become_the_records_they_say(rows, skipped, partition_count):
             "value": pa.array([row[2] for row in whole], pa.binary()),
             "headers": pa.array([[{"key": "h", "value": row[1]}] for row in whole], HEADERS),
             "partition": pa.nulls(len(whole), pa.int32()),
+            "file": pa.nulls(len(whole), pa.string()),
+            "row": pa.nulls(len(whole), pa.int64()),
         }
     ).slice(skipped)  # as a part of a larger batch, at an offset of its own
-    made = staged(batch, Staging("ms", None, partition_count))
+    made = staged(batch, Staging("ms", None, partition_count, "when"))
     for (_, key, value), partition in zip(rows, made.column("partition").to_pylist(), strict=True):
         chooser = value if key is None else key
         expected = 0 if chooser is None else (murmur2(chooser) & 0x7FFFFFFF) % partition_count
@@ -110,7 +111,7 @@ def test_a_named_partition_wins_and_a_null_one_goes_by_the_key():
         }
     )
     by_key = (murmur2(b"k") & 0x7FFFFFFF) % 3
-    made = staged(batch, Staging("ms", None, 3))
+    made = staged(batch, Staging("ms", None, 3, "when"))
     assert made.column("partition").to_pylist() == [0, 2, by_key, -1, 9]
 
 
@@ -160,5 +161,5 @@ def test_local_times_of_any_year():
 
 
 def test_a_text_without_a_zone_is_refused_with_what_helps():
-    with pytest.raises(PipelineError, match=r"does not say its zone.*or say --time-zone"):
+    with pytest.raises(BadTime, match=r"does not say its zone.*or say --time-zone"):
         times_of(pa.array(["2020-01-01T00:00"]), "iso")
