@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 
     from tidelog.client import GroupOffset
     from tidelog.pipeline.engine.failover.proofs import Proof
+    from tidelog.pipeline.engine.failover.times import Seen
     from tidelog.pipeline.runs.offset_maps import Mapped
     from tidelog.pipeline.source.columns import Columns
     from tidelog.pipeline.source.splits import OffsetRange
@@ -136,7 +137,6 @@ class Planner:
                 columns.has_timestamp,
                 columns.is_log_append,
             )
-        row.next_offset, row.next_ms = times.next_offset, times.next_ms
         return unread, times
 
     # --- the offset ------------------------------------------------------------------------------
@@ -179,21 +179,26 @@ class Planner:
         if not unread.count:
             row.notes.append("all is read: the group continues at the end of the target")
             return row.target_end
-        if times.next_ms is None:
-            raise _Refused("no unread record has a time: use --map")
+        if not times.seen.count:
+            raise _Refused(
+                f"none of the {some(unread.count, 'unread record')} has a time: use --map"
+            )
         if times.without:
             row.notes.append(f"{some(times.without, 'unread record')} without a time")
-        if times.are_all_odd:
-            row.notes.append("no unread record has a time that can be right: all were used")
-        elif times.first_odd is not None:
+        if times.first_odd is not None:
             offset, stamp = times.first_odd
             have, them = ("has a time", "it") if times.odd == 1 else ("have times", "them")
             row.notes.append(
                 f"{some(times.odd, 'unread record')} {have} that cannot be right, the first at {offset}, of"
                 f" {moment(stamp)}: the margin leaves {them} out"
             )
-        row.margin_ms, row.margin_from = self._margin(row, times)
-        row.search_ms = search_time(times.next_ms, row.margin_ms)
+        seen, margin_ms, margin_from = self._margin(row, times)
+        if seen.next_ms is None:  # the proof says where the records are that this loses
+            row.notes.append("no other unread record has a time: their contents are searched")
+            return row.target_end
+        row.margin_ms, row.margin_from = margin_ms, margin_from
+        row.next_offset, row.next_ms = seen.next_offset, seen.next_ms
+        row.search_ms = search_time(seen.next_ms, row.margin_ms)
         if self._is_stamped(row, of_target=True) and not times.stamped:
             row.notes.append(
                 "the target gives records times of its own: they were searched, and are later than event"
@@ -201,24 +206,45 @@ class Planner:
             )
         return self._search(row, row.search_ms)
 
-    def _margin(self, row: Row, times: UnreadTimes) -> tuple[int, str]:
+    def _margin(self, row: Row, times: UnreadTimes) -> tuple[Seen, int, str]:
+        """Returns the times of which the first is searched for, the margin, and where it is from.
+
+        Without a known latency both are of the records with event times, so that one which the broker
+        has stamped decides nothing about the others.
+        """
         if self._options.max_latency is not None:
-            return self._options.max_latency, "given"
+            return times.seen, self._options.max_latency, "given"
+        events = times.events
+        own = f"{some(events.count, 'unread record')}: none is older than the next one by more"
         known = None if self._audited is None else self._audited.get(row.topic)
-        if known is not None:
+        if known is not None and not times.are_all_odd:
             longest, shortest, known_of = known
+            margin_ms = margin_of(longest, shortest)
+            step_ms = times.seen.step_back_ms
+            if margin_ms < step_ms:  # it has seen too few records
+                return (
+                    times.seen,
+                    step_ms,
+                    f"{own}; the audit of {some(known_of, 'record')} has {span(margin_ms)}",
+                )
             return (
-                margin_of(longest, shortest),
+                times.seen,
+                margin_ms,
                 f"the audit: {some(known_of, 'record')} took {span(shortest)} to {span(longest)}",
             )
-        if times.stamped:
+        if times.stamped and not events.count:
             raise _Refused(
-                "the source's times are the broker's stamps, which say nothing of latency: give"
-                " --max-latency, or --map"
+                f"the times of all {some(times.stamped, 'unread record')} are the broker's stamps, which"
+                " say nothing of latency: give --max-latency, or --map"
+            )
+        if times.stamped:
+            row.notes.append(
+                f"{some(times.stamped, 'unread record')} stamped by the broker, the first at"
+                f" {times.first_stamped}: the margin leaves them out"
             )
         if self._audited is not None:
             row.notes.append("the audit knows no append times of this topic")
-        return times.step_back_ms, "the unread records: none is older than the next one by more"
+        return events, events.step_back_ms, own
 
     def _search(self, row: Row, time_ms: int) -> int:
         topic, partition = row.target
@@ -243,7 +269,7 @@ class Planner:
         if (
             is_proven
             and is_ours
-            and times.odd
+            and (times.odd or times.stamped)
             and proof is not None
             and proof.lost_from is not None
         ):
@@ -253,6 +279,9 @@ class Planner:
             )
             row.offset = proof.lost_from
             is_proven = self._try_to_prove(row, mapped, unread, times)
+        if not is_proven and is_ours and times.odd and row.search_ms is None:
+            row.offset = None
+            raise _Refused("no unread record has a time that can be right")
         if is_proven and row.proof is not None:
             row.status = LOST if row.proof.lost else MISSING if row.proof.missing else OK
 

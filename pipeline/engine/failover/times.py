@@ -23,21 +23,31 @@ FIRST_SPECIAL: Final = -6
 """ListOffsets means something else by the milliseconds from here to -1."""
 
 
-class _Seen:
-    """The first time of some records, its offset, and the least time."""
+class Seen:
+    """The first time of some unread records, its offset, the least time, and their number."""
 
     def __init__(self) -> None:
+        self.count = 0
         self.next_ms: int | None = None
         self.next_offset: int | None = None
         self.least_ms: int | None = None
 
     def add(self, offsets: Ints, timestamp_ms: Ints) -> None:
+        """Adds the records that follow; all have a time."""
         if not len(offsets):
             return
+        self.count += len(offsets)
         if self.next_ms is None:
             self.next_ms, self.next_offset = int(timestamp_ms[0]), int(offsets[0])
         least = int(timestamp_ms.min())
         self.least_ms = least if self.least_ms is None else min(self.least_ms, least)
+
+    @property
+    def step_back_ms(self) -> int:
+        """How much older the oldest of the records is than the next one, in ms."""
+        if self.next_ms is None or self.least_ms is None:
+            return 0
+        return self.next_ms - self.least_ms
 
 
 class UnreadTimes:
@@ -49,9 +59,12 @@ class UnreadTimes:
 
     def __init__(self, now_ms: int) -> None:
         self._now_ms = now_ms
-        self._plausible, self._all = _Seen(), _Seen()
+        self._all, self._plausible = Seen(), Seen()
+        self.events = Seen()
+        """Of the plausible times those that are not the broker's stamps, which say nothing of latency."""
         self.without = 0
         self.stamped = 0
+        self.first_stamped: int | None = None  # offset
         self.odd = 0
         self.first_odd: tuple[int, int] | None = None  # offset, time
 
@@ -65,8 +78,11 @@ class UnreadTimes:
     ) -> None:
         """Adds the records that follow."""
         self.without += int(len(offsets) - has_timestamp.sum())
-        self.stamped += int(stamped.sum())
-        offsets, stamps = offsets[has_timestamp], timestamp_ms[has_timestamp]
+        offsets, stamps, stamped = (one[has_timestamp] for one in (offsets, timestamp_ms, stamped))
+        if stamped.any():
+            if self.first_stamped is None:
+                self.first_stamped = int(offsets[stamped.argmax()])
+            self.stamped += int(stamped.sum())
         odd = are_odd(stamps, append_time_ms[has_timestamp], self._now_ms)
         if odd.any():
             first = int(odd.argmax())
@@ -74,33 +90,18 @@ class UnreadTimes:
             self.odd += int(odd.sum())
         self._all.add(offsets, stamps)
         self._plausible.add(offsets[~odd], stamps[~odd])
+        is_event = ~(odd | stamped)
+        self.events.add(offsets[is_event], stamps[is_event])
 
     @property
-    def _counted(self) -> _Seen:
-        return self._all if self._plausible.next_ms is None else self._plausible
-
-    @property
-    def next_ms(self) -> int | None:
-        """The time of the first record that has one; None if none has."""
-        return self._counted.next_ms
-
-    @property
-    def next_offset(self) -> int | None:
-        """The offset of that record."""
-        return self._counted.next_offset
+    def seen(self) -> Seen:
+        """The times that count where the latency is known."""
+        return self._plausible if self._plausible.count else self._all
 
     @property
     def are_all_odd(self) -> bool:
         """Whether there are times, and none of them can be right."""
-        return self.odd > 0 and self._plausible.next_ms is None
-
-    @property
-    def step_back_ms(self) -> int:
-        """How much older the oldest unread record is than the next one, in ms."""
-        seen = self._counted
-        if seen.next_ms is None or seen.least_ms is None:
-            return 0
-        return seen.next_ms - seen.least_ms
+        return self.odd > 0 and not self._plausible.count
 
 
 def margin_of(longest_ms: int, shortest_ms: int) -> int:

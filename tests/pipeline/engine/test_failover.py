@@ -116,13 +116,13 @@ def test_a_margin_of_the_latency_loses_nothing_and_the_counts_are_exact(case, ki
     times = unread_times((events[n] for n in unread), max(events))
     margin = {
         "latency": margin_of(max(latencies), min(latencies)),
-        "unread": times.step_back_ms,
+        "unread": times.seen.step_back_ms,
         "none": 0,
     }[kind]
     chosen = (
         len(target)
-        if times.next_ms is None
-        else look_up([events[n] for n in target], search_time(times.next_ms, margin))
+        if times.seen.next_ms is None
+        else look_up([events[n] for n in target], search_time(times.seen.next_ms, margin))
     )
     place = {n: offset for offset, n in enumerate(target)}
     exact = one_by_one({offset: place[n] for offset, n in enumerate(source)})
@@ -298,12 +298,12 @@ def test_clocks_that_run_ahead_widen_the_margin():
 
 def test_unread_times():
     found = unread_times([-1, 70, -1, 40, 90, 95])
-    assert (found.next_ms, found.next_offset) == (70, 1)
-    assert (found.without, found.step_back_ms) == (2, 30)
-    assert unread_times([-1]).next_ms is None
+    assert (found.seen.next_ms, found.seen.next_offset) == (70, 1)
+    assert (found.without, found.seen.step_back_ms) == (2, 30)
+    assert unread_times([-1]).seen.next_ms is None
     far = unread_times([2**63 - 1, -(2**63)], now_ms=2**63 - 1)
-    assert far.step_back_ms == 2**64 - 1
-    assert search_time(far.next_ms, far.step_back_ms) == -(2**63)
+    assert far.seen.step_back_ms == 2**64 - 1
+    assert search_time(far.seen.next_ms, far.seen.step_back_ms) == -(2**63)
 
 
 NOON = 1_700_000_000_000
@@ -311,7 +311,11 @@ NOON = 1_700_000_000_000
 
 def test_times_that_cannot_be_right_do_not_count():
     found = unread_times([NOON // 1000, NOON + 5, NOON * 1000, NOON, NOON + 90_000_000], NOON)
-    assert (found.next_ms, found.next_offset, found.step_back_ms) == (NOON + 5, 1, 5)
+    assert (found.seen.next_ms, found.seen.next_offset, found.seen.step_back_ms) == (NOON + 5, 1, 5)
     assert (found.odd, found.first_odd, found.are_all_odd) == (3, (0, NOON // 1000), False)
     found = unread_times([NOON // 1000, NOON // 1000 - 3], NOON)
-    assert (found.next_ms, found.step_back_ms, found.are_all_odd) == (NOON // 1000, 3, True)
+    assert (found.seen.next_ms, found.seen.step_back_ms, found.are_all_odd) == (
+        NOON // 1000,
+        3,
+        True,
+    )

@@ -12,7 +12,13 @@ import random
 
 import pytest
 from confluent_kafka import OFFSET_STORED, Consumer, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin import (
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    ResourceType,
+)
 
 from tests.broker.subject import eventually
 from tests.oracle.brokers import wait_for_markers
@@ -332,6 +338,13 @@ def test_the_latency_an_audit_has_measured(broker, other, topic, run, tmp_path):
     assert (status, row["offset"], row["proof"]["duplicates"]) == (OK, 0, 5)
     assert row["margin_ms"] > 31_536_000_000  # they are from 2023, and were written now
     assert row["margin_from"].startswith("the audit: 7 records took")
+    # What it measured of a single record is less than the unread records show.
+    report = json.loads((tmp_path / "a" / "report.json").read_text())
+    report["topics"][0]["summary"]["delay_ms"] |= {"max": 5, "min": 5, "count": 1}
+    (tmp_path / "a" / "report.json").write_text(json.dumps(report))
+    status, (row,) = run(other.bootstrap, topic, "--audit", str(tmp_path / "a"))
+    assert (status, row["offset"], row["proof"]["lost"], row["margin_ms"]) == (OK, 5, 0, 1000)
+    assert row["margin_from"].endswith("by more; the audit of 1 record has 5 ms")
     assert run(other.bootstrap, topic, "--audit", str(tmp_path / "nothing"))[0] == USAGE
 
 
@@ -366,6 +379,44 @@ def test_absurd_times_do_not_widen_the_margin(broker, target, topic, run, capsys
     assert "the group continues at 25 instead" in " ".join(row["notes"])
 
 
+def alter(bootstrap, topic, value):
+    """Sets the type of the times of a topic."""
+    entry = ConfigEntry(
+        "message.timestamp.type",
+        value,
+        incremental_operation=AlterConfigOpType.SET,
+    )
+    resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[entry])
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    for one in admin.incremental_alter_configs([resource]).values():
+        one.result(WAIT_S)
+
+
+def test_one_record_does_not_decide_for_the_others(broker, other, topic, run):
+    """One of the broker's stamps among event times, and times in seconds that are all that is unread."""
+    times = [NOON + 100 * n for n in range(38)] + [NOON // 1000 + n for n in range(2)]
+    with Client(broker.bootstrap) as ours, Client(other.bootstrap) as theirs:
+        for client in (ours, theirs):
+            client.create_topic(topic, 1, KEEP)
+        for n, at in enumerate(times):
+            data = build([Record(0, at, b"k", b"%d" % n, ())])
+            if n in {25, 26}:
+                alter(broker.bootstrap, topic, "LogAppendTime" if n == 25 else "CreateTime")
+            for client in (ours, theirs):
+                client.produce(topic, 0, data)
+    commit(broker.bootstrap, topic, {(topic, 0): 20})
+    status, (row,) = run(other.bootstrap, topic)
+    assert (status, row["offset"], row["proof"]["duplicates"]) == (OK, 20, 0)
+    assert row["margin_from"].startswith("17 unread records: none is older")
+    assert "1 unread record stamped by the broker, the first at 25" in " ".join(row["notes"])
+    # Of these times it is known only that they are wrong: the records themselves are searched.
+    commit(broker.bootstrap, topic, {(topic, 0): 38})
+    status, (row,) = run(other.bootstrap, topic)
+    assert (status, row["offset"], row["proof"]["duplicates"]) == (OK, 38, 0)
+    status, (row,) = run(other.bootstrap, topic, "--compare", "1")
+    assert (status, row["status"], row["offset"]) == (FINDINGS, "refused", None)
+
+
 def test_a_target_that_stamps(broker, other, topic, run):
     crossed(broker.bootstrap, other.bootstrap, topic, target=STAMPED)
     status, (row,) = run(other.bootstrap, topic, "--apply")
@@ -379,7 +430,9 @@ def test_a_source_that_stamps_needs_a_margin(broker, other, topic, run, capsys):
     crossed(broker.bootstrap, other.bootstrap, topic, source=STAMPED)
     status, (row,) = run(other.bootstrap, topic, "--apply")
     assert (status, row["status"], row["offset"]) == (FINDINGS, "refused", None)
-    assert "say nothing of latency: give --max-latency" in " ".join(row["notes"])
+    assert "all 2 unread records are the broker's stamps, which say nothing of latency" in " ".join(
+        row["notes"]
+    )
     assert "NOT committed: no offset was found" in capsys.readouterr().out
     status, (row,) = run(other.bootstrap, topic, "--max-latency", "0")
     assert (status, row["proof"]["lost"], row["offset"]) == (FINDINGS, 2, 7)
@@ -404,7 +457,7 @@ def test_records_without_a_time(broker, other, topic, run, tmp_path):
     status, (first, second) = run(other.bootstrap, topic)
     assert (first["status"], first["offset"], first["proof"]["unread"]) == ("ok", 5, 0)
     assert (status, second["status"]) == (FINDINGS, "refused")
-    assert "no unread record has a time: use --map" in second["notes"]
+    assert "none of the 1 unread record has a time: use --map" in second["notes"]
 
 
 # --- Apache Kafka as the source, and times it cannot be asked for --------------------------------
