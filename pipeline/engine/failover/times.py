@@ -78,7 +78,8 @@ class UnreadTimes:
     ) -> None:
         """Adds the records that follow."""
         self.without += int(len(offsets) - has_timestamp.sum())
-        offsets, stamps, stamped = (one[has_timestamp] for one in (offsets, timestamp_ms, stamped))
+        offsets, stamps = offsets[has_timestamp], timestamp_ms[has_timestamp]
+        stamped = stamped[has_timestamp]
         if stamped.any():
             if self.first_stamped is None:
                 self.first_stamped = int(offsets[stamped.argmax()])
