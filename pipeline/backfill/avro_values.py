@@ -14,6 +14,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
+from tidelog.pipeline.backfill.places import shown
 from tidelog.pipeline.errors import PipelineError
 
 _FRAME: Final = struct.Struct(">bI")
@@ -33,7 +34,9 @@ def encoded(column: pa.Array, schema: str, number: int) -> pa.Array:
         try:
             fastavro.schemaless_writer(sink, parsed, record)
         except (ValueError, TypeError, OverflowError) as error:
-            raise PipelineError(f"a row does not fit its Avro schema: {error}") from error
+            raise PipelineError(
+                f"a row does not fit its Avro schema: {error} ({shown(str(record))})"
+            ) from error
         found.append(sink.getvalue())
     return pa.array(found, pa.binary())
 

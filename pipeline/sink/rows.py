@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tidelog.pipeline.backfill.places import shown
 from tidelog.pipeline.backfill.rows import partitions_of
 from tidelog.pipeline.errors import PipelineError
 from tidelog.pipeline.source.arrays import HEADERS
@@ -64,7 +65,8 @@ def _rows_of_topics(batch: Any, topic: str | None) -> list[tuple[str, npt.NDArra
         return [(topic, np.arange(batch.num_rows))]
     names = batch.column("topic")
     if names.null_count:
-        raise PipelineError("a row has no topic: its column topic is null")
+        row = _first(names.is_null())
+        raise PipelineError(f"a row has no topic: its column topic is null ({_named(batch, row)})")
     coded = names.cast(pa.string()).dictionary_encode()
     codes = coded.indices.to_numpy(zero_copy_only=False)
     return [
@@ -87,8 +89,10 @@ def _partitions(
     is_given = given.is_valid().to_numpy(zero_copy_only=False)
     wrong = is_given & ((numbers < 0) | (numbers >= count))
     if wrong.any():
+        row = int(wrong.argmax())
         raise PipelineError(
-            f"a row names partition {int(numbers[wrong][0])} of topic {topic}, which has {count}"
+            f"a row names partition {numbers[row]} of topic {topic}, which has {count}"
+            f" ({_named(batch, row)})"
         )
     return np.where(is_given, numbers, chosen).astype(np.int32)
 
@@ -98,8 +102,10 @@ def staged(batch: Any, now_ms: int) -> Any:
     headers = pa.nulls(batch.num_rows, HEADERS)
     if "headers" in batch.schema.names:
         headers = batch.column("headers").cast(HEADERS)
-        if len(headers) and pc.list_flatten(headers).field("key").null_count:
-            raise PipelineError("a header has no name: its key is null")
+        nameless = pc.list_flatten(headers).field("key").is_null()
+        if pc.any(nameless).as_py():
+            row = pc.list_parent_indices(headers)[_first(nameless)].as_py()
+            raise PipelineError(f"a header has no name: its key is null ({_named(batch, row)})")
     columns = [_times(batch, now_ms), _bytes(batch, "key"), _bytes(batch, "value"), headers]
     return pa.record_batch(columns, schema=STAGED)
 
@@ -108,6 +114,20 @@ def _bytes(batch: Any, name: str) -> Any:
     if name not in batch.schema.names:
         return pa.nulls(batch.num_rows, pa.binary())
     return batch.column(name).cast(pa.binary())
+
+
+def _first(condition: Any) -> int:
+    return int(pc.index(condition, True).as_py())
+
+
+def _named(batch: Any, row: int) -> str:
+    """Returns what identifies a row for its writer: the beginnings of its key and its value."""
+    found = {name: _bytes(batch, name)[row].as_py() for name in ("key", "value")}
+    return ", ".join(
+        f"{name} {shown(data.decode('utf-8', 'replace'))}"
+        for name, data in found.items()
+        if data is not None
+    )
 
 
 def _times(batch: Any, now_ms: int) -> Any:
@@ -122,9 +142,10 @@ def _times(batch: Any, now_ms: int) -> Any:
     micros = column.cast(pa.int64())
     is_given = micros.is_valid().to_numpy(zero_copy_only=False)
     millis = np.floor_divide(micros.fill_null(0).to_numpy(zero_copy_only=False), 1000)
-    if (is_given & (millis == NO_TIMESTAMP)).any():
+    wrong = is_given & (millis == NO_TIMESTAMP)
+    if wrong.any():
         raise PipelineError(
             "a row has the time 1969-12-31T23:59:59.999Z, which is -1 ms: that means no time in a"
-            " record"
+            f" record ({_named(batch, int(wrong.argmax()))})"
         )
     return pa.array(np.where(is_given, millis, NO_TIMESTAMP))

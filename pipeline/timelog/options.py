@@ -214,7 +214,10 @@ class TimelogOptions:
 
     def _places(self) -> tuple[str, ...]:
         if "paths" in self._given:
-            return tuple(json.loads(self._given["paths"]))
+            try:  # Spark writes load([...]) as JSON
+                return tuple(json.loads(self._given["paths"]))
+            except ValueError:
+                raise OptionError(f"paths is a JSON list, not '{self._given['paths']}'") from None
         return tuple(one.strip() for one in self._given.get("path", "").split(",") if one.strip())
 
     def _one_of(self, name: str, values: Sequence[str], default: str) -> str:

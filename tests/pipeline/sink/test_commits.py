@@ -309,11 +309,14 @@ def test_a_run_that_was_written_says_so(broker, topic, tmp_path, caplog):
 @pytest.mark.parametrize(
     ("columns", "words"),
     [
-        ({"topic": [None]}, "a row has no topic"),
+        ({"topic": [None]}, r"a row has no topic: .* \(key 'k1', value 'v1'\)"),
         ({"topic": ["no-such-topic"]}, "the target has no topic no-such-topic"),
-        ({"partition": [2]}, "names partition 2 of topic .*, which has 2"),
+        (
+            {"partition": [2]},
+            r"names partition 2 of topic .*, which has 2 \(key 'k1', value 'v1'\)",
+        ),
         ({"partition": [-1]}, "names partition -1 of topic"),
-        ({"headers": [[{"key": None, "value": b"x"}]]}, "a header has no name"),
+        ({"headers": [[{"key": None, "value": b"x"}]]}, r"a header has no name: .* \(key 'k1'"),
     ],
 )
 def test_rows_that_cannot_be_written(broker, topic, tmp_path, columns, words):

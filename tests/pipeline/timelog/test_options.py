@@ -119,6 +119,7 @@ def test_what_a_batch_reads(log, options, expected):
         ({"maxPartitionBytes": "much"}, "maxPartitionBytes is a number of bytes"),
         ({"maxPartitionOffsets": "0"}, "maxPartitionOffsets is a number of offsets from 1 on"),
         ({"verifyCrc": "maybe"}, "verifyCrc is true or false, not 'maybe'"),
+        ({"paths": "/logs"}, "paths is a JSON list, not '/logs'"),
         ({"upto": "now"}, "upto is one of high-watermark, log-end, not 'now'"),
         ({"topicsPattern": "("}, "is no regular expression"),
         ({"offsets": "{"}, "offsets is .* in JSON"),
