@@ -15,6 +15,7 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
 from tidelog.pipeline import cli
+from tidelog.pipeline import options as shared
 from tools.derived import write_or_check
 
 if TYPE_CHECKING:
@@ -36,8 +37,11 @@ def page(job: str) -> str:
 def options(job: str) -> str:
     """Returns the section about the options of a job."""
     (jobs,) = _choices(cli.parser_of(job))
-    rows = list(_rows(jobs[job]))
-    lines = ["## Every option", "", *_HEAD, *rows]
+    lines = ["## Every option", "", *_HEAD, *_rows(jobs[job])]
+    run = argparse.ArgumentParser()
+    shared.add_run(run)
+    shared.add_verbose(run, default=False)
+    rows = list(_rows(run))
     for choices in _choices(jobs[job]):
         for name, parser in choices.items():
             own = [row for row in _rows(parser) if row not in rows]

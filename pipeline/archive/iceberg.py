@@ -1,5 +1,7 @@
 """An archive as an Apache Iceberg table: `Table` is the place, `write` the task that fills it.
 
+What reads it back is in iceberg_files.py.
+
 The table has the columns of the Parquet archive and `topic`, and is partitioned by the day of
 `timestamp`, so a late record goes to an old partition. Records without a time, or with one before the
 year 1 or after 9999, have no `timestamp` and are in the partition null; `timestamp_ms` is exact
@@ -26,10 +28,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from tidelog.pipeline.archive import layout, manifests, writing
+from tidelog.pipeline.archive import iceberg_files, layout, manifests, writing
+from tidelog.pipeline.archive.iceberg_files import DataFile, TableFiles
 from tidelog.pipeline.archive.manifests import Archive, File, Manifest, Range
 from tidelog.pipeline.archive.writing import Chunk, Written
-from tidelog.pipeline.errors import PipelineError, SetupError
+from tidelog.pipeline.errors import PipelineError, SetupError, UsageError
+from tidelog.protocol.checksum import crc32c
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -39,11 +43,6 @@ RUN: Final = "tidelog.run"
 RANGES: Final = "tidelog.ranges"
 GAPS: Final = "tidelog.gaps"
 INSTALL: Final = "pip install '.[iceberg]' in a clone of tidelog"
-_DAY_MS: Final = 86_400_000
-_FIRST_MS: Final = (
-    -62_135_596_800_000
-)  # the years 1 to 9999: pyiceberg names days by dates of Python
-_LAST_MS: Final = 253_402_300_799_999
 _RETRIES: Final = "commit.retry.num-retries"
 
 
@@ -55,8 +54,8 @@ class Target:
     location: str
     schema: Any  # of Arrow, with the ids of the table's fields
 
-    def write(self, path: str, topic: str, table: Any) -> int:
-        """Writes one file; returns its size in bytes. Raises OSError."""
+    def write(self, directory: str, topic: str, partition: int, table: Any) -> tuple[str, int]:
+        """Writes one file of one partition; returns its location and size in bytes. Raises OSError."""
         from pyiceberg.io import load_file_io
 
         columns = {"topic": pa.repeat(pa.scalar(topic), table.num_rows)}
@@ -70,12 +69,23 @@ class Target:
             sink,
             row_group_size=writing.group_rows(max(1, table.nbytes // table.num_rows)),
             compression="zstd",
+            use_dictionary=["topic", "partition", "timestampType"],
             write_page_checksum=True,
         )
-        data = sink.getvalue()
+        data = sink.getvalue().to_pybytes()
+        offsets = table.column("offset")
+        name = iceberg_files.name_of(
+            topic,
+            partition,
+            offsets[0].as_py(),
+            offsets[-1].as_py(),
+            uuid.uuid4().hex,
+            crc32c(data),
+        )
+        path = f"{self.location}/data/{directory}/{name}"
         with load_file_io(dict(self.properties), path).new_output(path).create() as file:
-            file.write(data.to_pybytes())
-        return len(data)
+            file.write(data)
+        return path, len(data)
 
 
 def write(chunk: Chunk) -> Written:
@@ -85,10 +95,9 @@ def write(chunk: Chunk) -> Written:
     files = []
     for table, _ in writing.sliced(writing.tables(chunk), chunk.file_bytes):
         for date, part in _by_day(table):
-            offsets = part.column("offset").to_numpy()
-            first, last = int(offsets[0]), int(offsets[-1])
-            name = f"{chunk.topic}-p{chunk.partition:05d}-{first}-{last}-{uuid.uuid4().hex}.parquet"
-            path = f"{target.location}/data/event_date={date or 'null'}/{name}"
+            offsets = part.column("offset")
+            directory = f"event_date={date or 'null'}"
+            path, size = target.write(directory, chunk.topic, chunk.partition, part)
             times = pc.min_max(part.column("timestamp_ms")).as_py()
             files.append(
                 File(
@@ -96,12 +105,12 @@ def write(chunk: Chunk) -> Written:
                     topic=chunk.topic,
                     partition=chunk.partition,
                     event_date=date,
-                    first_offset=first,
-                    last_offset=last,
+                    first_offset=offsets[0].as_py(),
+                    last_offset=offsets[-1].as_py(),
                     records=len(offsets),
-                    size_bytes=target.write(path, chunk.topic, part),
+                    size_bytes=size,
                     column_bytes=part.nbytes,
-                    crc32c=0,  # of no use here: Iceberg's metadata has none
+                    crc32c=0,  # the name has it: Iceberg's metadata has no place for it
                     min_timestamp_ms=times["min"] if date else None,
                     max_timestamp_ms=times["max"] if date else None,
                 )
@@ -113,11 +122,10 @@ def write(chunk: Chunk) -> Written:
 
 def _by_day(table: Any) -> Iterator[tuple[str | None, Any]]:
     """Splits records by the day of `timestamp`; None where that is null."""
-    times = table.column("timestamp_ms")
-    has_date = pc.and_(pc.greater_equal(times, _FIRST_MS), pc.less_equal(times, _LAST_MS))
+    has_day = iceberg_files.dated(table.column("timestamp_ms"))
     at = table.schema.get_field_index("timestamp")
-    dated = pc.if_else(has_date, table.column(at), None)
-    table = table.set_column(at, table.schema.field(at), dated)
+    shown = pc.if_else(has_day, table.column(at), None)
+    table = table.set_column(at, table.schema.field(at), shown)
     for date, part in layout.by_date(table):
         has_time = pc.is_valid(part.column("timestamp"))
         for named, rows in (
@@ -169,6 +177,41 @@ class Table:
         found = (one.summary for one in self._table.metadata.snapshots)
         return any(one is not None and one.get(RUN) == run for one in found)
 
+    def listed(self, *, is_whole: bool) -> tuple[Archive, TableFiles, list[DataFile]]:
+        """Returns what is archived, without files, and the files of the current snapshot to examine.
+
+        `is_whole` asks for every byte of them to be checked. Raises UsageError for a table without an
+        archive, PipelineError for one that cannot be read.
+        """
+        archive = self.read()
+        if not archive.manifests:
+            raise UsageError(f"table {self.name} is no archive: nothing was archived to it")
+        files = TableFiles(f"table {self.name}", self._properties)
+        try:
+            tasks = list(self._table.scan().plan_files())
+        except OSError as error:
+            raise PipelineError(f"table {self.name} cannot be read: {error}") from error
+        return (
+            archive,
+            files,
+            [
+                DataFile(
+                    files,
+                    one.file.file_path,
+                    one.file.file_size_in_bytes,
+                    one.file.record_count,
+                    one.file.partition[0],
+                    len(one.delete_files),
+                    is_whole,
+                )
+                for one in tasks
+            ],
+        )
+
+    @property
+    def _properties(self) -> tuple[tuple[str, str], ...]:
+        return tuple(sorted((key, str(value)) for key, value in self._table.io.properties.items()))
+
     def target(self) -> Target:
         """Returns where tasks write; creates the table if there is none. Raises PipelineError."""
         from pyiceberg.io.pyarrow import schema_to_pyarrow
@@ -179,9 +222,8 @@ class Table:
             with self._table.transaction() as transaction:
                 transaction.set_properties({_RETRIES: "0"})
         names = [field.name for field in _schema().fields]
-        properties = {key: str(value) for key, value in self._table.io.properties.items()}
         return Target(
-            tuple(sorted(properties.items())),
+            self._properties,
             self._table.location().rstrip("/"),
             schema_to_pyarrow(self._table.schema().select(*names)),
         )
@@ -261,7 +303,7 @@ class Table:
         }
         day = None
         if file.min_timestamp_ms is not None and file.max_timestamp_ms is not None:
-            day = file.min_timestamp_ms // _DAY_MS
+            day = file.min_timestamp_ms // iceberg_files.DAY_MS
             span = file.min_timestamp_ms, file.max_timestamp_ms
             for name, factor in (("timestamp", 1000), ("timestamp_ms", 1)):
                 bounds[name] = (
@@ -299,7 +341,10 @@ def _joined(made: Sequence[Manifest]) -> Manifest:
     names = sorted(set(itertools.chain.from_iterable(one.topics for one in made)))
     topics = {name: topic for name in names if (topic := whole.topic(name)) is not None}
     last = made[-1]
-    return Manifest(last.run, manifests.ARCHIVE, last.created_ms, topics=topics, ranges=ranges)
+    gaps = tuple(itertools.chain.from_iterable(one.gaps for one in made))
+    return Manifest(
+        last.run, manifests.ARCHIVE, last.created_ms, topics=topics, ranges=ranges, gaps=gaps
+    )
 
 
 def _schema() -> Any:

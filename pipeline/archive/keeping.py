@@ -25,6 +25,7 @@ from tidelog.text import some
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from tidelog.pipeline.archive.iceberg_files import TableFiles
     from tidelog.pipeline.archive.manifests import File
     from tidelog.pipeline.archive.store import Store
 
@@ -46,7 +47,7 @@ class WholeFile:
 class Partition:
     """The files of one partition, whose offsets are to be checked together."""
 
-    store: Store
+    store: Store | TableFiles
     files: tuple[File, ...]
 
     @property

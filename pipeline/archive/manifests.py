@@ -13,7 +13,7 @@ from __future__ import annotations
 import itertools
 import json
 from collections import Counter
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from tidelog.pipeline.errors import PipelineError, UsageError
@@ -232,6 +232,11 @@ class Archive:
         settled = [one for one in known if one.timestamp_type is not None] or known
         return settled[-1]._replace(partitions=max(one.partitions for one in known))
 
+    def with_files(self, files: Iterable[File]) -> Archive:
+        """Returns an archive whose one manifest has no files, with these."""
+        (made,) = self.manifests
+        return Archive([replace(made, files=tuple(files))])
+
     def problems(self) -> list[str]:
         """Returns sentences that say where the manifests contradict each other."""
         found = []
@@ -260,12 +265,23 @@ class Archive:
                 found.append(
                     f"{name}: {some(counted, 'record')} read, and its files have {there[key]}"
                 )
-        named = Counter((one.path, one.partition) for one in files)
+        spans = self.spans
+        found += [
+            f"{one.path}: holds offsets {one.first_offset} to {one.last_offset} of"
+            f" {one.topic}-{one.partition}, which no run archived"
+            for one in files
+            if not _is_within(one, spans.get(one.key, (0, 0)))
+        ]
+        named = Counter((one.path, *one.key) for one in files)
         found += [
             f"{path}: named {count} times for partition {partition}"
-            for (path, partition), count in named.items()
+            for (path, _, partition), count in named.items()
             if count > 1
         ]
         twice = Counter(path for made in self.manifests for path in made.replaces)
         found += [f"{path}: replaced {count} times" for path, count in twice.items() if count > 1]
         return found
+
+
+def _is_within(file: File, span: OffsetRange) -> bool:
+    return span[0] <= file.first_offset and file.last_offset < span[1]

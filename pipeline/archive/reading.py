@@ -2,8 +2,9 @@
 
 The files of different dates overlap in their offsets, so they are merged. Of a file with several
 partitions only the row groups of one are read. Of each open file one row group is in memory (some
-megabytes). Rows are returned up to the smallest last offset of those row
-groups whose file has more. Reading stops with an error at a file that differs from its manifest.
+megabytes); of a file that another program wrote for an Iceberg table, all row groups whose offsets
+overlap. Rows are returned up to the smallest last offset of those row groups whose file has more.
+Reading stops with an error at a file that differs from its manifest.
 """
 
 from __future__ import annotations
@@ -13,11 +14,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from tidelog.pipeline.archive import layout
 from tidelog.pipeline.errors import PipelineError
-from tidelog.pipeline.source import locations
 from tidelog.protocol.records.layout import NO_TIMESTAMP
 from tidelog.text import some
 
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
+    from tidelog.pipeline.archive.iceberg_files import TableFiles
     from tidelog.pipeline.archive.manifests import File
     from tidelog.pipeline.archive.store import Store
     from tidelog.protocol.records.columns import ColumnBuffers
@@ -86,7 +88,7 @@ class ArchivedRows:
 class ArchiveSource:
     """The records of one partition as a source of the replay engine."""
 
-    store: Store
+    store: Store | TableFiles
     files: tuple[File, ...]
     bounds: Bounds = Bounds()
 
@@ -103,7 +105,10 @@ class ArchiveSource:
 
 
 def merged(
-    store: Store, files: Sequence[File], columns: Sequence[str], bounds: Bounds | None = None
+    store: Store | TableFiles,
+    files: Sequence[File],
+    columns: Sequence[str],
+    bounds: Bounds | None = None,
 ) -> Iterator[Any]:
     """Yields tables of these columns, with ascending offsets throughout.
 
@@ -152,11 +157,13 @@ def _refuse_twice(table: Any, last: int, files: Sequence[File]) -> int:
 class _Cursor:
     """Reads one file by row groups; the file is open only while a row group is read."""
 
-    def __init__(self, store: Store, file: File, columns: Sequence[str]) -> None:
+    def __init__(self, store: Store | TableFiles, file: File, columns: Sequence[str]) -> None:
         self._store = store
         self._file = file
         self._columns = list(columns)
-        self._groups: list[int] = []  # of this partition, not yet read
+        self._groups: list[list[int]] = []  # of this partition, not yet read
+        self._is_mixed = False  # row groups have records of other topics and partitions
+        self._count = 0  # of a mixed file's records that were read
         self._metadata: Any = None
         self._held: Any = None
         self._last = -1
@@ -184,22 +191,21 @@ class _Cursor:
         return found.slice(0, count)
 
     def _fill(self) -> None:
-        """Reads the next row group. Raises PipelineError for a file that has changed."""
+        """Reads the next rows. Raises PipelineError for a file that has changed."""
         if self._metadata is not None and not self._groups:
             self.is_over, self._held = True, None
             return
         try:
             with (
-                opened(self._store, self._file.path) as source,
+                self._store.open(self._file.path) as source,
                 pq.ParquetFile(
                     source, metadata=self._metadata, page_checksum_verification=True
                 ) as parquet,
             ):
                 if self._metadata is None:
                     self._metadata = parquet.metadata
-                    self._groups = groups_of(self._metadata, self._file.partition)
-                    self._check()
-                self._held = parquet.read_row_group(self._groups.pop(0), columns=self._columns)
+                    self._begin()
+                self._held = self._next_of(parquet)
                 offsets = self._held.column("offset")
                 self.first, self._last = offsets[0].as_py(), offsets[-1].as_py()
         except FileNotFoundError as error:
@@ -212,8 +218,28 @@ class _Cursor:
                 f"{self._store.full(self._file.path)} cannot be read: {error}"
             ) from error
 
-    def _check(self) -> None:
-        rows = sum(self._metadata.row_group(number).num_rows for number in self._groups)
+    def _begin(self) -> None:
+        """Plans which row groups are read together."""
+        numbers = groups_of(self._metadata, self._file.partition)
+        self._is_mixed = "topic" in self._metadata.schema.names
+        if self._is_mixed:
+            self._groups = _overlapping(self._metadata, numbers)
+            return
+        self._groups = [[number] for number in numbers]
+        self._check(sum(self._metadata.row_group(number).num_rows for number in numbers))
+
+    def _next_of(self, parquet: Any) -> Any:
+        if not self._is_mixed:
+            return parquet.read_row_groups(self._groups.pop(0), columns=self._columns)
+        rows = None
+        while self._groups and not rows:
+            rows = _rows_of(parquet, self._groups.pop(0), self._file, self._columns)
+            self._count += rows.num_rows
+        if not self._groups:
+            self._check(self._count)
+        return rows
+
+    def _check(self, rows: int) -> None:
         if rows != self._file.records or not rows:
             raise PipelineError(
                 f"{self._store.full(self._file.path)} has {some(rows, 'record')} of partition"
@@ -236,10 +262,36 @@ def groups_of(metadata: Any, partition: int) -> list[int]:
     return found
 
 
-def opened(store: Store, path: str) -> Any:
-    """Returns a file as an open pyarrow Parquet file."""
-    location = store.full(path)
-    if store.is_remote:
-        system, inner = locations.system_of(location)
-        return system.open_input_file(inner)
-    return pa.OSFile(locations.local(location))
+def _overlapping(metadata: Any, numbers: Sequence[int]) -> list[list[int]]:
+    """Returns row groups in the order of their offsets, those together that overlap."""
+    spans = sorted((*_offsets_of(metadata.row_group(number)), number) for number in numbers)
+    found: list[list[int]] = []
+    reached = -1
+    for first, last, number in spans:
+        if found and first <= reached:
+            found[-1].append(number)
+        else:
+            found.append([number])
+        reached = max(reached, last)
+    return found
+
+
+def _offsets_of(group: Any) -> tuple[int, int]:
+    columns = (group.column(place) for place in range(group.num_columns))
+    known = next(one for one in columns if one.path_in_schema == "offset").statistics
+    if known is None or not known.has_min_max:
+        return 0, _NO_BOUND
+    return known.min, known.max
+
+
+def _rows_of(parquet: Any, numbers: Sequence[int], file: File, columns: Sequence[str]) -> Any:
+    """Returns the rows of a partition in these row groups of a mixed file, in the order of offsets."""
+    read = parquet.read_row_groups(
+        numbers, columns=list(dict.fromkeys((*columns, "topic", "partition")))
+    )
+    wanted = pc.and_(
+        pc.equal(read.column("topic"), file.topic),
+        pc.equal(read.column("partition"), file.partition),
+    )
+    found = read.filter(wanted).sort_by("offset").select(list(columns))
+    return found.cast(pa.schema([layout.SCHEMA.field(name) for name in columns]))

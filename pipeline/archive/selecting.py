@@ -113,7 +113,7 @@ def rows(query: Query, files: tuple[File, ...]) -> Iterator[Any]:
 
 def _rows_of(query: Query, file: File) -> Iterator[Any]:
     with (
-        reading.opened(query.store, file.path) as source,
+        query.store.open(file.path) as source,
         pq.ParquetFile(source, page_checksum_verification=True) as parquet,
     ):
         groups = reading.groups_of(parquet.metadata, file.partition)

@@ -17,6 +17,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
+import pyarrow as pa
+
 from tidelog.pipeline.errors import PipelineError
 from tidelog.pipeline.plan import removed_if_failed
 from tidelog.pipeline.source import locations
@@ -47,6 +49,13 @@ class Store:
     def read(self, name: str) -> bytes | None:
         """Returns the contents of a file, or None if there is none. Raises OSError."""
         return locations.read(self.full(name))
+
+    def open(self, name: str) -> Any:
+        """Returns a file as pyarrow reads it. Raises FileNotFoundError and OSError."""
+        if self.is_remote:
+            system, path = locations.system_of(self.full(name))
+            return system.open_input_file(path)
+        return pa.OSFile(locations.local(self.full(name)))
 
     def publish(self, name: str, data: Any) -> None:
         """Makes a file appear under its name, or replaces the one there. Raises OSError."""

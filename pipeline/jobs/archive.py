@@ -9,8 +9,9 @@ topic=orders/event_date=2026-01-31/p00003-<offsets>.parquet. A late record becom
 file in an old date. Only the files in _manifest/<run>.json count. That file appears when everything
 is written: a run that was killed has archived nothing, and can be repeated with the same --run. A
 run refuses offsets that were deleted before they were archived, and a topic that was deleted and
-created again. `verify` compares the files with the manifests (exit status 1: something is wrong).
-`compact` merges the small files of a date, those of different partitions too.
+created again. `verify` compares the files with the manifests, or those of an Iceberg table with what
+was archived to it (exit status 1: something is wrong). `compact` merges the small files of a date,
+those of different partitions too.
 """
 
 from __future__ import annotations
@@ -21,14 +22,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from tidelog.pipeline import options as shared
+from tidelog.pipeline.archive import places
 from tidelog.pipeline.errors import OK, UsageError
 from tidelog.pipeline.plan import at_work, described
 from tidelog.pipeline.report.output import say
 from tidelog.pipeline.runs import ARCHIVE
 
 if TYPE_CHECKING:
-    from tidelog.pipeline.archive.directory import Directory
-    from tidelog.pipeline.archive.iceberg import Table
     from tidelog.pipeline.session import Session
 
 _FILE_BYTES: Final = 128 << 20
@@ -49,20 +49,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     shared.add_ends(group)
     group = parser.add_argument_group("where to")
     group.add_argument("--to", metavar="DIR|URI", help="the archive")
-    group.add_argument(
-        "--table",
-        metavar="NAMESPACE.TABLE",
-        help="an Iceberg table as the archive, instead of --to",
-    )
-    group.add_argument(
-        "--catalog",
-        action="append",
-        default=[],
-        type=shared.pair,
-        metavar="KEY=VALUE",
-        help="with --table: a property of its catalog as pyiceberg has it, uri=sqlite:///catalog.db say;"
-        " may be given many times",
-    )
+    places.add_table(group, "--to")
     group.add_argument(
         "--accept-gap",
         action="store_true",
@@ -101,52 +88,40 @@ def _add_actions(parser: argparse.ArgumentParser) -> None:
         action = actions.add_parser(
             name, help=summary, description=f"{summary}.\n{examples}", allow_abbrev=False
         )
-        action.add_argument("directory", metavar="DIR|URI", help="the archive")
         if name == "compact":
+            action.add_argument("directory", metavar="DIR|URI", help="the archive")
             _add_file_bytes(action, "as it is stored; files of half of it stay")
+        else:
+            places.add_archive(action, is_nested=True)
         shared.add_run(action)
         shared.add_verbose(action, default=argparse.SUPPRESS)
 
 
 def run(options: argparse.Namespace, session: Session) -> int:
     """Archives, verifies or compacts; returns the exit status."""
-    from tidelog.pipeline.archive.store import Store
-
     now_ms = time.time_ns() // 1_000_000
     name = options.run or shared.new_run_id(options.action or ARCHIVE, now_ms)
     directory = Path(options.out) / name
     if options.action is not None:
+        from tidelog.pipeline.archive.store import Store
         from tidelog.pipeline.runs import archive_upkeep
 
-        do = archive_upkeep.verify if options.action == "verify" else archive_upkeep.compact
-        return do(options, session, Store(options.directory), name, directory)
-    if (options.to is None) == (options.table is None):
-        raise UsageError(
-            "--to names the archive, a directory or an URI; or --table names an Iceberg table"
-        )
-    if options.table is not None and "." not in options.table:
-        raise UsageError("--table: a table is in a namespace: NAMESPACE.TABLE")
+        if options.action == "compact":
+            store = Store(options.directory)
+            return archive_upkeep.compact(options, session, store, name, directory)
+        place = places.place_of(options.directory, options, "DIR|URI")
+        return archive_upkeep.verify(options, session, place, name, directory)
+    place = places.place_of(options.to, options, "--to")
     if (options.brokers is None) == (options.logs is None):
         raise UsageError("give either --broker or --logs to read from")
     from tidelog.pipeline.runs.archive_run import Run
 
-    one = Run(options, _place(options), name, directory)
+    one = Run(options, place, name, directory)
     if options.dry_run:
         say(described(one.plan(now_ms)))
         return OK
     with at_work(directory):
         return one.do(session, now_ms)
-
-
-def _place(options: argparse.Namespace) -> Directory | Table:
-    if options.table is not None:
-        from tidelog.pipeline.archive.iceberg import Table
-
-        return Table(options.table, dict(options.catalog))
-    from tidelog.pipeline.archive.directory import Directory
-    from tidelog.pipeline.archive.store import Store
-
-    return Directory(Store(options.to))
 
 
 def _count(text: str) -> int:

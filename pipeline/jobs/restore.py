@@ -3,6 +3,7 @@
     tidelog pipeline restore /archive --topics orders --to-broker b:9092 --create --run back
     tidelog pipeline restore /archive --rename orders=again --to-broker b:9092 --create --dry-run
     tidelog pipeline restore s3://bucket/archive --from 2025-01-01T00:00Z --to-broker b:9092 --create
+    tidelog pipeline restore --table logs.orders --catalog uri=sqlite:///catalog.db --to-broker b:9092
 
 A topic that is created gets the partitions and settings it had (--set NAME=VALUE sets others, NAME=
 removes one). Before anything is written, the job predicts which records the topic's window would
@@ -21,6 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tidelog.pipeline import options as shared
+from tidelog.pipeline.archive import places
 from tidelog.pipeline.errors import OK
 from tidelog.pipeline.plan import PLAN, at_work
 from tidelog.pipeline.replay import targets
@@ -32,7 +34,7 @@ if TYPE_CHECKING:
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the options of the job."""
-    parser.add_argument("directory", metavar="DIR|URI", help="the archive")
+    places.add_archive(parser)
     group = parser.add_argument_group("which records")
     group.add_argument(
         "--topics", metavar="A,B|REGEX", help="names, or a regular expression (all in the archive)"
@@ -60,7 +62,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace, session: Session) -> int:
     """Predicts and writes; returns the exit status."""
-    from tidelog.pipeline.archive.store import Store
+    from tidelog.pipeline.runs.archive_reading import sound
     from tidelog.pipeline.runs.restore_run import Run
 
     now_ms = time.time_ns() // 1_000_000
@@ -68,7 +70,8 @@ def run(options: argparse.Namespace, session: Session) -> int:
     directory = Path(options.out) / name
     shared.as_begun(options, directory / PLAN)
     shared.range_of(options)
-    one = Run(options, Store(options.directory), name, directory)
+    place = places.place_of(options.directory, options, "DIR|URI")
+    one = Run(options, *sound(place, session), name, directory)
     if options.dry_run:
         return one.prepare(session, now_ms)
     with at_work(directory):

@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from tidelog.pipeline.archive import keeping, layout, manifests
+from tidelog.pipeline.archive.directory import Directory
 from tidelog.pipeline.archive.keeping import Merged, Partition, WholeFile
 from tidelog.pipeline.archive.manifests import Archive, Manifest
 from tidelog.pipeline.archive.store import PARTIAL
 from tidelog.pipeline.errors import FINDINGS, OK, PipelineError
 from tidelog.pipeline.report.output import leave, say
+from tidelog.pipeline.runs.archive_reading import survey
 from tidelog.pipeline.runs.task_progress import watching
 from tidelog.text import some
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Mapping
+    from collections.abc import Sequence
     from pathlib import Path
 
+    from tidelog.pipeline.archive.iceberg import Table
+    from tidelog.pipeline.archive.iceberg_files import TableFiles
     from tidelog.pipeline.archive.manifests import File
     from tidelog.pipeline.archive.store import Store
     from tidelog.pipeline.session import Session
@@ -27,26 +31,34 @@ if TYPE_CHECKING:
 _SHOWN: Final = 50
 
 
+class _Checked(NamedTuple):
+    """What an archive has, and what is wrong with it."""
+
+    place: str
+    archive: Archive
+    files: int
+    findings: Sequence[str]
+    unnamed: Sequence[str]
+    more: str  # of the last line
+
+
 def verify(
-    options: argparse.Namespace, session: Session, store: Store, name: str, directory: Path
+    options: argparse.Namespace,
+    session: Session,
+    place: Directory | Table,
+    name: str,
+    directory: Path,
 ) -> int:
     """Compares an archive with its manifests; returns FINDINGS if something is wrong."""
-    archive = Archive.read(store, must_exist=True)
-    files = archive.files
-    named = manifests.by_path(files)
     if options.dry_run:
-        size = sum(parts[0].size_bytes for parts in named.values())
-        say(
-            f"{some(len(archive.manifests), 'manifest')}, {some(len(named), 'file')},"
-            f" {some(size, 'byte')} to read"
-        )
+        say(_announced(place))
         return OK
-    partitions: dict[TopicPartition, list[File]] = {}
-    for one in files:
-        partitions.setdefault(one.key, []).append(one)
-    findings = archive.problems() + _compared(session, store, named, partitions)
-    unnamed = [path for path in store.walked() if path not in named]
-    records = sum(one.records for one in files)
+    if isinstance(place, Directory):
+        seen = _check_directory(session, place.target())
+    else:
+        seen = _check_table(session, place)
+    findings, archive = seen.findings, seen.archive
+    records = sum(one.records for one in archive.files)
     for finding in findings[:_SHOWN]:
         say(finding)
     if len(findings) > _SHOWN:
@@ -56,36 +68,85 @@ def verify(
             f"{gap.topic}-{gap.partition}: offsets {gap.start_offset} to {gap.end_offset - 1} were gone"
             " before they were archived, which was accepted"
         )
-    if unnamed:
+    if seen.unnamed:
         say(
-            f"named by no manifest: {some(len(unnamed), 'file')}, left of runs that did not end, or merged"
+            f"named by no manifest: {some(len(seen.unnamed), 'file')}, left of runs that did not end, or"
+            " merged"
         )
+    partitions = len({one.key for one in archive.files})
     say(
-        f"verify {store.location}: {some(records, 'record')} of {some(len(partitions), 'partition')} in"
-        f" {some(len(named), 'file')}, {some(len(archive.manifests), 'manifest')}:"
+        f"verify {seen.place}: {some(records, 'record')} of {some(partitions, 'partition')} in"
+        f" {some(seen.files, 'file')}{seen.more}:"
         f" {some(len(findings), 'finding') if findings else 'no findings'}"
     )
     leave(
-        {"job": "verify", "run": name, "records": records, "files": len(named)}
-        | {"findings": findings, "unnamed": unnamed},
+        {"job": "verify", "run": name, "records": records, "files": seen.files}
+        | {"findings": findings, "unnamed": seen.unnamed},
         directory,
         options.report,
     )
     return FINDINGS if findings else OK
 
 
-def _compared(
-    session: Session,
-    store: Store,
-    named: Mapping[str, list[File]],
-    partitions: Mapping[TopicPartition, list[File]],
-) -> list[str]:
+def _announced(place: Directory | Table) -> str:
+    """Returns what would be read."""
+    if isinstance(place, Directory):
+        archive = Archive.read(place.target(), must_exist=True)
+        sizes = [parts[0].size_bytes for parts in manifests.by_path(archive.files).values()]
+        before = f"{some(len(archive.manifests), 'manifest')}, "
+    else:
+        sizes, before = [one.size_bytes for one in place.listed(is_whole=True)[2]], ""
+    return f"{before}{some(len(sizes), 'file')}, {some(sum(sizes), 'byte')} to read"
+
+
+def _check_directory(session: Session, store: Store) -> _Checked:
     """Compares each file with its entries, and the offsets of partitions without a bad file."""
+    archive = Archive.read(store, must_exist=True)
+    named = manifests.by_path(archive.files)
     items = [WholeFile(store, tuple(parts)) for parts in named.values()]
     sizes = [one.size_bytes for one in items]
     with watching("verify", sum(sizes), session) as watch:
         checked: list[list[str]] = session.run(keeping.check, items, watch=watch, sizes=sizes)
     bad = {path for path, found in zip(named, checked, strict=True) if found}
+    return _Checked(
+        place=store.location,
+        archive=archive,
+        files=len(named),
+        findings=[
+            *archive.problems(),
+            *(sentence for found in checked for sentence in found),
+            *_check_order(session, store, archive, bad),
+        ],
+        unnamed=[path for path in store.walked() if path not in named],
+        more=f", {some(len(archive.manifests), 'manifest')}",
+    )
+
+
+def _check_table(session: Session, table: Table) -> _Checked:
+    """Examines each file, and compares what they have with what was archived."""
+    files, archive, surveyed = survey(table, session, is_whole=True)
+    bad = {each.path for one in surveyed if one.findings for each in one.entries}
+    return _Checked(
+        place=files.location,
+        archive=archive,
+        files=len(surveyed),
+        findings=[
+            *(sentence for one in surveyed for sentence in one.findings),
+            *archive.problems(),
+            *_check_order(session, files, archive, bad),
+        ],
+        unnamed=(),
+        more="",
+    )
+
+
+def _check_order(
+    session: Session, store: Store | TableFiles, archive: Archive, bad: set[str]
+) -> list[str]:
+    """Checks the offsets of each partition that has no bad file."""
+    partitions: dict[TopicPartition, list[File]] = {}
+    for one in archive.files:
+        partitions.setdefault(one.key, []).append(one)
     whole = [
         Partition(store, tuple(files))
         for _, files in sorted(partitions.items())
@@ -93,8 +154,8 @@ def _compared(
     ]
     sizes = [one.size_bytes for one in whole]
     with watching("verify, offsets", sum(sizes), session) as watch:
-        checked += session.run(keeping.check_order, whole, watch=watch, sizes=sizes)
-    return [sentence for found in checked for sentence in found]
+        found: list[list[str]] = session.run(keeping.check_order, whole, watch=watch, sizes=sizes)
+    return [sentence for each in found for sentence in each]
 
 
 def compact(

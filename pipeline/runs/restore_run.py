@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from tidelog.client import Client
 from tidelog.pipeline.archive import reading
-from tidelog.pipeline.archive.manifests import Archive
 from tidelog.pipeline.archive.reading import ArchiveSource, Bounds
 from tidelog.pipeline.engine import prediction, whatif
 from tidelog.pipeline.errors import FINDINGS, OK, PipelineError, Refused, UsageError
@@ -31,7 +30,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    from tidelog.pipeline.archive.manifests import File, Topic
+    from tidelog.pipeline.archive.iceberg_files import TableFiles
+    from tidelog.pipeline.archive.manifests import Archive, File, Topic
     from tidelog.pipeline.archive.store import Store
     from tidelog.pipeline.engine.prediction import Prediction, TopicPrediction
     from tidelog.pipeline.engine.whatif import Policy, Rules
@@ -47,7 +47,7 @@ _RECORD_BYTES: Final = 54  # the bytes that a record saves in a batch, compared 
 class Item(NamedTuple):
     """One partition whose future is predicted."""
 
-    store: Store
+    store: Store | TableFiles
     files: tuple[File, ...]
     bounds: Bounds
     policies: tuple[Policy, ...]
@@ -78,10 +78,15 @@ class Run:
     """The options of a restore run. Methods raise PipelineError and OSError."""
 
     def __init__(
-        self, options: argparse.Namespace, store: Store, name: str, directory: Path
+        self,
+        options: argparse.Namespace,
+        store: Store | TableFiles,
+        archive: Archive,
+        name: str,
+        directory: Path,
     ) -> None:
         self.options, self.store, self.name, self.directory = options, store, name, directory
-        self._archive = Archive.sound(store)
+        self._archive = archive
         self._files: dict[TopicPartition, list[File]] = {}
         for one in self._archive.files:
             self._files.setdefault(one.key, []).append(one)
@@ -309,6 +314,7 @@ class Run:
             run=self.name,
             arguments={
                 "archive": options.directory,
+                **({"table": options.table} if options.table else {}),
                 "topics": options.topics,
                 **time_arguments(options),
                 "offsets": sorted(options.offsets),
@@ -360,7 +366,7 @@ class Run:
             outcomes,
             mode=plan.notes["delivery"],
             seconds=time.monotonic() - began_s,
-            more={"archive": self.options.directory},
+            more={"archive": self.store.location},
             kind=self.options.report,
         )
 

@@ -64,9 +64,11 @@ def archive_compact(
     verbose: bool = False,
 ) -> CompactResult: ...
 def archive_verify(
-    directory: Values,
+    directory: Values | None = None,
     *,
     spark: SparkSession | None = None,
+    table: Values | None = None,
+    catalog: Values | Mapping[str, Value] | None = None,
     dry_run: bool = False,
     run: Values | None = None,
     out: Values | None = None,
@@ -200,10 +202,12 @@ def mirror(
     verbose: bool = False,
 ) -> CopyResult: ...
 def restore(
-    directory: Values,
+    directory: Values | None = None,
     *,
     to_broker: Values,
     spark: SparkSession | None = None,
+    table: Values | None = None,
+    catalog: Values | Mapping[str, Value] | None = None,
     topics: Values | None = None,
     from_: Values | None = None,
     to: Values | None = None,

@@ -48,8 +48,8 @@ def test_what_is_needed_has_no_default():
         for name, call in BY_NAME.items()
     }
     assert needed["audit"] == set()
-    assert needed["archive_verify"] == {"directory"}
-    assert needed["restore"] == {"directory", "to_broker"}
+    assert needed["archive_verify"] == set()
+    assert needed["restore"] == {"to_broker"}
     assert needed["failover"] == {"group", "from_", "to"}
 
 

@@ -153,7 +153,9 @@ def test_a_failure_is_a_sentence(root):
         tidelog.jobs.UsageError, match=r"has no keyword x \(see help\(tidelog.jobs.a"
     ):
         tidelog.jobs.audit(x=1)
-    with pytest.raises(tidelog.jobs.UsageError, match=r"^archive_verify: missing .* 'directory'"):
+    with pytest.raises(tidelog.jobs.UsageError, match=r"^archive_compact: missing .* 'directory'"):
+        tidelog.jobs.archive_compact()
+    with pytest.raises(tidelog.jobs.UsageError, match="names the archive, a directory or an URI"):
         tidelog.jobs.archive_verify()
 
 

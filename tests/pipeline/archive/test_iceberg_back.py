@@ -1,0 +1,350 @@
+"""Iceberg archives read back: verified and restored exactly, rewritten by others too; and what is damaged."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pytest
+
+from tests.pipeline.archive.archives import DAY_MS, expected, some, with_logs
+from tests.pipeline.jobs.test_mirror import everything
+from tests.pipeline.logs import Writer, committed
+from tidelog.client import Client
+from tidelog.pipeline import cli
+from tidelog.pipeline.errors import FAILED, FINDINGS, OK, USAGE
+from tidelog.pipeline.replay import offset_map
+from tidelog.pipeline.replay.offset_map import target_offset_of
+from tidelog.protocol.records.batch import Record, build
+
+pytest.importorskip("pyiceberg", reason="the extra `iceberg` is not installed")
+from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
+from pyiceberg.typedef import Record as IcebergRecord
+
+from tests.pipeline.archive import test_iceberg
+from tests.pipeline.archive.test_iceberg import NAME, catalog, table
+
+FOREVER = ("--set", "retention.ms=-1")
+
+
+def place(root):
+    pairs = (f"{key}={value}" for key, value in catalog(root).items())
+    return ("--table", NAME, *(item for pair in pairs for item in ("--catalog", pair)))
+
+
+def verify(root, *more):
+    how = ("--out", str(root / "runs"), "--run", "check", "--master", "inline")
+    return cli.main(["archive", "verify", *place(root), *how, *more])
+
+
+def restore(root, broker, topic, *more, run="back"):
+    how = ("--out", str(root / "runs"), "--run", run, "--master", "inline")
+    to = ("--to-brokers", broker.bootstrap, "--rename", f"t={topic}", "--create", *FOREVER)
+    return cli.main(["restore", *place(root), *to, *how, *more])
+
+
+def rows(records):
+    return [(one.timestamp, one.key, one.value, tuple(one.headers)) for one in records]
+
+
+def wanted(root):
+    """The records of the logs below `root`, and their offsets, by partition."""
+    return {
+        partition: ([one.offset for one in seen], rows(seen))
+        for (_, partition), seen in expected(root).items()
+    }
+
+
+def assert_restored(root, broker, topic, run="back"):
+    with Client(broker.bootstrap) as client:
+        for partition, (_, records) in wanted(root).items():
+            assert rows(everything(client, topic, partition)) == records
+    for one in offset_map.read(root / "runs" / run / "offsets.parquet"):
+        offsets, _ = wanted(root)[one.source_partition]
+        assert [target_offset_of(one.runs, n) for n in offsets] == list(range(len(offsets)))
+
+
+def data_files(root):
+    return [
+        Path(one.file.file_path.removeprefix("file://")) for one in table(root).scan().plan_files()
+    ]
+
+
+def test_an_archive_is_verified_and_restored(root, broker, topic, capsys, without_transactions):
+    """Every kind of time, odd names of headers, nulls, late data; the second run's data too."""
+    assert test_iceberg.fill(root, "--file-bytes", "8000") == OK
+    with_logs(root, [(0, some(60, 5)), (2, some(30, 6))])
+    assert test_iceberg.fill(root, run="two") == OK
+    count = sum(len(one) for one in expected(root).values())
+    assert count == 380
+    capsys.readouterr()
+    assert verify(root, "--dry-run") == OK
+    assert f"{len(data_files(root))} files, " in capsys.readouterr().out
+    assert verify(root) == OK
+    said = capsys.readouterr().out
+    assert (
+        f"verify table {NAME}: 380 records of 3 partitions in {len(data_files(root))} files" in said
+    )
+    assert "no findings" in said
+    assert restore(root, broker, topic) == OK
+    assert_restored(root, broker, topic)
+    assert restore(root, broker, topic) == OK
+    assert_restored(root, broker, topic)
+    report = json.loads((root / "runs" / "back" / "report.json").read_text())
+    assert report["archive"] == f"table {NAME}"
+
+
+def test_holes_and_aborted_transactions(tmp_path, broker, topic, without_transactions):
+    """What is no record is not missing: offsets that compaction or markers left, and aborted records."""
+    (tmp_path / "logs").mkdir()
+    writer = Writer(tmp_path / "logs", segment_bytes=2500)
+    for number in range(60):
+        writer.append([number] * 3)
+        data = build(
+            [Record(0, number, b"k", b"%d" % number)],
+            producer_id=7,
+            producer_epoch=0,
+            base_sequence=number,
+            is_transactional=True,
+        )
+        log = writer.partition()
+        log.append(data, now_ms=0, produce_version=9, guard=log.verification(7, 0, number))
+        log.append_marker(7, 0, is_commit=number % 2 == 0, coordinator_epoch=0, now_ms=0)
+    writer.close()
+    directory = tmp_path / "logs" / "t-0"
+    gone = sorted(directory.glob("*.log"))[2]
+    for path in directory.glob(f"{gone.stem}.*"):
+        path.unlink()
+    records = committed(directory)
+    assert test_iceberg.fill(tmp_path) == OK
+    assert verify(tmp_path) == OK
+    assert restore(tmp_path, broker, topic) == OK
+    with Client(broker.bootstrap) as client:
+        assert rows(everything(client, topic, 0)) == rows(records)
+    (one,) = offset_map.read(tmp_path / "runs" / "back" / "offsets.parquet")
+    found = [target_offset_of(one.runs, record.offset) for record in records]
+    assert found == list(range(len(records)))
+
+
+def test_a_part_by_time_also_of_years_that_the_table_cannot_name(root, broker, topic):
+    assert test_iceberg.fill(root) == OK
+    low, high = -(2**63), -DAY_MS
+    assert restore(root, broker, topic, "--from", str(low), "--to", str(high)) == OK
+    offsets = ("--offsets", "t-0=50:131")
+    assert restore(root, broker, f"{topic}-offsets", *offsets, run="offsets") == OK
+    with Client(broker.bootstrap) as client:
+        timed = rows(everything(client, topic, 0))
+        ranged = rows(everything(client, f"{topic}-offsets", 0))
+    records = wanted(root)[0][1]
+    assert timed == [one for one in records if low <= one[0] < high]
+    assert {one[0] for one in timed} >= {low, -62135596800000}
+    assert ranged == records[50:131]
+
+
+# --- what others do to the table ------------------------------------------------------------------
+
+
+def rewrite(root, shaped=lambda rows: rows):
+    """Replace all files of each day by one, as other programs do: rows in any order, partitions mixed."""
+    found = table(root)
+    by_day = {}
+    for task in found.scan().plan_files():
+        by_day.setdefault(task.file.partition[0], []).append(task.file)
+    with found.transaction() as transaction, transaction.update_snapshot().overwrite() as update:
+        for day, files in by_day.items():
+            rows = pa.concat_tables(
+                pq.read_table(one.file_path.removeprefix("file://")) for one in files
+            )
+            order = np.random.default_rng(3).permutation(rows.num_rows)
+            rows = shaped(rows.take(pa.array(order)))
+            path = Path(root, "warehouse", f"{uuid.uuid4()}.parquet")
+            pq.write_table(rows, path, row_group_size=20, write_page_checksum=True)
+            for one in files:
+                update.delete_data_file(one)
+            update.append_data_file(listed(found, path, day, rows.num_rows))
+
+
+def listed(found, path, day, count):
+    """A file as a table lists it, without anything that need not be there."""
+    return DataFile.from_args(
+        content=DataFileContent.DATA,
+        file_path=f"file://{path}",
+        file_format=FileFormat.PARQUET,
+        partition=IcebergRecord(day),
+        file_size_in_bytes=path.stat().st_size,
+        record_count=count,
+        spec_id=found.spec().spec_id,
+        column_sizes={},
+        value_counts={},
+        null_value_counts={},
+        nan_value_counts={},
+        lower_bounds={},
+        upper_bounds={},
+    )
+
+
+def without(offset):
+    return lambda rows: rows.filter(pc.not_equal(rows.column("offset"), offset))
+
+
+def with_another(offset, new):
+    """A function that repeats the record at an offset of partition 0 under a new offset."""
+
+    def shaped(rows):
+        is_it = pc.and_(
+            pc.equal(rows.column("offset"), offset), pc.equal(rows.column("partition"), 0)
+        )
+        more = rows.filter(is_it)
+        place = rows.schema.get_field_index("offset")
+        field = rows.schema.field(place)
+        there = pa.array([new] * more.num_rows, field.type)
+        return pa.concat_tables([rows, more.set_column(place, field, there)])
+
+    return shaped
+
+
+def test_a_table_whose_files_others_have_rewritten(
+    root, broker, topic, capsys, without_transactions
+):
+    with_logs(root, [(1, some(40, 8)), (3, some(30, 9))])
+    assert test_iceberg.fill(root, "--file-bytes", "8000") == OK
+    before = len(data_files(root))
+    rewrite(root)
+    assert len(data_files(root)) < before
+    assert verify(root) == OK
+    assert "no findings" in capsys.readouterr().out
+    with_logs(root, [(0, some(25, 4))])
+    assert test_iceberg.fill(root, run="two") == OK
+    assert verify(root) == OK
+    assert restore(root, broker, topic) == OK
+    assert_restored(root, broker, topic)
+
+
+# --- damage ---------------------------------------------------------------------------------------
+
+
+def largest(root):
+    return max(data_files(root), key=lambda path: path.stat().st_size)
+
+
+def missing_file(root):
+    largest(root).unlink()
+    return "missing ("
+
+
+def changed_byte(root):
+    path = largest(root)
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    path.write_bytes(data)
+    return "changed: "
+
+
+def changed_byte_of_a_rewritten_file(root):
+    """Its name has no CRC, but its pages have."""
+    rewrite(root)
+    path = largest(root)
+    columns = pq.ParquetFile(path).metadata.row_group(0)
+    place = next(
+        column
+        for column in map(columns.column, range(columns.num_columns))
+        if column.path_in_schema == "value"
+    )
+    data = bytearray(path.read_bytes())
+    data[place.data_page_offset + place.total_compressed_size // 2] ^= 1
+    path.write_bytes(data)
+    return "cannot be read"
+
+
+def cut_file(root):
+    path = largest(root)
+    path.write_bytes(path.read_bytes()[:-100])
+    return "changed: "
+
+
+def another_value(root):
+    """A sound file of Parquet, with another value of one record."""
+    path = largest(root)
+    whole = pq.read_table(path)
+    place = whole.schema.get_field_index("value")
+    values = whole.column("value").to_pylist()
+    values[0] = b"forged"
+    changed = pa.array(values, whole.schema.field(place).type)
+    pq.write_table(whole.set_column(place, whole.schema.field(place), changed), path)
+    return "changed: "
+
+
+def deleted_records(root):
+    rewrite(root, without(17))
+    return "records read, and its files have"
+
+
+def rolled_back(root):
+    with_logs(root, [(0, some(20, 5))])
+    assert test_iceberg.fill(root, run="two") == OK
+    found = table(root)
+    found.manage_snapshots().rollback_to_snapshot(found.metadata.snapshots[0].snapshot_id).commit()
+    return "records read, and its files have"
+
+
+def foreign_records(root):
+    rewrite(root, with_another(3, 1_000))
+    return "which no run archived"
+
+
+def doubled_records(root):
+    rewrite(root, with_another(3, 4))
+    return "is in the archive twice"
+
+
+DAMAGE = [
+    missing_file,
+    changed_byte,
+    changed_byte_of_a_rewritten_file,
+    cut_file,
+    another_value,
+    deleted_records,
+    rolled_back,
+    foreign_records,
+    doubled_records,
+]
+
+
+@pytest.mark.parametrize("damage", DAMAGE, ids=lambda one: one.__name__)
+def test_verify_finds(tmp_path, capsys, damage):
+    with_logs(tmp_path, [(0, some(50, 1)), (1, some(20, 2))])
+    assert test_iceberg.fill(tmp_path) == OK
+    assert verify(tmp_path) == OK
+    capsys.readouterr()
+    sentence = damage(tmp_path)
+    assert verify(tmp_path) == FINDINGS
+    assert sentence in capsys.readouterr().out
+    told = json.loads((tmp_path / "runs" / "check" / "report.json").read_text())
+    assert any(sentence in finding for finding in told["findings"])
+
+
+@pytest.mark.parametrize("damage", [missing_file, deleted_records, foreign_records, cut_file])
+def test_what_is_damaged_is_not_restored(tmp_path, broker, topic, capsys, damage):
+    with_logs(tmp_path, [(0, some(50, 1)), (1, some(20, 2))])
+    assert test_iceberg.fill(tmp_path) == OK
+    damage(tmp_path)
+    assert restore(tmp_path, broker, topic) == FAILED
+    assert f"table {NAME} is not sound: " in capsys.readouterr().err
+    with Client(broker.bootstrap) as client:
+        assert not client.has_topic(topic)
+
+
+def test_what_cannot_be_meant(root, broker, topic, capsys):
+    assert verify(root) == USAGE
+    assert f"table {NAME} is no archive: nothing was archived to it" in capsys.readouterr().err
+    assert verify(root, str(root)) == USAGE
+    assert "or --table names an Iceberg table" in capsys.readouterr().err
+    assert cli.main(["archive", "verify"]) == USAGE
+    assert "DIR|URI names the archive" in capsys.readouterr().err
+    assert cli.main(["restore", "--to-brokers", broker.bootstrap]) == USAGE
+    assert "DIR|URI names the archive" in capsys.readouterr().err
