@@ -41,7 +41,7 @@ def disorder(partitions: list[Numbers]) -> Figure | None:
         for p, value in zip(partitions, shares, strict=True)
     ]
     sentence = "Share of the records that are out of order, by partition."
-    return Figure(Rows("Out of order", sentence, rows, max(shares)), sentence)
+    return Figure(Rows("Out of order", sentence, rows), sentence)
 
 
 def _lateness(summary: Numbers, curve: list[list[int]]) -> Figure | None:

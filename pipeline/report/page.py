@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from tidelog.pipeline.report import units
-from tidelog.pipeline.report.svg import drawing
 from tidelog.text import size_of
 
 if TYPE_CHECKING:
@@ -58,11 +57,6 @@ class Figure(NamedTuple):
     plot: Plot | Rows
     caption: str
     legend: Sequence[tuple[Style, str]] = ()
-
-    @property
-    def svg(self) -> str:
-        """The drawing."""
-        return drawing.svg(self.plot)
 
 
 def table(caption: str, heads: Sequence[str], rows: Iterable[Sequence[str | Cell]]) -> Table:

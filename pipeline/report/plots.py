@@ -1,12 +1,14 @@
-"""The data of plots: axes with their marks, lines, bars; `drawing` makes pictures of them.
+"""The data of plots: axes with their marks, lines, bars; templates/parts.html draws them as SVG.
 
-Event times reach from before year 1 to beyond 9999, and matplotlib's dates do not. So times are
-plain milliseconds, and the marks of a time axis are made here.
+Event times reach from before year 1 to beyond 9999, and dates of libraries do not. So times are
+plain milliseconds, and the marks of a time axis are made here. Places in a drawing are per cent of
+its width and height, from the upper left corner.
 """
 
 from __future__ import annotations
 
 import math
+from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from tidelog.pipeline.times import date_of, to_iso
@@ -21,10 +23,11 @@ COLOURS: Final = 8
 
 _DASHES: Final[tuple[tuple[float, ...], ...]] = ((), (9, 6), (2.5, 4), (10, 4, 2.5, 4))
 _WIDEST: Final = 5.0
+_MOST_MARKS: Final = 9
 
 
 class Style(NamedTuple):
-    """How a line is drawn: its colour (from 1 on), its dashes in points, and its width."""
+    """How a line is drawn: its colour (from 1 on), its dashes and its width in pixels."""
 
     colour: int
     dashes: tuple[float, ...] = ()
@@ -56,6 +59,24 @@ class Axis(NamedTuple):
     ticks: Sequence[tuple[float, str]]
     label: str
     is_log: bool = False
+
+    @property
+    def marks(self) -> list[tuple[float, str]]:
+        """The marks that are shown: those in the range, at most nine."""
+        inside = [(at, name) for at, name in self.ticks if self.low <= at <= self.high]
+        return inside[:: -(-len(inside) // _MOST_MARKS) or 1]
+
+    @property
+    def longest(self) -> int:
+        """The number of letters of the longest name of a mark."""
+        return max((len(name) for _, name in self.marks), default=0)
+
+    def percent(self, value: float) -> float:
+        """Returns how far along the axis a value is."""
+        low, high, at = float(self.low), float(self.high), float(value)
+        if self.is_log:
+            low, high, at = (math.log10(max(each, low / 1e6)) for each in (low, high, at))
+        return 100 * (at - low) / ((high - low) or max(1.0, math.ulp(low)))
 
 
 class Line(NamedTuple):
@@ -94,14 +115,41 @@ class Plot(NamedTuple):
     bars: Sequence[Bar] = ()
     marks: Sequence[Mark] = ()
 
+    def across(self, value: float) -> float:
+        """Returns where a value of the first axis is."""
+        return round(self.x.percent(value), 2)
+
+    def down(self, value: float) -> float:
+        """Returns where a value of the second axis is."""
+        return round(100 - self.y.percent(value), 2)
+
+    def path(self, line: Line) -> str:
+        """Returns a line as the path of SVG; a single point is one without length."""
+        places = dict.fromkeys((self.across(x), self.down(y)) for x, y in line.points)
+        (x, y), *others = places
+        step = "H{:g}V{:g}" if line.is_step else "L{:g} {:g}"
+        return f"M{x:g} {y:g}" + ("".join(step.format(*each) for each in others) or "h0")
+
+    def areas(self, bar: Bar) -> list[tuple[int, float, float, float, float]]:
+        """Returns the number of the colour, left, top, width and height of each part of a bar."""
+        gap = (bar.high - bar.low) * 0.04
+        left, right = self.across(bar.low + gap), self.across(bar.high - gap)
+        tops = [self.down(top) for top in accumulate(bar.parts, initial=0)]
+        return [
+            (number, left, top, round(right - left, 2), round(bottom - top, 2))
+            for number, (part, (bottom, top)) in enumerate(
+                zip(bar.parts, pairwise(tops), strict=True), 1
+            )
+            if part > 0
+        ]
+
 
 class Rows(NamedTuple):
-    """Horizontal bars, one a row: a name, a value of `high` or less, and a text beside it."""
+    """Horizontal bars, one a row: a name, a value, and a text beside it."""
 
     name: str
     sentence: str
     rows: Sequence[tuple[str, float, str]]
-    high: float
 
 
 def log_ticks(low: float, high: float, name: Callable[[float], str]) -> list[tuple[float, str]]:

@@ -8,7 +8,7 @@ import subprocess
 
 import pytest
 
-pytest.importorskip("matplotlib")
+pytest.importorskip("jinja2")
 
 from tidelog.jobs.results import Result
 from tidelog.pipeline.report import page
@@ -95,8 +95,9 @@ def plotted():
     line = Line("a line", Style(1), [(1.0, 0.0), (1e8, 100.0)])
     plot = Plot("p", "s", Axis(1, 1e8, spans, "x" * 20, is_log=True), Axis(0, 100, shares, "y"))
     rows = [(f"partition {n}", 0.1 * n, f"{10 * n:.9f} %") for n in range(1, 11)]
-    figures = [Figure(plot._replace(lines=[line]), "s"), Figure(Rows("r", "s", rows, 1.0), "s")]
-    return "".join(figure.svg for figure in figures)
+    figures = [Figure(plot._replace(lines=[line]), "s"), Figure(Rows("r", "s", rows), "s")]
+    parts = page._environment().get_template("parts.html").module
+    return "".join(map(parts.figure, figures))
 
 
 @pytest.mark.slow
