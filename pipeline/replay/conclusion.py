@@ -9,12 +9,12 @@ from tidelog.pipeline.errors import FAILED, FINDINGS, OK
 from tidelog.pipeline.replay import offset_map
 from tidelog.pipeline.replay.delivery import AT_LEAST_ONCE
 from tidelog.pipeline.report.output import REPORT, leave, say
-from tidelog.pipeline.report.replay import html
+from tidelog.pipeline.report.replay import MAY_BE_TWICE, html, sentences
 from tidelog.pipeline.report.units import count
 from tidelog.text import some
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     from tidelog.pipeline.replay.replay import Outcome
@@ -95,36 +95,14 @@ def _say(report: Mapping[str, Any]) -> None:
         f" {report['seconds']:.1f} s"
     )
     if report["delivery"] == AT_LEAST_ONCE:
-        say(
-            "at-least-once: a record may be there twice if this run is repeated after the target has"
-            " forgotten its producer (producer.id.expiration.ms, a day)"
-        )
+        say(f"at-least-once: {MAY_BE_TWICE}")
     lines = [
         f"{one['topic']}-{one['partition']}: {said}"
         for one in partitions
-        for said in _sentences(one)
+        for said in sentences(one)
     ]
     for line in lines[:_SHOWN]:
         say(line, is_trouble=True)
-
-
-def _sentences(partition: Mapping[str, Any]) -> Iterator[str]:
-    """Yields what is wrong or unknown about a partition."""
-    if partition["error"]:
-        yield partition["error"]
-    elif not partition["map_is_complete"]:
-        found = partition["records_found"]
-        yield (
-            "the offset of the first record is unknown"
-            if found == 1
-            else f"the offsets of the first {some(found, 'record')} are unknown"
-        )
-    yield from partition["doubts"]
-    if partition["restarts"]:
-        yield (
-            f"started over {some(partition['restarts'], 'time')}: the target had other records of this run's"
-            " producer than expected"
-        )
 
 
 def is_done(directory: Path) -> bool:

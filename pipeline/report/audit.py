@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from tidelog.pipeline.report import audit_plots, judgement, page
-from tidelog.pipeline.report.page import Cell, Finding
+from tidelog.pipeline.report.page import Cell, Finding, Heading, KeyFigures
 from tidelog.pipeline.report.retention import pinned_table, policies_table
 from tidelog.pipeline.report.units import NONE, count, moment, share, span
 from tidelog.pipeline.times import date_of
 from tidelog.text import size_of, some
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterator, Sequence
 
-    from tidelog.pipeline.report.page import Numbers, Table
+    from tidelog.pipeline.report.page import Block, Numbers, Table
 
 _MOST_ROWS: Final = 40
 
@@ -23,53 +23,77 @@ def html(report: Numbers) -> str:
     """Returns the page."""
     topics = report["topics"]
     records = some(sum(topic["summary"]["records"] for topic in topics), "record")
-    return page.render(
-        "audit.html",
-        title="What the timestamps are worth",
-        subtitle=(
-            f"{records} of {some(len(topics), 'topic')}, read from {report['source']}; judged as"
-            f" of {moment(report['now_ms'])} UTC. Run {report['run']}."
-        ),
-        findings=page.in_order(
-            [*judgement.findings(report), *(Finding(**each) for each in report["findings"])]
-        ),
-        topics=[_topic(topic) for topic in topics],
-        groups=_groups(report["groups"]) if report["groups"] else None,
-        comparison=judgement.table(report["comparison"]) if report.get("comparison") else None,
-        margin_ms=report["settings"]["margin_ms"],
-        error=f"{100 * report['quantile_error']:.1f} %",
+    return page.html(
+        "What the timestamps are worth",
+        f"{records} of {some(len(topics), 'topic')}, read from {report['source']}; judged as of"
+        f" {moment(report['now_ms'])} UTC. Run {report['run']}.",
+        [*judgement.findings(report), *(Finding(**each) for each in report["findings"])],
+        _body(report),
     )
 
 
-def _topic(topic: Numbers) -> dict[str, Any]:
-    summary = topic["summary"]
-    if not summary["records"]:
-        return {"name": topic["topic"], "records": 0}
-    return {
-        "name": topic["topic"],
-        "records": summary["records"],
-        "numbers": _numbers(summary),
-        "kinds": _kinds(summary),
-        "plots": audit_plots.of_topic(topic),
-        "disorder": audit_plots.disorder(topic["partitions"][:_MOST_ROWS]),
-        "partitions": _partitions(topic["partitions"]),
-        "advice": [(heading, tables) for heading, tables in _advice(topic) if tables],
-    }
+def _body(report: Numbers) -> Iterator[Block]:
+    for topic in report["topics"]:
+        yield Heading(f"Topic {topic['topic']}")
+        yield from _topic(topic) if topic["summary"]["records"] else ["It has no records."]
+    if report["groups"]:
+        yield Heading("How far groups are behind")
+        yield _groups(report["groups"])
+    if report.get("comparison"):
+        yield Heading("What has changed")
+        yield judgement.table(report["comparison"])
+    yield Heading("What the words mean")
+    yield (
+        f"From the future: more than {span(report['settings']['margin_ms'])} beyond the append time, or"
+        " beyond now where that is unknown. In another unit: more than ten years from now, and within"
+        " ten years of it when read in seconds, micro- or nanoseconds. Plausible: a time that is"
+        " neither. Lateness: how far a plausible record is behind the largest plausible event time"
+        " before it in its partition; 0 for one in order. Counts, largest and smallest values are"
+        f" exact; quantiles are never too small, and at most {100 * report['quantile_error']:.1f} %"
+        " too large."
+    )
 
 
-def _numbers(summary: Numbers) -> list[tuple[str, str]]:
+def _topic(topic: Numbers) -> Iterator[Block]:
+    yield _figures(topic["summary"])
+    yield _kinds(topic["summary"])
+    for heading, shown in audit_plots.of_topic(topic):
+        yield Heading(heading, 3)
+        yield shown
+    yield Heading("Partitions", 3)
+    disorder = audit_plots.disorder(topic["partitions"][:_MOST_ROWS])
+    if disorder is not None:
+        yield disorder
+    yield _partitions(topic["partitions"])
+    windows = list(_windows(topic))
+    if windows:
+        yield Heading("Which window would have refused what", 3)
+        yield from windows
+    if topic["retention"]:
+        yield Heading("Which retention would delete what", 3)
+        yield _policies(topic)
+        if topic["pinned"]:
+            yield pinned_table(topic["pinned"])
+    if topic["producers"]:
+        yield Heading("Producers and their clocks", 3)
+        yield _producers(topic)
+
+
+def _figures(summary: Numbers) -> KeyFigures:
     lateness, delay = summary["lateness_ms"], summary["delay_ms"]
-    return [
-        ("records", count(summary["records"])),
-        ("bytes in the log", size_of(summary["bytes"])),
-        ("out of order", share(summary["out_of_order"], summary["plausible"])),
-        ("over a second late", share(summary["later_than_a_second"], summary["plausible"])),
-        ("99.9 % no later than", span(lateness["p99_9"])),
-        ("latest by", span(lateness["max"])),
-        ("99.9 % arrive within", span(delay["p99_9"])),
-        ("first event", _day(summary["least_plausible_ms"])),
-        ("last event", _day(summary["largest_plausible_ms"])),
-    ]
+    return KeyFigures(
+        [
+            ("records", count(summary["records"])),
+            ("bytes in the log", size_of(summary["bytes"])),
+            ("out of order", share(summary["out_of_order"], summary["plausible"])),
+            ("over a second late", share(summary["later_than_a_second"], summary["plausible"])),
+            ("99.9 % no later than", span(lateness["p99_9"])),
+            ("latest by", span(lateness["max"])),
+            ("99.9 % arrive within", span(delay["p99_9"])),
+            ("first event", _day(summary["least_plausible_ms"])),
+            ("last event", _day(summary["largest_plausible_ms"])),
+        ]
+    )
 
 
 def _day(ms: int | None) -> str:
@@ -77,7 +101,6 @@ def _day(ms: int | None) -> str:
 
 
 def _kinds(summary: Numbers) -> Table:
-    records = summary["records"]
     suspects = sum(summary["suspects"].values())
     rows = [
         ("plausible", summary["plausible"], False),
@@ -90,108 +113,97 @@ def _kinds(summary: Numbers) -> Table:
     ]
     return page.table(
         "What kinds of times there are; a record may be of several kinds.",
-        ("times", "records", "share"),
-        [
-            (name, Cell(count(number), is_bad and number > 0), share(number, records))
-            for name, number, is_bad in rows
-        ],
+        rows,
+        {
+            "times": lambda row: row[0],
+            "records": lambda row: Cell(count(row[1]), row[2] and row[1] > 0),
+            "share": lambda row: share(row[1], summary["records"]),
+        },
     )
 
 
 def _partitions(partitions: list[Numbers]) -> Table:
     return page.table(
-        _cut("Times of each partition (UTC).", len(partitions)),
-        (
-            *("partition", "records", "bytes", "first event", "last event", "out of order"),
-            *("99.9 % no later than", "latest by", "99.9 % arrive within"),
-        ),
-        [
-            (
-                str(p["partition"]),
-                count(p["records"]),
-                size_of(p["bytes"]),
-                moment(p["least_plausible_ms"])[:16],
-                moment(p["largest_plausible_ms"])[:16],
-                share(p["out_of_order"], p["plausible"]),
-                span(p["lateness_ms"]["p99_9"]),
-                span(p["lateness_ms"]["max"]),
-                span(p["delay_ms"]["p99_9"]),
-            )
-            for p in partitions[:_MOST_ROWS]
-        ],
-    )
-
-
-def _cut(caption: str, rows: int) -> str:
-    return (
-        caption
-        if rows <= _MOST_ROWS
-        else f"{caption} The first {_MOST_ROWS} of {rows}; all in report.json."
+        "Times of each partition (UTC).",
+        partitions,
+        {
+            "partition": lambda p: str(p["partition"]),
+            "records": lambda p: count(p["records"]),
+            "bytes": lambda p: size_of(p["bytes"]),
+            "first event": lambda p: moment(p["least_plausible_ms"])[:16],
+            "last event": lambda p: moment(p["largest_plausible_ms"])[:16],
+            "out of order": lambda p: share(p["out_of_order"], p["plausible"]),
+            "99.9 % no later than": lambda p: span(p["lateness_ms"]["p99_9"]),
+            "latest by": lambda p: span(p["lateness_ms"]["max"]),
+            "99.9 % arrive within": lambda p: span(p["delay_ms"]["p99_9"]),
+        },
+        most=_MOST_ROWS,
     )
 
 
 # --- what to set ---------------------------------------------------------------------------------
 
 
-def _advice(topic: Numbers) -> Iterator[tuple[str, list[Table]]]:
-    yield "Which window would have refused what", list(_windows(topic))
-    if topic["retention"]:
-        tables = [policies_table(topic["retention"], topic["log_bytes"])]
-        tables += [pinned_table(topic["pinned"])] if topic["pinned"] else []
-        yield "Which retention would delete what", tables
-    if topic["producers"]:
-        yield "Producers and their clocks", [_producers(topic)]
+def _policies(topic: Numbers) -> Table:
+    held = size_of(topic["log_bytes"])
+    caption = (
+        f"What one round of retention would delete of {held}, by the broker's own rules. Killed early:"
+        " written less than a day ago."
+    )
+    if any(row["is_estimated"] for row in topic["retention"]):
+        caption += " Estimated: some append times are unknown, and the dates of the files are used instead."
+    return policies_table(caption, topic["retention"], topic["log_bytes"], with_horizon=False)
 
 
 def _windows(topic: Numbers) -> Iterator[Table]:
     summary, basis = topic["summary"], topic["safe_windows"]["basis"]
-    heads = ("message.timestamp.before.max.ms", "refused", "share")
+    before, known = "message.timestamp.before.max.ms", summary["delay_ms"]["count"]
     if basis == "lateness":
-        yield page.table(
+        caption = (
             "The append times of these records are unknown. At least so many would have been refused,"
-            " judged by how far they are behind the largest event time before them.",
-            heads,
-            [_limit(each, summary["plausible"]) for each in summary["lateness_beyond"]],
+            " judged by how far they are behind the largest event time before them."
         )
+        yield _limits(caption, before, summary["lateness_beyond"], summary["plausible"])
     elif basis == "delay":
-        known = summary["delay_ms"]["count"]
-        yield page.table(
+        caption = (
             f"Records of {count(known)} with a known append time that each limit would have refused,"
-            " and with each of them its whole batch.",
-            heads,
-            [_limit(each, known) for each in summary["beyond_before"]],
+            " and with each of them its whole batch."
         )
-        yield page.table(
-            "The same of the future.",
-            ("message.timestamp.after.max.ms", *heads[1:]),
-            [_limit(each, known) for each in summary["beyond_after"]],
-        )
+        yield _limits(caption, before, summary["beyond_before"], known)
+        after = "message.timestamp.after.max.ms"
+        yield _limits("The same of the future.", after, summary["beyond_after"], known)
 
 
-def _limit(each: Numbers, whole: int) -> tuple[str, Cell, str]:
-    words = f"{span(each['limit_ms'])} ({each['limit_ms']})"
-    return words, Cell(count(each["records"]), each["records"] > 0), share(each["records"], whole)
+def _limits(caption: str, setting: str, limits: Sequence[Numbers], whole: int) -> Table:
+    return page.table(
+        caption,
+        limits,
+        {
+            setting: lambda each: f"{span(each['limit_ms'])} ({each['limit_ms']})",
+            "refused": lambda each: Cell(count(each["records"]), each["records"] > 0),
+            "share": lambda each: share(each["records"], whole),
+        },
+    )
 
 
 def _producers(topic: Numbers) -> Table:
     wrong = {each["producer_id"] for each in topic["skewed_producers"]}
-    order = sorted(
-        topic["producers"],
-        key=lambda each: (each["producer_id"] not in wrong, -abs(each["median_delay_ms"])),
-    )
     return page.table(
-        _cut("Append time minus event time of each producer id; -1: it says none.", len(order)),
-        ("producer", "records", "half within", "99 % within", "newest event"),
-        [
-            (
-                str(each["producer_id"]),
-                count(each["records"]),
-                Cell(span(each["median_delay_ms"]), each["producer_id"] in wrong),
-                span(each["p99_delay_ms"]),
-                _ahead(each["least_delay_ms"]),
-            )
-            for each in order[:_MOST_ROWS]
-        ],
+        "Append time minus event time of each producer id; -1: it says none.",
+        sorted(
+            topic["producers"],
+            key=lambda each: (each["producer_id"] not in wrong, -abs(each["median_delay_ms"])),
+        ),
+        {
+            "producer": lambda each: str(each["producer_id"]),
+            "records": lambda each: count(each["records"]),
+            "half within": lambda each: Cell(
+                span(each["median_delay_ms"]), each["producer_id"] in wrong
+            ),
+            "99 % within": lambda each: span(each["p99_delay_ms"]),
+            "newest event": lambda each: _ahead(each["least_delay_ms"]),
+        },
+        most=_MOST_ROWS,
     )
 
 
@@ -201,22 +213,21 @@ def _ahead(delay_ms: int) -> str:
     return f"{span(delay_ms)} old" if delay_ms else "at once"
 
 
-def _groups(groups: Iterable[Numbers]) -> Table:
+def _groups(groups: Sequence[Numbers]) -> Table:
     return page.table(
         "Of the first record that a group has not read: how long ago it happened and was appended, and how"
         " much event time is between it and the newest record.",
-        ("group", "partition", "records", "happened", "appended", "event time behind"),
-        [
-            (
-                each["group"],
-                f"{each['topic']}-{each['partition']}",
-                count(each["records"]),
-                _ago(each["event_lag_ms"]) if each["records"] else "nothing to read",
-                _ago(each["append_lag_ms"]),
-                span(each["event_behind_ms"]),
-            )
-            for each in groups
-        ],
+        groups,
+        {
+            "group": lambda each: each["group"],
+            "partition": lambda each: f"{each['topic']}-{each['partition']}",
+            "records": lambda each: count(each["records"]),
+            "happened": lambda each: (
+                _ago(each["event_lag_ms"]) if each["records"] else "nothing to read"
+            ),
+            "appended": lambda each: _ago(each["append_lag_ms"]),
+            "event time behind": lambda each: span(each["event_behind_ms"]),
+        },
     )
 
 

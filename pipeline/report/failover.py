@@ -2,27 +2,22 @@
 
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING, Final
 
 from tidelog.pipeline.report import page
-from tidelog.pipeline.report.page import Cell, Finding
+from tidelog.pipeline.report.page import Cell, Finding, Heading
 from tidelog.pipeline.report.units import NONE, count, moment, span
 from tidelog.text import some
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from tidelog.pipeline.report.page import Numbers
+    from tidelog.pipeline.report.page import Block, Numbers
 
 _HEADS: Final = (
-    "partition",
-    "committed",
-    "unread",
-    "continues at",
-    "lost",
-    "missing",
-    "read again",
-    "proven by",
+    *("partition", "committed", "unread", "continues at"),
+    *("lost", "missing", "read again", "proven by"),
 )
 _COUNTS: Final = ("lost", "missing", "duplicates")
 _ALARMING: Final = ("lost", "missing")
@@ -97,28 +92,34 @@ def sentences(row: Numbers) -> Iterator[str]:
 def html(report: Numbers) -> str:
     """Returns the page."""
     done = "The offsets were committed." if report["is_applied"] else "Nothing was changed."
-    rows = report["partitions"]
-    remarks = [(_name(row), list(sentences(row))) for row in rows]
-    return page.render(
-        "failover.html",
-        title="Where the group continues",
-        subtitle=(
-            f"Group {report['group']} from {report['from']} to {report['to']}, by {report['by']}, as of"
-            f" {moment(report['at_ms'])} UTC. {done} Run {report['run']}."
-        ),
-        findings=page.in_order(_findings(rows)),
-        partitions=page.table("Every partition", _HEADS, (_shown(row) for row in rows)),
-        remarks=[(name, said) for name, said in remarks if said],
-        bare=[bare(name) for name in report["nothing_committed"]],
+    return page.html(
+        "Where the group continues",
+        f"Group {report['group']} from {report['from']} to {report['to']}, by {report['by']}, as of"
+        f" {moment(report['at_ms'])} UTC. {done} Run {report['run']}.",
+        _findings(report["partitions"]),
+        _body(report),
     )
 
 
-def _shown(row: Numbers) -> list[str | Cell]:
-    cells: list[str | Cell] = list(_cells(row))
-    if row["proof"] is not None:
-        for name, place in zip(_ALARMING, (4, 5), strict=True):
-            cells[place] = Cell(count(row["proof"][name]), bool(row["proof"][name]))
-    return cells
+def _body(report: Numbers) -> Iterator[Block]:
+    rows = report["partitions"]
+    columns = {head: functools.partial(_shown, column) for column, head in enumerate(_HEADS)}
+    yield page.table("Every partition", rows, columns)
+    remarks = {_name(row): list(sentences(row)) for row in rows}
+    if any(remarks.values()):
+        yield Heading("What there is to say of each")
+    for name, said in remarks.items():
+        if said:
+            yield Heading(name, 3)
+            yield from said
+    if report["nothing_committed"]:
+        yield Heading("Without an offset")
+        yield from map(bare, report["nothing_committed"])
+
+
+def _shown(column: int, row: Numbers) -> Cell:
+    text = _cells(row)[column]
+    return Cell(text, _HEADS[column] in _ALARMING and text not in ("0", NONE))
 
 
 def _findings(rows: Sequence[Numbers]) -> Iterator[Finding]:

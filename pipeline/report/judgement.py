@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from tidelog.pipeline.engine.audit_comparison import kind_of
 from tidelog.pipeline.engine.thresholds import COUNT, SHARE
 from tidelog.pipeline.report import page
-from tidelog.pipeline.report.page import Finding
+from tidelog.pipeline.report.page import Cell, Finding
 from tidelog.pipeline.report.units import NONE, count, moment, span
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ def findings(report: Numbers) -> Iterator[Finding]:
 def changes(comparison: Numbers) -> Iterator[str]:
     """Yields a sentence for each value that is notably different from the earlier audit."""
     for row in comparison["rows"]:
-        if row["before"] != row["now"] and _is_notable(row["before"], row["now"]):
+        if _is_notable(row):
             kind = kind_of(row["name"])
             yield (
                 f"{row['topic']}: {row['name']} is {value(row['now'], kind)},"
@@ -61,27 +61,23 @@ def changes(comparison: Numbers) -> Iterator[str]:
     yield from (f"{topic}: only in the earlier audit" for topic in comparison["gone"])
 
 
-def _is_notable(before: float | None, now: float | None) -> bool:
-    if before is None or now is None:
-        return True
-    return abs(now - before) > _NOTABLE * max(abs(before), abs(now))
-
-
 def table(comparison: Numbers) -> Table:
     """Returns the table of a comparison."""
     return page.table(
         f"Compared with run {comparison['run']}, as of {moment(comparison['at_ms'])} UTC.",
-        ("topic", "value", "before", "now"),
-        [
-            (
-                row["topic"],
-                row["name"],
-                value(row["before"], kind_of(row["name"])),
-                page.Cell(
-                    value(row["now"], kind_of(row["name"])),
-                    row["before"] != row["now"] and _is_notable(row["before"], row["now"]),
-                ),
-            )
-            for row in comparison["rows"]
-        ],
+        comparison["rows"],
+        {
+            "topic": lambda row: row["topic"],
+            "value": lambda row: row["name"],
+            "before": lambda row: value(row["before"], kind_of(row["name"])),
+            "now": lambda row: Cell(value(row["now"], kind_of(row["name"])), _is_notable(row)),
+        },
     )
+
+
+def _is_notable(row: Numbers) -> bool:
+    before: float | None = row["before"]
+    now: float | None = row["now"]
+    if before is None or now is None:
+        return before is not now
+    return abs(now - before) > _NOTABLE * max(abs(before), abs(now))

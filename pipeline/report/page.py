@@ -1,7 +1,7 @@
-"""Pages from templates: what stands on a page (findings, tables, figures), and how it is written.
+"""The page of a report: what stands on it (findings, headings, sentences, tables, figures), as HTML.
 
-A page is one file of HTML that loads nothing. The templates lay pages out and escape all text; the
-modules beside this one say what stands in them.
+A page is one file that loads nothing. One template lays every page out and escapes all text; the
+modules beside this one say what stands in it.
 """
 
 from __future__ import annotations
@@ -11,11 +11,8 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from tidelog.pipeline.report import units
-from tidelog.text import size_of
-
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from tidelog.pipeline.report.plots import Plot, Rows, Style
 
@@ -34,6 +31,19 @@ class Finding(NamedTuple):
     topic: str
     title: str
     text: str
+
+
+class Heading(NamedTuple):
+    """A heading of a part of the page (level 2) or of a piece of one (level 3)."""
+
+    text: str
+    level: int = 2
+
+
+class KeyFigures(NamedTuple):
+    """Numbers that stand out, each with its name."""
+
+    pairs: Sequence[tuple[str, str]]
 
 
 class Cell(NamedTuple):
@@ -59,41 +69,52 @@ class Figure(NamedTuple):
     legend: Sequence[tuple[Style, str]] = ()
 
 
-def table(caption: str, heads: Sequence[str], rows: Iterable[Sequence[str | Cell]]) -> Table:
-    """Returns a table; a cell without a mark is not alarming. Raises ValueError for a ragged row."""
-    made = [[Cell(value) if isinstance(value, str) else value for value in row] for row in rows]
-    if any(len(row) != len(heads) for row in made):
-        raise ValueError(f"a row of {caption!r} has not {len(heads)} cells")
-    return Table(caption, heads, made)
+Block = str | Heading | KeyFigures | Table | Figure
+"""What stands on a page below the findings; text is a paragraph."""
 
 
-def in_order(found: Iterable[Finding]) -> list[Finding]:
-    """Returns findings, the worst first."""
-    order = list(LEVELS)
-    return sorted(found, key=lambda finding: order.index(finding.level))
+def table(
+    caption: str,
+    found: Sequence[Any],
+    columns: Mapping[str, Callable[[Any], str | Cell]],
+    *,
+    most: int | None = None,
+) -> Table:
+    """Returns a table with a row for each thing found: the heads of columns, and what they say of it.
+
+    With `most` only the first are shown, and the caption says so.
+    """
+    if most is not None and len(found) > most:
+        caption += f" The first {most} of {len(found)}; all in report.json."
+    cells = [[value(each) for value in columns.values()] for each in found[:most]]
+    rows = [[Cell(cell) if isinstance(cell, str) else cell for cell in row] for row in cells]
+    return Table(caption, list(columns), rows)
 
 
-def render(template: str, **values: Any) -> str:
-    """Returns a page from a template and what stands in it."""
-    text: str = _environment().get_template(template).render(**values, levels=LEVELS)
+def html(title: str, subtitle: str, findings: Iterable[Finding], body: Iterable[Block]) -> str:
+    """Returns a page; the worst findings come first, and several parts have a list of links."""
+    levels = list(LEVELS)
+    blocks = list(body)
+    parts = [each for each in blocks if isinstance(each, Heading) and each.level == 2]
+    text: str = _template().render(
+        title=title,
+        subtitle=subtitle,
+        findings=sorted(findings, key=lambda finding: levels.index(finding.level)),
+        levels=LEVELS,
+        blocks=[(type(each).__name__, each) for each in blocks],
+        parts=parts if len(parts) > 2 else [],
+    )
     return text
 
 
 @cache
-def _environment() -> Any:
+def _template() -> Any:
     import jinja2
 
-    found = jinja2.Environment(
+    return jinja2.Environment(
         loader=jinja2.FileSystemLoader(_TEMPLATES),
         autoescape=True,
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
-    )
-    found.filters |= {
-        "count": units.count,
-        "moment": units.moment,
-        "size": size_of,
-        "span": units.span,
-    }
-    return found
+    ).get_template("page.html")

@@ -1,4 +1,4 @@
-"""The data of plots: axes with their marks, lines, bars; templates/parts.html draws them as SVG.
+"""The data of plots: axes with their marks, lines, bars; templates/blocks.html draws them as SVG.
 
 Event times reach from before year 1 to beyond 9999, and dates of libraries do not. So times are
 plain milliseconds, and the marks of a time axis are made here. Places in a drawing are per cent of

@@ -10,7 +10,7 @@ from tidelog.pipeline.report.units import NONE, count, moment, share
 from tidelog.text import size_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from tidelog.pipeline.engine.whatif import Log, Outcome
     from tidelog.pipeline.report.page import Numbers, Table
@@ -69,54 +69,40 @@ def pinned_rows(outcomes: Sequence[Outcome]) -> list[dict[str, Any]]:
     ]
 
 
-def policies_table(rows: Sequence[Numbers], log_bytes: int) -> Table:
-    """Returns the table of policies."""
-    held = size_of(log_bytes)
-    caption = f"What one round of retention would delete of {held}, by the broker's own rules."
-    if any(row["is_estimated"] for row in rows):
-        caption += (
-            " Estimated: some append times are unknown, and the dates of the files are used"
-            " instead."
-        )
-    return page.table(
-        caption,
-        (
-            "policy",
-            "deleted",
-            "share",
-            "records",
-            "written less than a day ago",
-            "first event kept",
-        ),
-        [
-            (
-                row["policy"],
-                size_of(row["deleted_bytes"]),
-                share(row["deleted_bytes"], log_bytes),
-                count(row["deleted_records"]),
-                Cell(count(row["killed_early"]), row["killed_early"] > 0),
-                moment(row["first_time_kept_ms"])[:16],
-            )
-            for row in rows
-        ],
-    )
+def policies_table(
+    caption: str, rows: Sequence[Numbers], log_bytes: int, *, with_horizon: bool
+) -> Table:
+    """Returns the table of policies; `with_horizon` adds what all rounds delete, and what is kept."""
+    columns: dict[str, Callable[[Numbers], str | Cell]] = {
+        "policy": lambda row: row["policy"],
+        "first round deletes": lambda row: size_of(row["deleted_bytes"]),
+        "share": lambda row: share(row["deleted_bytes"], log_bytes),
+        "records": lambda row: count(row["deleted_records"]),
+        "killed early": lambda row: Cell(count(row["killed_early"]), row["killed_early"] > 0),
+        "first event kept": lambda row: moment(row["first_time_kept_ms"])[:16],
+    }
+    if with_horizon:
+        columns |= {
+            "segments": lambda row: count(row["deleted_segments"]),
+            "all rounds delete": lambda row: size_of(row["horizon_deleted_bytes"]),
+            "kept": lambda row: size_of(row["kept_bytes"]),
+        }
+    return page.table(caption, rows, columns)
 
 
 def pinned_table(rows: Sequence[Numbers]) -> Table:
     """Returns the table of segments that a time from the future keeps."""
     return page.table(
         "Segments that Apache Kafka keeps because of one time from the future, with all behind them.",
-        ("partition", "segment", "offset", "its time", "producer", "kept until", "bytes kept"),
-        [
-            (
-                f"{row['topic']}-{row['partition']}",
-                str(row["base_offset"]),
-                count(row["offset"]),
-                moment(row["timestamp_ms"]),
-                NONE if row["producer_id"] < 0 else str(row["producer_id"]),
-                moment(row["until_ms"]),
-                size_of(row["held_bytes"]),
-            )
-            for row in rows[:40]
-        ],
+        rows,
+        {
+            "partition": lambda row: f"{row['topic']}-{row['partition']}",
+            "segment": lambda row: str(row["base_offset"]),
+            "offset": lambda row: count(row["offset"]),
+            "its time": lambda row: moment(row["timestamp_ms"]),
+            "producer": lambda row: NONE if row["producer_id"] < 0 else str(row["producer_id"]),
+            "kept until": lambda row: moment(row["until_ms"]),
+            "bytes kept": lambda row: size_of(row["held_bytes"]),
+        },
+        most=40,
     )

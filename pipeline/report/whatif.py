@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tidelog.pipeline.report import page, plots
-from tidelog.pipeline.report.page import Cell, Figure, Finding
+from tidelog.pipeline.report.page import Figure, Finding, Heading
 from tidelog.pipeline.report.plots import Axis, Line, Plot
-from tidelog.pipeline.report.retention import pinned_table
+from tidelog.pipeline.report.retention import pinned_table, policies_table
 from tidelog.pipeline.report.units import NONE, count, moment, share, span
 from tidelog.text import size_of, some
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
-    from tidelog.pipeline.report.page import Numbers, Table
+    from tidelog.pipeline.report.page import Block, Numbers, Table
 
 
 def sentences(topic: Numbers) -> list[str]:
@@ -40,16 +40,13 @@ def html(report: Numbers) -> str:
     """Returns the page."""
     rounds = "one round" if not report["horizon_ms"] else f"rounds every {span(report['step_ms'])}"
     horizon = f" for {span(report['horizon_ms'])}" if report["horizon_ms"] else ""
-    return page.render(
-        "whatif.html",
-        title="What a retention would delete",
-        subtitle=(
-            f"Of {report['source']}: {rounds}{horizon} from {moment(report['at_ms'])} UTC, if"
-            " nothing is appended. Decided by the broker's own rules; nothing was changed. Run"
-            f" {report['run']}."
-        ),
-        findings=page.in_order(_findings(report)),
-        topics=[_topic(topic, report) for topic in report["topics"]],
+    return page.html(
+        "What a retention would delete",
+        f"Of {report['source']}: {rounds}{horizon} from {moment(report['at_ms'])} UTC, if nothing is"
+        " appended. Decided by the broker's own rules; nothing was changed."
+        f" Run {report['run']}.",
+        _findings(report),
+        (block for topic in report["topics"] for block in _topic(topic, report)),
     )
 
 
@@ -106,60 +103,40 @@ def _kept(row: Numbers) -> str:
     )
 
 
-def _topic(topic: Numbers, report: Numbers) -> dict[str, Any]:
-    return {
-        "name": topic["topic"],
-        "policies": page.table(
-            f"What the policies do to {size_of(topic['bytes'])}, {some(topic['records'], 'record')}.",
-            (
-                *("policy", "first round deletes", "share", "records", "segments"),
-                *("all rounds delete", "killed early", "kept", "first event kept"),
-            ),
-            [_row(row, topic) for row in topic["retention"]],
-        ),
-        "differences": _differences(topic) if len(topic["retention"]) > 1 else None,
-        "curves": curves(topic) if report["horizon_ms"] else None,
-        "partitions": _partitions(topic),
-        "pinned": pinned_table(topic["pinned"]) if topic["pinned"] else None,
-    }
+def _topic(topic: Numbers, report: Numbers) -> Iterator[Block]:
+    rows = topic["retention"]
+    yield Heading(f"Topic {topic['topic']}")
+    what = f"{size_of(topic['bytes'])}, {some(topic['records'], 'record')}"
+    caption = f"What the policies do to {what}."
+    yield policies_table(caption, rows, topic["bytes"], with_horizon=True)
+    if len(rows) > 1:
+        yield _differences(rows[0], rows[1:])
+    if report["horizon_ms"]:
+        yield Heading("Bytes kept", 3)
+        yield curves(topic)
+    yield Heading("Partitions", 3)
+    yield _partitions(topic)
+    if topic["pinned"]:
+        yield pinned_table(topic["pinned"])
 
 
-def _row(row: Numbers, topic: Numbers) -> tuple[str | Cell, ...]:
-    return (
-        row["policy"],
-        size_of(row["deleted_bytes"]),
-        share(row["deleted_bytes"], topic["bytes"]),
-        count(row["deleted_records"]),
-        count(row["deleted_segments"]),
-        size_of(row["horizon_deleted_bytes"]),
-        Cell(count(row["killed_early"]), row["killed_early"] > 0),
-        size_of(row["kept_bytes"]),
-        moment(row["first_time_kept_ms"])[:16],
-    )
+def _differences(first: Numbers, others: Sequence[Numbers]) -> Table:
+    def differing(name: str, words: Callable[[int], str]) -> Callable[[Numbers], str]:
+        return lambda row: _signed(row[name] - first[name], words)
 
-
-def _differences(topic: Numbers) -> Table:
-    first, *others = topic["retention"]
-    base = first["policy"]
-    names = (
-        ("deleted_bytes", size_of),
-        ("horizon_deleted_bytes", size_of),
-        ("horizon_deleted_records", count),
-    )
     return page.table(
-        f"How the others differ from {base}: more (+) or less is deleted.",
-        ("policy", "first round, bytes", "all rounds, bytes", "all rounds, records"),
-        [
-            (
-                row["policy"],
-                *(_signed(row[name] - first[name], words) for name, words in names),
-            )
-            for row in others
-        ],
+        f"How the others differ from {first['policy']}: more (+) or less is deleted.",
+        others,
+        {
+            "policy": lambda row: row["policy"],
+            "first round, bytes": differing("deleted_bytes", size_of),
+            "all rounds, bytes": differing("horizon_deleted_bytes", size_of),
+            "all rounds, records": differing("horizon_deleted_records", count),
+        },
     )
 
 
-def _signed(difference: int, words: Any) -> str:
+def _signed(difference: int, words: Callable[[int], str]) -> str:
     if not difference:
         return "the same"
     return f"{'+' if difference > 0 else '-'}{words(abs(difference))}"
@@ -191,31 +168,19 @@ def curves(topic: Numbers) -> Figure:
 
 
 def _partitions(topic: Numbers) -> Table:
-    rows = [
-        (
-            f"{partition['partition']}",
-            each["policy"],
-            f"{partition['log_start_offset']} to {partition['log_end_offset']}",
-            size_of(each["first"]["deleted_size"]),
-            size_of(each["last"]["deleted_size"]),
-            str(each["last"]["first_offset"]),
-            _why(each["deleted"]),
-        )
-        for partition in topic["partitions"]
-        for each in partition["policies"]
-    ]
     return page.table(
-        "By partition."
-        if len(rows) <= 80
-        else f"By partition: the first 80 of {len(rows)} rows, all in report.json.",
-        (
-            *("partition", "policy", "offsets", "first round deletes", "all rounds delete"),
-            *("first offset kept", "by"),
-        ),
-        rows[:80],
+        "By partition.",
+        [(one, each) for one in topic["partitions"] for each in one["policies"]],
+        {
+            "partition": lambda pair: str(pair[0]["partition"]),
+            "policy": lambda pair: pair[1]["policy"],
+            "offsets": lambda pair: f"{pair[0]['log_start_offset']} to {pair[0]['log_end_offset']}",
+            "first round deletes": lambda pair: size_of(pair[1]["first"]["deleted_size"]),
+            "all rounds delete": lambda pair: size_of(pair[1]["last"]["deleted_size"]),
+            "first offset kept": lambda pair: str(pair[1]["last"]["first_offset"]),
+            "by": lambda pair: (
+                ", ".join(dict.fromkeys(each["policy"] for each in pair[1]["deleted"])) or NONE
+            ),
+        },
+        most=80,
     )
-
-
-def _why(deleted: list[Numbers]) -> str:
-    policies = dict.fromkeys(each["policy"] for each in deleted)
-    return ", ".join(policies) or NONE

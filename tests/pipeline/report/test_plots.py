@@ -108,8 +108,8 @@ def test_one_value_is_a_sentence_and_no_plot():
 
 def svg(plot):
     """The drawing of a plot."""
-    parts = page._environment().get_template("parts.html").module
-    return re.search(r"<svg.*</svg>", parts.figure(Figure(plot, "c")), re.DOTALL)[0]
+    text = page.html("t", "s", [], [Figure(plot, "c")])
+    return re.search(r"<svg.*</svg>", text, re.DOTALL)[0]
 
 
 def drawn(x, **shapes):
