@@ -26,6 +26,7 @@ from tidelog.pipeline.engine.plausible import MARGIN_MS, UNKNOWN, from_the_futur
 from tidelog.pipeline.engine.tables import Table, buckets_of, count_pairs, magnitude
 from tidelog.protocol.records.layout import NO_TIMESTAMP
 from tidelog.storage.time.arrivals import MISTAKEN_UNITS, usual_range
+from tidelog.storage.time.timestamp import earlier, later
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -150,8 +151,7 @@ class Auditor:
 
     def _note_timed(self, times: Times, least: int, most: int) -> None:
         counts, stamp = self.counts, times.timestamp_ms
-        self.least = least if self.least is None else min(least, self.least)
-        self.most = most if self.most is None else max(most, self.most)
+        self.least, self.most = earlier(least, self.least), later(most, self.most)
         self.newest = _example(times, len(stamp) - 1)
         is_unknown = times.append_time_ms == UNKNOWN
         unknown = int(np.count_nonzero(is_unknown))
@@ -171,8 +171,7 @@ class Auditor:
                 return
             least = int(stamp.min())
         counts.plausible += len(stamp)
-        lowest = self.least_plausible
-        self.least_plausible = least if lowest is None else min(least, lowest)
+        self.least_plausible = earlier(least, self.least_plausible)
         self.lateness.note(stamp, is_unknown)
 
     # --- not plausible ----------------------------------------------------------------------------
@@ -307,19 +306,13 @@ class Auditor:
         """Updates the longest and the shortest delay of plausible records, exactly."""
         if is_odd is not None:
             sizes, is_ahead = sizes[~is_odd], is_ahead[~is_odd]
-        if not len(sizes):
-            return
         behind, ahead = sizes, sizes[:0]
         if is_ahead.any():
             behind, ahead = sizes[~is_ahead], sizes[is_ahead]
-        found = [int(behind.max()), int(behind.min())] if len(behind) else []
-        if len(ahead):
-            found += [-int(ahead.max()), -int(ahead.min())]
-        for delay in found:
-            if self.longest_delay is None or delay > self.longest_delay:
-                self.longest_delay = delay
-            if self.shortest_delay is None or delay < self.shortest_delay:
-                self.shortest_delay = delay
+        for sign, found in ((1, behind), (-1, ahead)):
+            for size in (found.min(), found.max()) if len(found) else ():
+                self.longest_delay = later(sign * int(size), self.longest_delay)
+                self.shortest_delay = earlier(sign * int(size), self.shortest_delay)
 
 
 def better(name: str, one: Example, other: Example) -> Example:

@@ -12,27 +12,11 @@ if TYPE_CHECKING:
     from tidelog.pipeline.engine.whatif import Outcome
 
 
-def _killed_early(outcome: Outcome) -> int:
-    return sum(each.killed_early for each in outcome.deleted)
-
-
-def _pinned_bytes(outcome: Outcome) -> int:
-    return max((each.held_size for each in outcome.pinned), default=0)
-
-
-def _deleted_bytes(outcome: Outcome) -> int:
-    return outcome.rounds[-1].deleted_size if outcome.rounds else 0
-
-
-def _deleted_records(outcome: Outcome) -> int:
-    return outcome.rounds[-1].deleted_records if outcome.rounds else 0
-
-
 GUARDS: Final[dict[str, Callable[[Outcome], int]]] = {
-    "max_deleted_bytes": _deleted_bytes,
-    "max_deleted_records": _deleted_records,
-    "max_killed_early": _killed_early,
-    "max_pinned_bytes": _pinned_bytes,
+    "max_deleted_bytes": lambda found: sum(each.size for each in found.deleted),
+    "max_deleted_records": lambda found: sum(each.records for each in found.deleted),
+    "max_killed_early": lambda found: sum(each.killed_early for each in found.deleted),
+    "max_pinned_bytes": lambda found: max((each.held_size for each in found.pinned), default=0),
 }
 
 

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import numpy as np
 
 from tidelog.pipeline.engine.tables import Table, buckets_of, count_pairs, magnitude
+from tidelog.storage.time.timestamp import later
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -71,10 +72,7 @@ class Lateness:
             kept = min(self._room, len(times))
             self._room -= kept
             self._head.append((times[:kept].copy(), is_unknown[:kept].copy()))
-            most = int(times[:kept].max())
-            self.largest = self.head_largest = (
-                most if self.head_largest is None else max(self.head_largest, most)
-            )
+            self.largest = self.head_largest = later(int(times[:kept].max()), self.head_largest)
             times, is_unknown = times[kept:], is_unknown[kept:]
         if len(times):
             self._is_cut = bool(self._head)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from tidelog.pipeline.engine.audit import Auditor, Counts, Example, better
 from tidelog.pipeline.engine.lateness import HOUR_MS, Counted, Lateness
 from tidelog.pipeline.engine.tables import Table
+from tidelog.storage.time.timestamp import earlier, later
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -96,12 +97,12 @@ class Audit:
     def add(self, other: Audit) -> None:
         """Adds the records that follow in a partition, or those of another partition."""
         self.counts.add(other.counts)
-        self.least = _least(self.least, other.least)
-        self.most = _most(self.most, other.most)
-        self.least_plausible = _least(self.least_plausible, other.least_plausible)
-        self.largest = _most(self.largest, other.largest)
-        self.longest_delay = _most(self.longest_delay, other.longest_delay)
-        self.shortest_delay = _least(self.shortest_delay, other.shortest_delay)
+        self.least = earlier(self.least, other.least)
+        self.most = later(self.most, other.most)
+        self.least_plausible = earlier(self.least_plausible, other.least_plausible)
+        self.largest = later(self.largest, other.largest)
+        self.longest_delay = later(self.longest_delay, other.longest_delay)
+        self.shortest_delay = earlier(self.shortest_delay, other.shortest_delay)
         for name, example in other.examples.items():
             mine = self.examples.get(name)
             self.examples[name] = example if mine is None else better(name, mine, example)
@@ -139,7 +140,7 @@ def carries(pieces: Iterable[PartialAudit]) -> list[int | None]:
     largest: int | None = None
     for each in pieces:
         found.append(largest)
-        largest = _most(largest, each.audit.largest)
+        largest = later(largest, each.audit.largest)
     return found
 
 
@@ -159,11 +160,3 @@ def partition_audit(
         whole.add(audit)
     whole.tables.bound(most)
     return whole
-
-
-def _least(one: int | None, other: int | None) -> int | None:
-    return other if one is None else one if other is None else min(one, other)
-
-
-def _most(one: int | None, other: int | None) -> int | None:
-    return other if one is None else one if other is None else max(one, other)

@@ -14,6 +14,7 @@ import numpy as np
 from tidelog.pipeline.engine import planned, whatif
 from tidelog.pipeline.engine.planned import Arrival
 from tidelog.protocol.records.layout import NO_TIMESTAMP
+from tidelog.storage.time.timestamp import earlier, later
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -139,9 +140,8 @@ class _Seen:
             self.too_old += int(np.count_nonzero(present < self._oldest))
             self.too_new += int(np.count_nonzero(present > self._newest))
             if len(present):
-                low, high = int(present.min()), int(present.max())
-                self.first_ms = low if self.first_ms is None else min(low, self.first_ms)
-                self.last_ms = high if self.last_ms is None else max(high, self.last_ms)
+                self.first_ms = earlier(int(present.min()), self.first_ms)
+                self.last_ms = later(int(present.max()), self.last_ms)
             yield some
 
 

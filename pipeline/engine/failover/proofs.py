@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tidelog.pipeline.engine.failover.offsets import NOWHERE
+from tidelog.storage.time.timestamp import earlier
 
 if TYPE_CHECKING:
     import numpy as np
@@ -85,7 +86,8 @@ def prove_by_map(
         proof.missing += int(is_missing.sum())
         proof.compacted += int(is_compacted.sum())
         proof.first_lost = _first(proof.first_lost, offsets, is_lost)
-        proof.lost_from = _least(proof.lost_from, places[is_lost])
+        if is_lost.any():
+            proof.lost_from = earlier(int(places[is_lost].min()), proof.lost_from)
         proof.first_missing = _first(proof.first_missing, offsets, is_missing)
     for offsets in target.records.chunks(chosen):
         origins = offset_map.sources_of(offsets)
@@ -98,13 +100,6 @@ def _first(known: int | None, offsets: Ints, chosen: Bools) -> int | None:
     if known is not None or not chosen.any():
         return known
     return int(offsets[int(chosen.argmax())])
-
-
-def _least(known: int | None, offsets: Ints) -> int | None:
-    if not len(offsets):
-        return known
-    found = int(offsets.min())
-    return found if known is None else min(known, found)
 
 
 Print = bytes
@@ -150,9 +145,7 @@ class Comparison:
                 self._found.lost_from = place
             self._take(self._open, record)
             self._found.lost += 1
-            offset = self._offsets[record]
-            first = self._found.first_lost
-            self._found.first_lost = offset if first is None else min(first, offset)
+            self._found.first_lost = earlier(self._offsets[record], self._found.first_lost)
 
     def add_read(self, record: Print) -> None:
         """Adds a record of the source before the committed offset."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from tidelog.pipeline.engine.plausible import are_odd
+from tidelog.storage.time.timestamp import earlier
 
 if TYPE_CHECKING:
     import numpy as np
@@ -39,8 +40,7 @@ class Seen:
         self.count += len(offsets)
         if self.next_ms is None:
             self.next_ms, self.next_offset = int(timestamp_ms[0]), int(offsets[0])
-        least = int(timestamp_ms.min())
-        self.least_ms = least if self.least_ms is None else min(self.least_ms, least)
+        self.least_ms = earlier(int(timestamp_ms.min()), self.least_ms)
 
     @property
     def step_back_ms(self) -> int:
