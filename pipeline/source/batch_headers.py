@@ -7,8 +7,11 @@ from typing import TYPE_CHECKING
 from tidelog.protocol.errors import CorruptMessage
 from tidelog.protocol.records.batch import scan, verify
 from tidelog.protocol.records.layout import PREFIX_SIZE
+from tidelog.storage.segment.batch_headers import scan_intact
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from tidelog.pipeline.source.locations import File
     from tidelog.protocol.records.layout import Batch
 
@@ -21,11 +24,10 @@ def size_at(data: bytes) -> int:
     return PREFIX_SIZE + int.from_bytes(data[8:12], "big", signed=True)
 
 
-def header_at(file: File, position: int, end: int, *, check: bool) -> Batch | None:
-    """Reads the header of the batch at a position; None if no complete batch begins there.
+def header_at(file: File, position: int, end: int) -> Batch | None:
+    """Reads the header of the batch at a position; None if no intact batch begins there.
 
-    `end` is the end of the file's part. With `check` the whole batch is read, and a wrong CRC gives
-    None too.
+    `end` is the end of the file's part.
     """
     if not 0 <= position <= end - PREFIX_SIZE:
         return None
@@ -36,70 +38,46 @@ def header_at(file: File, position: int, end: int, *, check: bool) -> Batch | No
     data = file.read_at(position, size)
     try:
         batches = scan(data)
-        if check and batches:
+        if batches:
             verify(data, batches[0])
     except CorruptMessage:
         return None
     return batches[0] if batches else None
 
 
-class Walk:
-    """Reads the batches of a file from a position to its end, or to the first incomplete one.
+class Batches:
+    """The complete batches of a file from a position on, to its end or the first broken one.
 
-    Afterwards `position` is where it stopped, and `end_offset` the offset after the last batch
-    before it.
+    Iterating yields the header of each, and the bytes in which it is at `batch.position`.
+    Afterwards `position` is where it stopped, and `why_ended` says why.
     """
 
-    def __init__(self, file: File, position: int, offset: int, *, check: bool) -> None:
-        """Begins at a batch; `offset` is the offset after all earlier batches."""
+    def __init__(self, file: File, position: int, *, check: bool = False) -> None:
+        """Begins at a batch; with `check` one with a wrong CRC is broken, too."""
         self._file = file
         self._check = check
         self.position = position
-        self.end_offset = offset
         self.why_ended = "the file ends there"
 
-    def run(self) -> None:
-        """Reads to the end. Raises OSError."""
+    def __iter__(self) -> Iterator[tuple[Batch, bytes]]:
+        """Raises OSError."""
         file, chunk = self._file, _CHUNK
         while self.position < file.size:
-            data = file.read_at(self.position, chunk)
-            done = self._take(data)
-            if done is None:
+            start = self.position
+            data = file.read_at(start, chunk)
+            try:
+                for batch in scan_intact(data):
+                    if self._check:
+                        verify(data, batch)
+                    yield batch, data
+                    self.position = start + batch.position + batch.size
+            except CorruptMessage as error:
+                self.why_ended = error.message + (f", counted from byte {start}" if start else "")
                 return
-            if done:
+            if self.position > start:
                 chunk = _CHUNK
-            elif self.position + len(data) >= file.size or len(data) < chunk:
-                self.why_ended = f"the batch at byte {self.position} is cut short"
+            elif start + len(data) >= file.size or len(data) < chunk:
+                self.why_ended = f"the batch at byte {start} is cut short"
                 return
             else:
                 chunk = max(size_at(data), chunk)
-            self.position += done
-
-    def _take(self, data: bytes) -> int | None:
-        """Processes the complete batches of some bytes; returns their size, or None if corrupt."""
-        done = 0
-        try:
-            batches = scan(data)
-        except CorruptMessage:
-            batches = None
-        while True:
-            try:
-                one = batches if batches is not None else scan(data, done, _end_of(data, done))
-                for batch in one:
-                    if self._check:
-                        verify(data, batch)
-                    self.end_offset = batch.last_offset + 1
-                    done = batch.position + batch.size
-            except CorruptMessage as error:
-                self.position += done
-                self.why_ended = f"{error.message}"
-                if self.position - done:
-                    self.why_ended += f", counted from byte {self.position - done}"
-                return None
-            if batches is not None or not one:
-                return done
-
-
-def _end_of(data: bytes, position: int) -> int:
-    """Returns the end of the batch at a position, or the end of the bytes."""
-    return min(len(data), max(position + size_at(data[position : position + 12]), position + 12))

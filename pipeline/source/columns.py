@@ -56,26 +56,21 @@ class Columns:
         self.partition = partition
         self.batches = batches
         self.count = buffers.record_count
-        self._buffers = buffers
+        self.buffers = buffers  # `protocol.records.column_batches` writes from them
         self._append_times = append_times
 
     def __len__(self) -> int:
         return self.count
 
-    @property
-    def buffers(self) -> ColumnBuffers:
-        """The buffers of these columns, from which `protocol.records.column_batches` writes."""
-        return self._buffers
-
     @cached_property
     def offset(self) -> Ints:
         """The offsets."""
-        return np.frombuffer(self._buffers.offsets, np.int64, self.count)
+        return np.frombuffer(self.buffers.offsets, np.int64, self.count)
 
     @cached_property
     def timestamp_ms(self) -> Ints:
         """The times as a consumer sees them: for LogAppendTime the append time; -1: none."""
-        return np.frombuffer(self._buffers.timestamps, np.int64, self.count)
+        return np.frombuffer(self.buffers.timestamps, np.int64, self.count)
 
     @cached_property
     def has_timestamp(self) -> Bools:
@@ -130,21 +125,21 @@ class Columns:
         """The keys: an Arrow array of binary."""
         from tidelog.pipeline.source import arrays
 
-        return arrays.keys(self._buffers)
+        return arrays.keys(self.buffers)
 
     @cached_property
     def value(self) -> Any:
         """The values: an Arrow array of binary."""
         from tidelog.pipeline.source import arrays
 
-        return arrays.values(self._buffers)
+        return arrays.values(self.buffers)
 
     @cached_property
     def headers(self) -> Any:
         """The headers: Arrow array of list<struct<key: string, value: binary>>, null for none."""
         from tidelog.pipeline.source import arrays
 
-        return arrays.headers(self._buffers)
+        return arrays.headers(self.buffers)
 
     # --- batches ---------------------------------------------------------------------------------
 

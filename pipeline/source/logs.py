@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from tidelog.pipeline.source import locations
 from tidelog.pipeline.source.append_times import append_times_until, times_of
-from tidelog.pipeline.source.batch_headers import Walk, header_at
+from tidelog.pipeline.source.batch_headers import Batches, header_at
 from tidelog.pipeline.source.splits import (
     HIGH_WATERMARK,
     READ_COMMITTED,
@@ -264,21 +264,23 @@ class _Planner:
                 " upto=log-end reads all there is"
             )
         with locations.File(active.location()) as file:
-            walk = Walk(file, *self._near_end(file, active), check=True)
-            walk.run()
-        end = max(walk.end_offset, active.base_offset)
+            position, end = self._near_end(file, active)
+            batches = Batches(file, position, check=True)
+            for batch, _ in batches:
+                end = batch.last_offset + 1
+        end = max(end, active.base_offset)
         if selection.upto == HIGH_WATERMARK:
             assert watermark is not None
             if watermark > end:
                 raise SourceError(
                     f"the high watermark of {log.name} is {watermark}, but its log ends at offset"
-                    f" {end} ({active.location()}: {walk.why_ended}): it was truncated, or copied in part;"
+                    f" {end} ({active.location()}: {batches.why_ended}): it was truncated, or copied in part;"
                     " upto=log-end reads what is there"
                 )
             end = watermark
         if selection.isolation == READ_COMMITTED:
             end = min(end, last_stable_offset(log, end))
-        return end, walk.position
+        return end, batches.position
 
     def _near_end(self, file: locations.File, active: Segment) -> tuple[int, int]:
         """Returns a position of a batch near the end of a log, and the offset before it."""
@@ -344,7 +346,7 @@ def _first_true(
 ) -> tuple[int, int] | None:
     """Returns offset and position after the first batch that agrees with its index entry."""
     for offset, position in entries:
-        head = header_at(file, position, stop, check=True)
+        head = header_at(file, position, stop)
         if head is not None and head.last_offset == offset:
             return offset + 1, position + head.size
     return None

@@ -7,7 +7,6 @@ up to the next. A log of few batches is seen whole.
 
 from __future__ import annotations
 
-from contextlib import suppress
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
@@ -86,9 +85,7 @@ def samples(partition: Partition, most: int = MOST) -> Iterator[Sample]:
     stride = -(-(end - offset) // most)
     with Client(partition.brokers) as client:
         while offset < end:
-            fetched = None
-            with suppress(_Gone):
-                fetched = _fetch(client, partition, offset)
+            fetched = _fetch(client, partition, offset)
             if fetched is None:
                 key = partition.partition
                 start = client.list_offsets(partition.topic, {key: EARLIEST})[key].offset
@@ -101,11 +98,8 @@ def samples(partition: Partition, most: int = MOST) -> Iterator[Sample]:
             offset = found.end_offset
 
 
-class _Gone(Exception):
-    """The offset is not in the log any more."""
-
-
-def _fetch(client: Client, partition: Partition, offset: int) -> Fetched:
+def _fetch(client: Client, partition: Partition, offset: int) -> Fetched | None:
+    """Returns the batch at an offset; None if the offset is not in the log any more."""
     try:
         return client.fetch(
             partition.topic,
@@ -115,9 +109,9 @@ def _fetch(client: Client, partition: Partition, offset: int) -> Fetched:
             with_append_times=True,
         )
     except RequestError as error:
-        if error.code == ErrorCode.OFFSET_OUT_OF_RANGE:
-            raise _Gone from error
-        raise
+        if error.code != ErrorCode.OFFSET_OUT_OF_RANGE:
+            raise
+        return None
 
 
 def _sample(fetched: Fetched, offset: int, stride: int, end: int) -> Sample | None:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tidelog.pipeline.source import locations
-from tidelog.pipeline.source.batch_headers import HEADER_SIZE, size_at
+from tidelog.pipeline.source.batch_headers import Batches
 from tidelog.pipeline.source.columns import (
     ATTRIBUTES,
     BASE_OFFSET,
@@ -28,7 +28,6 @@ from tidelog.pipeline.source.columns import (
 )
 from tidelog.pipeline.source.splits import NO_END
 from tidelog.protocol.errors import CorruptMessage
-from tidelog.protocol.records.batch import scan
 from tidelog.protocol.records.column_buffers import BATCH_FIELDS
 from tidelog.protocol.records.columns import (
     HEADERS,
@@ -52,7 +51,6 @@ if TYPE_CHECKING:
 
     Markers = Iterator[tuple[int, int, bool]]
 
-_CHUNK = 4 << 20
 _NEVER = 1 << 62
 
 
@@ -200,21 +198,6 @@ def _markers_of(location: str, position: int) -> Markers:
 
 
 def _batches(location: str, position: int = 0) -> Iterator[tuple[Batch, bytes]]:
-    """Yields the headers of a segment's batches and the bytes they are in, up to the first incomplete one."""
+    """Yields the headers of a segment's batches and the bytes they are in, up to the first broken one."""
     with locations.File(location) as file:
-        chunk = _CHUNK
-        while position < file.size:
-            data = file.read_at(position, chunk)
-            try:
-                batches = scan(data)
-            except CorruptMessage:
-                return
-            for batch in batches:
-                yield batch, data
-            if batches:
-                position += batches[-1].position + batches[-1].size
-                chunk = _CHUNK
-            elif position + len(data) >= file.size or len(data) < HEADER_SIZE:
-                return
-            else:
-                chunk = max(size_at(data), 2 * chunk)
+        yield from Batches(file, position)
