@@ -9,7 +9,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from tidelog.pipeline.report import plots
-from tidelog.pipeline.report.page import Figure
 from tidelog.pipeline.report.plots import Axis, Bar, Line, Mark, Plot, Rows, Style
 from tidelog.pipeline.report.units import TIME_TICKS, count, moment, share, span, tick
 from tidelog.text import some
@@ -21,7 +20,7 @@ _MARKS: Final = (("p99", "99 %"), ("p99_9", "99.9 %"), ("max", "latest"))
 _QUANTILES: Final = (("p50", "half"), ("p99", "99 %"), ("p99_9", "99.9 %"))
 
 
-def of_topic(topic: Numbers) -> list[tuple[str, Figure | str]]:
+def of_topic(topic: Numbers) -> list[tuple[str, Plot | str]]:
     """Returns the plots of a topic that has records, each with its heading; some are a sentence."""
     found = [
         ("How late records are", _lateness(topic["summary"], topic["late_curve"])),
@@ -31,7 +30,7 @@ def of_topic(topic: Numbers) -> list[tuple[str, Figure | str]]:
     return [(heading, shown) for heading, shown in found if shown is not None]
 
 
-def disorder(partitions: list[Numbers]) -> Figure | None:
+def disorder(partitions: list[Numbers]) -> Rows | None:
     """Returns the share of each partition that is out of order; None where there is nothing to compare."""
     shares = [p["out_of_order"] / p["plausible"] if p["plausible"] else 0.0 for p in partitions]
     if not any(shares) or len(shares) < 2:
@@ -40,11 +39,10 @@ def disorder(partitions: list[Numbers]) -> Figure | None:
         (f"partition {p['partition']}", value, share(p["out_of_order"], p["plausible"]))
         for p, value in zip(partitions, shares, strict=True)
     ]
-    sentence = "Share of the records that are out of order, by partition."
-    return Figure(Rows("Out of order", sentence, rows), sentence)
+    return Rows("Out of order", "Share of the records that are out of order, by partition.", rows)
 
 
-def _lateness(summary: Numbers, curve: list[list[int]]) -> Figure | None:
+def _lateness(summary: Numbers, curve: list[list[int]]) -> Plot | None:
     plausible, late = summary["plausible"], summary["out_of_order"]
     if not late:
         return None
@@ -57,15 +55,14 @@ def _lateness(summary: Numbers, curve: list[list[int]]) -> Figure | None:
         f" 99.9 % of all are no later than {span(lateness['p99_9'])}, the latest is"
         f" {span(lateness['max'])} late."
     )
-    plot = Plot(
+    return Plot(
         "How late records are",
         sentence,
         Axis(1, _above(lateness["max"]), _spans(lateness["max"]), "lateness", is_log=True),
         Axis(low, 1, plots.log_ticks(low, 1, _percent), "records later than that", is_log=True),
-        lines=[Line("later", Style(1), points, is_step=True)],
+        lines=[Line("share of records that are later", Style(1), points, is_step=True)],
         marks=[Mark(lateness[name], words) for name, words in _MARKS if (lateness[name] or 0) > 0],
     )
-    return Figure(plot, sentence)
 
 
 def _above(value: int | None) -> float:
@@ -90,7 +87,7 @@ def _shown(topic: Numbers) -> tuple[list[int], int, int, str]:
     return rows, low, high, f" {count(outside)} are outside of the plot." if outside else ""
 
 
-def hours(topic: Numbers) -> Figure | str | None:
+def hours(topic: Numbers) -> Plot | str | None:
     """Returns how many records have which event time; a sentence if all are of one span."""
     plot, span_ms = topic["plot"], topic["plot_span_ms"]
     rows, low, high, outside = _shown(topic)
@@ -122,18 +119,14 @@ def hours(topic: Numbers) -> Figure | str | None:
         f"Plausible records by event time, {span(span_ms)} each;"
         f" the busiest has {count(highest)}.{outside}"
     )
-    drawn = Plot(
+    return Plot(
         "When events happened",
         sentence,
         Axis(low, high, plots.date_ticks(low, high), "event time (UTC)"),
         Axis(0, highest * 1.05, plots.linear_ticks(highest, _thousands), "records"),
         bars=bars,
+        parts=("in order, or hardly late", "more than a second late"),
     )
-    legend = [
-        (Style(1, (), 10), "in order, or hardly late"),
-        (Style(2, (), 10), "more than a second late"),
-    ]
-    return Figure(drawn, sentence, legend)
 
 
 def _one_span(plot: Numbers, row: int, span_ms: int) -> str:
@@ -148,7 +141,7 @@ def _thousands(value: float) -> str:
     return f"{value:g}"
 
 
-def arrival(topic: Numbers) -> Figure | str | None:
+def arrival(topic: Numbers) -> Plot | str | None:
     """Returns delays over event time; a sentence if all are of one span, or all are equal."""
     plot, span_ms, delay = topic["plot"], topic["plot_span_ms"], topic["summary"]["delay_ms"]
     rows, low, high, _ = _shown(topic)
@@ -164,7 +157,7 @@ def arrival(topic: Numbers) -> Figure | str | None:
         )
     styles = plots.styles(len(_QUANTILES))
     lines = [
-        Line(f"{words} arrive within this", style, points)
+        Line(f"{words} within", style, points)
         for (name, words), style in zip(_QUANTILES, styles, strict=True)
         for points in _pieces(
             [(plot["event_ms"][n], max(plot[f"delay_{name}_ms"][n], 1)) for n in rows], span_ms
@@ -176,17 +169,13 @@ def arrival(topic: Numbers) -> Figure | str | None:
         f" {span(delay['p50'])}, 99.9 % within {span(delay['p99_9'])}."
         " What came from the future is drawn at the bottom."
     )
-    drawn = Plot(
+    return Plot(
         "How long records take to arrive",
         sentence,
         Axis(low, high, plots.date_ticks(low, high), "event time (UTC)"),
         Axis(1, _above(largest), _spans(largest), "append minus event", is_log=True),
         lines=lines,
     )
-    legend = [
-        (style, f"{words} within") for (_, words), style in zip(_QUANTILES, styles, strict=True)
-    ]
-    return Figure(drawn, sentence, legend)
 
 
 def _pieces(points: list[tuple[int, int]], span_ms: int) -> list[list[tuple[float, float]]]:

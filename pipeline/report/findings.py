@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from tidelog.pipeline.report.page import Finding
 from tidelog.pipeline.report.units import count, moment, rounded_up, setting, share, span
-from tidelog.text import size_of, some
+from tidelog.text import are, size_of, some
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -78,19 +78,10 @@ def of_topic(topic: Numbers) -> list[Finding]:
     name = topic["topic"]
     if not summary["records"]:
         return [Finding("info", name, "It has no records.", "There is nothing to judge.")]
+    parts = (_units, _future, _pinned, _missing, _negative, _clocks, _retention, _order, _arrival)
     found = [
         Finding(level, name, title, text)
-        for part in (
-            _units,
-            _future,
-            _pinned,
-            _missing,
-            _negative,
-            _clocks,
-            _retention,
-            _order,
-            _arrival,
-        )
+        for part in parts
         for level, title, text in part(topic, summary)
     ]
     if not any(each.level in ("bad", "warn") for each in found):
@@ -161,7 +152,7 @@ def _missing(_topic: Numbers, summary: Numbers) -> Iterator[_Said]:
     if number:
         yield _say(
             "warn",
-            f"{_records(number)} ({share(number, summary['records'])}) {_have(number)} no time.",
+            f"{_records(number)} ({share(number, summary['records'])}) {'has' if number == 1 else 'have'} no time.",
             "They come from producers of before 0.10, or from one that sets -1. No lookup finds them, and",
             "retention by event time does not see them; LogAppendTime gives such records a time.",
         )
@@ -172,7 +163,7 @@ def _negative(_topic: Numbers, summary: Numbers) -> Iterator[_Said]:
     if number:
         yield _say(
             "info",
-            f"{_records(number)} {_are(number)} before 1970.",
+            f"{are(number, 'record')} before 1970.",
             f"The earliest is {moment(summary['least_time_ms'])}. Java's clients cannot look such times",
             "up, and Apache Kafka's time index leaves them out (KIP-228).",
         )
@@ -218,11 +209,8 @@ def _retention(topic: Numbers, summary: Numbers) -> Iterator[_Said]:
 
 
 def _order(_topic: Numbers, summary: Numbers) -> Iterator[_Said]:
-    late, plausible, lateness = (
-        summary["out_of_order"],
-        summary["plausible"],
-        summary["lateness_ms"],
-    )
+    late, plausible = summary["out_of_order"], summary["plausible"]
+    lateness = summary["lateness_ms"]
     if not plausible:
         return
     if not late:
@@ -278,14 +266,6 @@ def _records(number: int) -> str:
 
 def _s(number: int) -> str:
     return "s" if number == 1 else ""
-
-
-def _have(number: int) -> str:
-    return "has" if number == 1 else "have"
-
-
-def _are(number: int) -> str:
-    return "is" if number == 1 else "are"
 
 
 def _place(example: Numbers) -> str:

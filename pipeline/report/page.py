@@ -1,4 +1,4 @@
-"""The page of a report: what stands on it (findings, headings, sentences, tables, figures), as HTML.
+"""The page of a report: what stands on it (findings, headings, sentences, tables, plots), as HTML.
 
 A page is one file that loads nothing. One template lays every page out and escapes all text; the
 modules beside this one say what stands in it.
@@ -11,10 +11,10 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from tidelog.pipeline.report.plots import Plot, Rows
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
-
-    from tidelog.pipeline.report.plots import Plot, Rows, Style
 
 LEVELS: Final = {"bad": "Act", "warn": "Look", "ok": "Good", "info": "Note"}
 """The severities of findings, the worst first, and the word on the page."""
@@ -61,15 +61,7 @@ class Table(NamedTuple):
     rows: Sequence[Sequence[Cell]]
 
 
-class Figure(NamedTuple):
-    """A plot with its caption, and the names of its lines and bars beside their styles."""
-
-    plot: Plot | Rows
-    caption: str
-    legend: Sequence[tuple[Style, str]] = ()
-
-
-Block = str | Heading | KeyFigures | Table | Figure
+Block = str | Heading | KeyFigures | Table | Plot | Rows
 """What stands on a page below the findings; text is a paragraph."""
 
 

@@ -105,7 +105,10 @@ class Mark(NamedTuple):
 
 
 class Plot(NamedTuple):
-    """A plot; bars stand on the first axis. The name and the sentence say what it shows."""
+    """A plot; bars stand on the first axis. The name and the sentence say what it shows.
+
+    `parts` are the names of the parts of a bar.
+    """
 
     name: str
     sentence: str
@@ -113,7 +116,14 @@ class Plot(NamedTuple):
     y: Axis
     lines: Sequence[Line] = ()
     bars: Sequence[Bar] = ()
+    parts: Sequence[str] = ()
     marks: Sequence[Mark] = ()
+
+    @property
+    def legend(self) -> list[tuple[Style, str]]:
+        """The names of the lines and of the parts of bars, each with its style."""
+        lines = dict.fromkeys((line.style, line.name) for line in self.lines)
+        return [*lines, *((Style(n, (), 10), name) for n, name in enumerate(self.parts, 1))]
 
     def across(self, value: float) -> float:
         """Returns where a value of the first axis is."""

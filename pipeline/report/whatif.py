@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tidelog.pipeline.report import page, plots
-from tidelog.pipeline.report.page import Figure, Finding, Heading
+from tidelog.pipeline.report.page import Finding, Heading
 from tidelog.pipeline.report.plots import Axis, Line, Plot
 from tidelog.pipeline.report.retention import pinned_table, policies_table
 from tidelog.pipeline.report.units import NONE, count, moment, share, span
@@ -142,7 +142,7 @@ def _signed(difference: int, words: Callable[[int], str]) -> str:
     return f"{'+' if difference > 0 else '-'}{words(abs(difference))}"
 
 
-def curves(topic: Numbers) -> Figure:
+def curves(topic: Numbers) -> Plot:
     """Returns the bytes that each policy keeps over time; policies with equal curves share a line."""
     together: dict[tuple[tuple[float, float], ...], list[str]] = {}
     for name, points in topic["curves"].items():
@@ -156,15 +156,13 @@ def curves(topic: Numbers) -> Figure:
     low = min(int(points[0][0]) for points in together)
     high = max(int(points[-1][0]) for points in together)
     highest = max(topic["bytes"], 1)
-    sentence = "Bytes kept after each round, if nothing is appended."
-    plot = Plot(
+    return Plot(
         "Bytes kept",
-        sentence,
+        "Bytes kept after each round, if nothing is appended.",
         Axis(low, high, plots.date_ticks(low, high), "time (UTC)"),
         Axis(0, highest * 1.05, plots.linear_ticks(highest, size_of, base=1024), "bytes kept"),
         lines=lines,
     )
-    return Figure(plot, sentence, [(line.style, line.name) for line in lines])
 
 
 def _partitions(topic: Numbers) -> Table:

@@ -12,7 +12,7 @@ pytest.importorskip("jinja2")
 
 from tidelog.jobs.results import Result
 from tidelog.pipeline.report import page
-from tidelog.pipeline.report.page import Cell, Figure, Finding, Heading, KeyFigures
+from tidelog.pipeline.report.page import Cell, Finding, Heading, KeyFigures
 from tidelog.pipeline.report.plots import Axis, Line, Plot, Rows, Style
 
 BROWSER = shutil.which("chromium") or shutil.which("google-chrome")
@@ -107,7 +107,7 @@ def plotted():
     line = Line("a line", Style(1), [(1.0, 0.0), (1e8, 100.0)])
     plot = Plot("p", "s", Axis(1, 1e8, spans, "x" * 20, is_log=True), Axis(0, 100, shares, "y"))
     rows = [(f"partition {n}", 0.1 * n, f"{10 * n:.9f} %") for n in range(1, 11)]
-    return [Figure(plot._replace(lines=[line]), "s"), Figure(Rows("r", "s", rows), "s")]
+    return [plot._replace(lines=[line]), Rows("r", "s", rows)]
 
 
 @pytest.mark.slow

@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 pytest.importorskip("jinja2")
 
 from tidelog.pipeline.report import audit_plots, page, plots, whatif
-from tidelog.pipeline.report.page import Figure
 from tidelog.pipeline.report.plots import Axis, Bar, Line, Mark, Plot, Rows, Style
 
 NOON, HOUR = 1_700_000_000_000, 3_600_000
@@ -44,22 +43,22 @@ def test_no_two_lines_of_a_plot_look_alike(count):
 
 def test_five_policies_have_five_colours():
     found = curves(a=[9, 5], b=[9, 4], c=[9, 3], d=[9, 2], e=[9, 1])
-    assert len({line.style.colour for line in found.plot.lines}) == 5
+    assert len({line.style.colour for line in found.lines}) == 5
     assert [name for _, name in found.legend] == ["a", "b", "c", "d", "e"]
 
 
 def test_policies_that_keep_the_same_are_one_line_with_all_names():
     found = curves(record=[9, 5, 0], append=[9, 9, 9], kafka=[9, 5, 0])
-    assert [line.name for line in found.plot.lines] == ["record, kafka", "append"]
+    assert [line.name for line in found.lines] == ["record, kafka", "append"]
     assert [name for _, name in found.legend] == ["record, kafka", "append"]
 
 
 def test_lines_that_coincide_in_part_are_all_seen():
     """Each line is narrower than those below it, or has gaps through which they are seen."""
     found = curves(a=[9, 9, 1], b=[9, 9, 2], c=[9, 9, 3], d=[9, 9, 4], e=[9, 9, 5])
-    for below, above in combinations(found.plot.lines, 2):
+    for below, above in combinations(found.lines, 2):
         assert above.style.width < below.style.width
-    assert all(line.style.dashes for line in found.plot.lines[1:4])
+    assert all(line.style.dashes for line in found.lines[1:4])
 
 
 # --- where there is nothing to compare -----------------------------------------------------------
@@ -98,9 +97,9 @@ def test_one_value_is_a_sentence_and_no_plot():
     )
     # Three quantiles that are the same everywhere are one line upon the other.
     assert isinstance(audit_plots.arrival(audited(3, [40, 40, 40])), str)
-    assert isinstance(audit_plots.hours(audited(3, [40, 40, 40])), Figure)
+    assert isinstance(audit_plots.hours(audited(3, [40, 40, 40])), Plot)
     several = audit_plots.arrival(audited(3, [40, 50, 60]))
-    assert len({line.style for line in several.plot.lines}) == 3
+    assert len({line.style for line in several.lines}) == 3
 
 
 # --- drawings ------------------------------------------------------------------------------------
@@ -108,8 +107,8 @@ def test_one_value_is_a_sentence_and_no_plot():
 
 def svg(plot):
     """The drawing of a plot."""
-    text = page.html("t", "s", [], [Figure(plot, "c")])
-    return re.search(r"<svg.*</svg>", text, re.DOTALL)[0]
+    text = page.html("t", "s", [], [plot])
+    return re.search(r"<svg class=\"plot.*</svg>", text, re.DOTALL)[0]
 
 
 def drawn(x, **shapes):
