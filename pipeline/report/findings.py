@@ -150,9 +150,10 @@ def _pinned(topic: Numbers, _summary: Numbers) -> Iterator[_Said]:
 def _missing(_topic: Numbers, summary: Numbers) -> Iterator[_Said]:
     number = summary["missing"]
     if number:
+        have = "has" if number == 1 else "have"
         yield _say(
             "warn",
-            f"{_records(number)} ({share(number, summary['records'])}) {'has' if number == 1 else 'have'} no time.",
+            f"{_records(number)} ({share(number, summary['records'])}) {have} no time.",
             "They come from producers of before 0.10, or from one that sets -1. No lookup finds them, and",
             "retention by event time does not see them; LogAppendTime gives such records a time.",
         )
