@@ -16,7 +16,6 @@ not UTF-8; then it holds the names as bytes.
 from __future__ import annotations
 
 import hashlib
-import itertools
 import re
 from typing import TYPE_CHECKING, Any, Final
 
@@ -42,7 +41,6 @@ NO_DATE: Final = "__HIVE_DEFAULT_PARTITION__"
 _DATA: Final = re.compile(r"(p[0-9]{5,}-[0-9]{20}-[0-9]{20}|merged-[0-9a-f]{20})\.parquet")
 _DAY_MS: Final = 86_400_000
 _ROW_BYTES: Final = 64  # the size of the columns of fixed width
-_NAMES: Any = pa.list_(pa.binary())
 SCHEMA: Any = pa.schema(
     [
         ("key", pa.binary()),
@@ -55,7 +53,7 @@ SCHEMA: Any = pa.schema(
         ("timestamp_ms", pa.int64()),
         ("append_time_ms", pa.int64()),
         ("has_timestamp", pa.bool_()),
-        ("header_names", _NAMES),
+        ("header_names", arrays.HEADER_NAMES),
     ]
 )
 REPLAYED: Final = ("key", "value", "offset", "headers", "timestamp_ms", "header_names")
@@ -96,7 +94,7 @@ def table_of(columns: Columns) -> tuple[Any, Ints]:
         pa.array(columns.timestamp_ms),
         levels.known(columns.append_time_ms),
         pa.array(columns.has_timestamp),
-        _odd_names(columns),
+        columns.header_names,
     ]
     return pa.Table.from_arrays(made, schema=SCHEMA), _sizes(columns.buffers)
 
@@ -166,30 +164,6 @@ def _exact(names: Any, counts: Ints, table: Any) -> Any:
         shown = [next(plain) for _ in range(count)]
         found += [one.encode() for one in shown] if exactly is None else exactly
     return pa.array(found, pa.binary())
-
-
-def _odd_names(columns: Columns) -> Any:
-    """Returns all header names as bytes for records with a name that is not UTF-8, else null."""
-    buffers = columns.buffers
-    count = len(columns)
-    if not buffers.header_count:
-        return pa.nulls(count, _NAMES)
-    ends, data = pa.py_buffer(buffers.header_key_ends), pa.py_buffer(buffers.header_keys)
-    try:
-        pa.Array.from_buffers(pa.string(), buffers.header_count, [None, ends, data]).validate(
-            full=True
-        )
-    except pa.ArrowInvalid:
-        raw = pa.Array.from_buffers(pa.binary(), buffers.header_count, [None, ends, data])
-        names = raw.to_pylist()
-        spans = np.frombuffer(buffers.header_ends, np.int32, count + 1).tolist()
-        rows = [names[low:high] for low, high in itertools.pairwise(spans)]
-        return pa.array([row if _is_odd(row) else None for row in rows], _NAMES)
-    return pa.nulls(count, _NAMES)
-
-
-def _is_odd(names: list[bytes]) -> bool:
-    return any(one.decode(errors="replace").encode() != one for one in names)
 
 
 def _sizes(buffers: ColumnBuffers) -> Ints:

@@ -3,7 +3,8 @@
 A time is `timestamp_ms` where there is such a column, else `timestamp`, rounded down to ms; null is
 "no time", as -1 is in `timestamp_ms`. Without either column a record gets the time at which its row
 is staged. Keys choose partitions as Java clients do (murmur2) where `partition` is missing or null;
-a row without a key goes where its value would go as a key.
+a row without a key goes where its value would go as a key. `header_names` has the names of `headers`
+byte by byte where it is not null.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import pyarrow.compute as pc
 from tidelog.pipeline.backfill.places import shown
 from tidelog.pipeline.backfill.rows import partitions_of
 from tidelog.pipeline.errors import PipelineError
-from tidelog.pipeline.source.arrays import HEADERS
+from tidelog.pipeline.source.arrays import HEADER_NAMES, HEADERS, shown
 from tidelog.protocol.records.layout import NO_TIMESTAMP
 
 if TYPE_CHECKING:
@@ -33,6 +34,7 @@ STAGED: Final = pa.schema(
         ("key", pa.binary()),
         ("value", pa.binary()),
         ("headers", HEADERS),
+        ("header_names", HEADER_NAMES),
     ]
 )
 
@@ -107,7 +109,26 @@ def staged(batch: Any, now_ms: int) -> Any:
             row = pc.list_parent_indices(headers)[_first(nameless)].as_py()
             raise PipelineError(f"a header has no name: its key is null ({_named(batch, row)})")
     columns = [_times(batch, now_ms), _bytes(batch, "key"), _bytes(batch, "value"), headers]
-    return pa.record_batch(columns, schema=STAGED)
+    return pa.record_batch([*columns, _header_names(batch, headers)], schema=STAGED)
+
+
+def _header_names(batch: Any, headers: Any) -> Any:
+    """Returns the exact names of headers. Raises PipelineError where they are not those of `headers`."""
+    if "header_names" not in batch.schema.names:
+        return pa.nulls(batch.num_rows, HEADER_NAMES)
+    found = batch.column("header_names").cast(HEADER_NAMES)
+    rows = found.is_valid()
+    for exact, listed in zip(
+        found.filter(rows).to_pylist(), headers.filter(rows).to_pylist(), strict=True
+    ):
+        names = [one["key"] for one in listed or ()]
+        if None in exact or [shown(one) for one in exact] != names:
+            told, meant = (", ".join(map(repr, each)) or "nothing" for each in (exact, names))
+            raise PipelineError(
+                f"header_names has {told}, and headers {meant}: drop the column header_names where"
+                " headers are changed"
+            )
+    return found
 
 
 def _bytes(batch: Any, name: str) -> Any:

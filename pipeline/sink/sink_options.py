@@ -54,6 +54,7 @@ COLUMNS: Final[Mapping[str, tuple[str, ...]]] = {
     "key": _BYTES,
     "value": _BYTES,
     "headers": ("array<struct<key:string,value:binary>>",),
+    "header_names": ("array<binary>",),
     "topic": ("string",),
     "partition": _INTEGERS,
     "timestamp": ("timestamp",),

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from tidelog.protocol.records.columns import ColumnBuffers
 
 HEADERS: Any = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
+HEADER_NAMES: Any = pa.list_(pa.binary())
 
 
 def keys(buffers: ColumnBuffers) -> Any:
@@ -28,12 +30,30 @@ def values(buffers: ColumnBuffers) -> Any:
     return _binary(buffers.record_count, buffers.value_valid, buffers.value_ends, buffers.values)
 
 
-def headers(buffers: ColumnBuffers) -> Any:
-    """Returns the headers; null for a record without headers, as in Spark's own source."""
+def odd_names(buffers: ColumnBuffers) -> list[bytes] | None:
+    """Returns the names of all headers if there is one that is not UTF-8, else None."""
+    if not buffers.header_count:
+        return None
+    try:
+        _names(buffers, pa.string()).validate(full=True)
+    except pa.ArrowInvalid:
+        found: list[bytes] = _names(buffers, pa.binary()).to_pylist()
+        return found
+    return None
+
+
+def headers(buffers: ColumnBuffers, odd: list[bytes] | None) -> Any:
+    """Returns the headers; null for a record without headers, as in Spark's own source.
+
+    `odd` is what `odd_names` returns: a name that is not UTF-8 is decoded as a Java client does.
+    """
     count = buffers.record_count
     if not buffers.header_count:
         return pa.nulls(count, HEADERS)
-    names = _names(buffers)
+    if odd is None:
+        names = _names(buffers, pa.string())
+    else:
+        names = pa.array([shown(name) for name in odd], pa.string())
     contents = _binary(
         buffers.header_count,
         buffers.header_value_valid,
@@ -48,16 +68,28 @@ def headers(buffers: ColumnBuffers) -> Any:
     )
 
 
-def _names(buffers: ColumnBuffers) -> Any:
-    """Returns the names of headers; a name that is not UTF-8 is decoded as a Java client does."""
+def header_names(buffers: ColumnBuffers, odd: list[bytes] | None) -> Any:
+    """Returns all header names as bytes for records with a name that is not UTF-8, else null."""
+    count = buffers.record_count
+    if odd is None:
+        return pa.nulls(count, HEADER_NAMES)
+    ends = np.frombuffer(buffers.header_ends, np.int32, count + 1).tolist()
+    rows = [odd[low:high] for low, high in itertools.pairwise(ends)]
+    return pa.array([row if any(map(_is_odd, row)) else None for row in rows], HEADER_NAMES)
+
+
+def shown(name: bytes) -> str:
+    """Returns the name of a header as `headers` has it."""
+    return name.decode(errors="replace")
+
+
+def _is_odd(name: bytes) -> bool:
+    return shown(name).encode() != name
+
+
+def _names(buffers: ColumnBuffers, kind: Any) -> Any:
     ends, data = pa.py_buffer(buffers.header_key_ends), pa.py_buffer(buffers.header_keys)
-    names = pa.Array.from_buffers(pa.string(), buffers.header_count, [None, ends, data])
-    try:
-        names.validate(full=True)
-    except pa.ArrowInvalid:
-        raw = pa.Array.from_buffers(pa.binary(), buffers.header_count, [None, ends, data])
-        return pa.array([name.decode(errors="replace") for name in raw.to_pylist()], pa.string())
-    return names
+    return pa.Array.from_buffers(kind, buffers.header_count, [None, ends, data])
 
 
 def _binary(count: int, valid: bytearray, ends: bytearray, data: bytearray) -> Any:

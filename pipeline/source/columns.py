@@ -139,7 +139,20 @@ class Columns:
         """The headers: Arrow array of list<struct<key: string, value: binary>>, null for none."""
         from tidelog.pipeline.source import arrays
 
-        return arrays.headers(self.buffers)
+        return arrays.headers(self.buffers, self._odd_names)
+
+    @cached_property
+    def header_names(self) -> Any:
+        """The names of headers: Arrow array of list<binary>, null where all names are UTF-8."""
+        from tidelog.pipeline.source import arrays
+
+        return arrays.header_names(self.buffers, self._odd_names)
+
+    @cached_property
+    def _odd_names(self) -> list[bytes] | None:
+        from tidelog.pipeline.source import arrays
+
+        return arrays.odd_names(self.buffers)
 
     # --- batches ---------------------------------------------------------------------------------
 

@@ -1,14 +1,15 @@
 """The levels of detail of a row: segment, batch, record time or record. Arrow schemas and batches.
 
     record    as Spark's Kafka source names it (key, value, topic, partition, offset, timestamp,
-              timestampType, headers), and timestamp_ms, append_time_ms, has_timestamp
+              timestampType, headers), and timestamp_ms, append_time_ms, has_timestamp, header_names
     time      the same without key, value, headers and timestamp; producer_id, and bytes in the log
     batch     the header of a batch, without decompression
     segment   a segment of a log directory, added up from its batches' headers
 
 `timestamp_ms` is authoritative: any int64, -1 for no time. `timestamp` is the same instant if the
 record has a time that fits int64 microseconds, else null. Unknown values are null, append times
-above all.
+above all. `header_names` is null unless the name of a header is not UTF-8; then it has all names of
+the record as bytes, and `headers` has U+FFFD.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ import pyarrow as pa
 from tidelog.pipeline.source import columns as c
 from tidelog.pipeline.source.access import read
 from tidelog.pipeline.source.append_times import UNKNOWN
+from tidelog.pipeline.source.arrays import HEADER_NAMES
 from tidelog.pipeline.source.arrays import HEADERS as HEADERS_TYPE
 from tidelog.pipeline.source.reading import HEADERS, RECORDS, TIMES, Options
 from tidelog.pipeline.source.splits import SourceError
@@ -65,6 +67,7 @@ SCHEMAS: Final[dict[str, Any]] = {
             ("timestamp_ms", pa.int64()),
             ("append_time_ms", pa.int64()),
             ("has_timestamp", pa.bool_()),
+            ("header_names", HEADER_NAMES),
         ]
     ),
     TIME: pa.schema(
@@ -152,6 +155,7 @@ def _records(columns: Columns) -> list[Any]:
         pa.array(columns.timestamp_ms),
         known(columns.append_time_ms),
         pa.array(columns.has_timestamp),
+        columns.header_names,
     ]
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
+import pyarrow as pa
+
 from tidelog.pipeline.source import access, splits
 from tidelog.pipeline.source.levels import SCHEMAS, rows
 from tidelog.pipeline.source.reading import Options
@@ -15,15 +17,15 @@ if TYPE_CHECKING:
     from tidelog.pipeline.source.splits import Selection, Split
     from tidelog.pipeline.timelog.options import TimelogOptions
 
-_HEADERS: Final = "headers"
+_HEADERS: Final = {"headers", "header_names"}
 
 
 def schema_of(settings: TimelogOptions) -> Any:
     """Returns the Arrow schema of the rows."""
     schema = SCHEMAS[settings.level]
-    if settings.with_headers or _HEADERS not in schema.names:
+    if settings.with_headers:
         return schema
-    return schema.remove(schema.get_field_index(_HEADERS))
+    return pa.schema([field for field in schema if field.name not in _HEADERS])
 
 
 def grouped(settings: TimelogOptions, selection: Selection) -> list[list[Split]]:

@@ -23,6 +23,7 @@ from tidelog.process import BrokerProcess
 from tidelog.protocol.records.batch import Record, build, records, scan
 
 NOW = 1_700_000_000_000
+ONE_HEADER = [[{"key": "a", "value": b""}]]
 
 
 def options_of(brokers, **more):
@@ -317,6 +318,13 @@ def test_a_run_that_was_written_says_so(broker, topic, tmp_path, caplog):
         ),
         ({"partition": [-1]}, "names partition -1 of topic"),
         ({"headers": [[{"key": None, "value": b"x"}]]}, r"a header has no name: .* \(key 'k1'"),
+        ({"headers": ONE_HEADER, "header_names": [[b"a", b"b"]]}, "header_names has b'a', b'b'"),
+        ({"headers": ONE_HEADER, "header_names": [[b"\xff"]]}, r"has b'\\xff', and headers 'a'"),
+        (
+            {"headers": [None], "header_names": [[b"a"]]},
+            "header_names has b'a', and headers nothing",
+        ),
+        ({"headers": ONE_HEADER, "header_names": [[None]]}, "header_names has None"),
     ],
 )
 def test_rows_that_cannot_be_written(broker, topic, tmp_path, columns, words):
@@ -371,6 +379,7 @@ def test_what_a_read_returns_can_be_written():
         "timestamp_ms": "bigint",
         "append_time_ms": "bigint",
         "has_timestamp": "boolean",
+        "header_names": "array<binary>",
     }
     options = SinkOptions({"kafka.bootstrap.servers": "h:1", "kafka.acks": "all"})
     check(schema_of(**columns), options, overwrite=False)

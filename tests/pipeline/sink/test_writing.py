@@ -122,12 +122,13 @@ def test_a_partition_that_is_not_there(spark, broker, topic, tmp_path):
 
 
 def test_a_copy_through_spark(spark, broker, topic):
-    """What the source reads can be written as it is: keys, headers, partitions and times."""
+    """What the source reads can be written as it is: keys, headers byte for byte, partitions, times."""
     made(broker, topic)
     made(broker, f"{topic}-copy")
     with Client(broker.bootstrap) as client:
         for number in range(40):
-            headers = ((b"h", b"%d" % number),) if number % 3 else ()
+            name = b"h\xff\xc3" if number % 4 == 3 else b"h"
+            headers = ((b"\xc3\xa4", None), (name, b"%d" % number)) if number % 3 else ()
             record = Record(0, number * 7 - 100, b"k%d" % number, b"v", headers)
             client.produce(topic, number % 2, build([record]))
     source = spark.read.format("timelog").option("kafka.bootstrap.servers", broker.bootstrap)

@@ -80,6 +80,8 @@ def test_records(spark, edges):
         listed = None if row.headers is None else [tuple(each) for each in row.headers]
         names = [(name.decode(errors="replace"), content) for name, content in one.headers]
         assert listed == (names or None)
+        exact = [name for name, _ in one.headers]
+        assert row.header_names == (exact or None)  # all of them, as one is not UTF-8
     assert rows[0].text == "0001-01-01 00:00:00"
     assert rows[2].text == "1582-10-14 23:59:59.999"
     assert rows[4].text == "1970-01-01 00:00:00"
