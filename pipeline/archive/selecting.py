@@ -30,7 +30,7 @@ SCHEMA: Final = pa.schema(
     [pa.field("topic", pa.string()), *layout.SCHEMA, pa.field("event_date", pa.string())]
 )
 _TASK_BYTES: Final = 32 << 20
-_OPTIONS: Final = frozenset({"path", "topics", "from", "to"})
+_OPTIONS: Final = ("from", "path", "pushFilters", "to", "topics")
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +42,7 @@ class Query:
     bounds: Bounds = field(default_factory=Bounds)
     partitions: frozenset[int] | None = None
     dates: frozenset[str] | None = None
+    pushes: bool = False
 
     def wants(self, file: File) -> bool:
         """Returns whether a file may have a row of the answer."""
@@ -59,16 +60,17 @@ def query_of(given: Mapping[str, str], now_ms: int) -> Query:
     Times relative to now (`-2h`) count from `now_ms`.
     """
     options = {name.lower(): value for name, value in given.items()}
-    unknown = sorted(set(options) - _OPTIONS)
+    unknown = sorted(set(options) - {name.lower() for name in _OPTIONS})
     if unknown:
-        raise PipelineError(
-            f"timelog-archive has no option {unknown[0]}: {', '.join(sorted(_OPTIONS))}"
-        )
+        raise PipelineError(f"timelog-archive has no option {unknown[0]}: {', '.join(_OPTIONS)}")
     if "path" not in options:
         raise PipelineError("timelog-archive needs a path: load(DIR), or a URI")
     names, pattern = topics_of(options.get("topics"))
     if pattern is not None:
         raise PipelineError(f"topics: '{pattern}' is no list of names: write a,b")
+    pushes = options.get("pushfilters", "false").lower()
+    if pushes not in ("true", "false"):
+        raise PipelineError(f"pushFilters is true or false, not '{pushes}'")
     try:
         low, high = (
             None if options.get(name) is None else parse_time(options[name], now_ms)
@@ -80,6 +82,7 @@ def query_of(given: Mapping[str, str], now_ms: int) -> Query:
         Store(options["path"]),
         topics=frozenset(names) or None,
         bounds=Bounds(low_time=low, high_time=high),
+        pushes=pushes == "true",
     )
 
 

@@ -49,7 +49,7 @@ SEGMENT: Final = "segment"
 LEVELS: Final = (SEGMENT, BATCH, TIME, RECORD)
 DEPTHS: Final = {SEGMENT: HEADERS, BATCH: HEADERS, TIME: TIMES, RECORD: RECORDS}
 
-_MOST_US: Final = (2**63 - 1) // 1000  # milliseconds that int64 microseconds can hold
+MOST_US: Final = (2**63 - 1) // 1000  # milliseconds that int64 microseconds can hold
 _CODECS: Final = [codec.name.lower() for codec in Compression]
 
 _INSTANT: Any = pa.timestamp("us", "UTC")
@@ -254,7 +254,7 @@ def known(times: Ints) -> Any:
 
 def instants(timestamp_ms: Ints, has_timestamp: Bools) -> Any:
     """Returns times as an Arrow array of microseconds, null for none or one that does not fit."""
-    fits = has_timestamp & (timestamp_ms >= -_MOST_US) & (timestamp_ms <= _MOST_US)
+    fits = has_timestamp & (timestamp_ms >= -MOST_US) & (timestamp_ms <= MOST_US)
     return pa.array(np.where(fits, timestamp_ms, 0) * 1000, pa.int64(), mask=~fits).cast(_INSTANT)
 
 

@@ -20,25 +20,20 @@ from tidelog.pipeline.timelog import short_errors
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-_PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
-
 
 def register(spark: Any) -> None:
     """Registers `timelog-archive` with a Spark session."""
     from pyspark import cloudpickle
 
-    pushes = spark.conf.get(_PUSHDOWN, "false") == "true"
-    source = type("ArchiveDataSource", (ArchiveDataSource,), {"pushes": pushes})
     for module in (sys.modules[__name__], short_errors):
         cloudpickle.register_pickle_by_value(module)
-    spark.dataSource.register(source)
+    spark.dataSource.register(ArchiveDataSource)
 
 
 class ArchiveDataSource(DataSource):  # type: ignore[misc]
     """An archive, as a data source."""
 
     home: tuple[str, ...] = tuple(home())
-    pushes = False
 
     def __init__(self, options: Mapping[str, str]) -> None:
         """Checks the options. Raises PipelineError."""
@@ -65,8 +60,9 @@ class ArchiveDataSource(DataSource):  # type: ignore[misc]
         arrive(*self.home)
         from tidelog.pipeline.archive.selecting import query_of
 
-        query = pickle.dumps(query_of(self._carried, self._now_ms))
-        return (PushingArchiveReader if self.pushes else ArchiveReader)(self.home, query)
+        query = query_of(self._carried, self._now_ms)
+        kind = PushingArchiveReader if query.pushes else ArchiveReader
+        return kind(self.home, pickle.dumps(query))
 
 
 class ArchiveReader(DataSourceReader):  # type: ignore[misc]

@@ -10,6 +10,7 @@ import pyarrow as pa
 from tidelog.pipeline.source import access, splits
 from tidelog.pipeline.source.levels import SCHEMAS, rows
 from tidelog.pipeline.source.reading import Options
+from tidelog.pipeline.timelog.names import OptionError, unknown
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -26,6 +27,19 @@ def schema_of(settings: TimelogOptions) -> Any:
     if settings.with_headers:
         return schema
     return pa.schema([field for field in schema if field.name not in _HEADERS])
+
+
+def checked(names: Sequence[str], settings: TimelogOptions) -> tuple[str, ...]:
+    """Returns the names of wanted columns. Raises OptionError for one that is not there.
+
+    A table keeps the columns that it had when it was created, and `schema` of a program's reader
+    names those that it needs.
+    """
+    known = schema_of(settings).names
+    for name in names:
+        if name not in known:
+            raise OptionError(unknown(f"level {settings.level}", name, known, kind="column"))
+    return tuple(names)
 
 
 def grouped(settings: TimelogOptions, selection: Selection) -> list[list[Split]]:
@@ -47,9 +61,10 @@ def grouped(settings: TimelogOptions, selection: Selection) -> list[list[Split]]
     return splits.grouped(access.plan(smaller, logs=place.logs, brokers=place.brokers), size)
 
 
-def batches_of(settings: TimelogOptions, group: Sequence[Split]) -> Iterator[Any]:
-    """Yields the rows of some splits."""
-    names = schema_of(settings).names
+def batches_of(
+    settings: TimelogOptions, group: Sequence[Split], names: Sequence[str]
+) -> Iterator[Any]:
+    """Yields the rows of some splits, with these columns."""
     for split in group:
         high = settings.high_time_of((split.topic, split.partition))
         options = Options.of(
@@ -59,4 +74,4 @@ def batches_of(settings: TimelogOptions, group: Sequence[Split]) -> Iterator[Any
             batch_bytes=settings.batch_bytes,
         )
         for batch in rows(split, settings.level, options):
-            yield batch if settings.with_headers else batch.select(names)
+            yield batch.select(names)

@@ -54,7 +54,7 @@ _QUERY = "sql.streaming.queryId"  # the name of Spark's local property
 
 
 def register(spark: Any) -> None:
-    """Registers `timelog` with a Spark session, and lets filters be pushed down in it.
+    """Registers `timelog` with a Spark session, and lets `pushFilters` be used in it.
 
     A value that somebody has given `spark.sql.python.filterPushdown.enabled` stays as it is.
     """
@@ -62,11 +62,9 @@ def register(spark: Any) -> None:
 
     if _PUSHDOWN not in dict(spark.conf.getAll):
         spark.conf.set(_PUSHDOWN, "true")
-    pushes = spark.conf.get(_PUSHDOWN) == "true"
-    source = type("TimelogDataSource", (TimelogDataSource,), {"pushes": pushes})
     for module in (sys.modules[__name__], short_errors):
         cloudpickle.register_pickle_by_value(module)
-    spark.dataSource.register(source)
+    spark.dataSource.register(TimelogDataSource)
 
 
 def _parsed(home: tuple[str, ...], given: Mapping[str, str], now_ms: int) -> TimelogOptions:
@@ -85,7 +83,6 @@ class TimelogDataSource(DataSource):  # type: ignore[misc]
     """
 
     home: tuple[str, ...] = tuple(home())
-    pushes = False
 
     def __init__(self, options: Mapping[str, str]) -> None:
         """Keeps the options. Whether they are those of a read or a write is known later."""
@@ -96,13 +93,20 @@ class TimelogDataSource(DataSource):  # type: ignore[misc]
     def _settings(self) -> TimelogOptions:
         return _parsed(self.home, self._carried, self._now_ms)
 
-    def _take_from(self, schema: Any) -> None:
-        """Takes the options of a table from its schema. Raises OptionError if it has none."""
+    def _take_from(self, schema: Any) -> tuple[str, ...]:
+        """Takes the options of a table from its schema; returns the columns that are wanted.
+
+        Raises OptionError if a table has no options, and for a column that is not there.
+        """
         if not self._carried:
             arrive_whole(*self.home)
             from tidelog.pipeline.timelog.names import carried
 
             self._carried = carried(schema.fields[0].metadata if schema.fields else {})
+        settings = self._settings()
+        from tidelog.pipeline.timelog.columns import checked
+
+        return checked(schema.names, settings)
 
     @classmethod
     def name(cls) -> str:
@@ -124,15 +128,15 @@ class TimelogDataSource(DataSource):  # type: ignore[misc]
 
     def reader(self, schema: Any) -> DataSourceReader:
         """Returns the batch reader."""
-        self._take_from(schema)
-        pushes = self._settings().pushes(default=self.pushes)
-        return (PushingReader if pushes else Reader)(self.home, self._carried, self._now_ms)
+        names = self._take_from(schema)
+        kind = PushingReader if self._settings().pushes else Reader
+        return kind(self.home, self._carried, self._now_ms, names)
 
     def streamReader(self, schema: Any) -> DataSourceStreamReader:
         """Returns the stream reader. Raises OptionError for an option of batches."""
-        self._take_from(schema)
+        names = self._take_from(schema)
         self._settings().check_for_stream()
-        return StreamReader(self.home, self._carried, self._now_ms)
+        return StreamReader(self.home, self._carried, self._now_ms, names)
 
     def writer(self, schema: Any, overwrite: bool) -> DataSourceArrowWriter:
         """Returns the writer of a batch, whose tasks find a directory. Raises OptionError."""
@@ -154,10 +158,13 @@ class TimelogDataSource(DataSource):  # type: ignore[misc]
 class _Reading:
     """The common part of batch and streaming."""
 
-    def __init__(self, home: tuple[str, ...], carried: dict[str, str], now_ms: int) -> None:
+    def __init__(
+        self, home: tuple[str, ...], carried: dict[str, str], now_ms: int, names: tuple[str, ...]
+    ) -> None:
         self._home = home
         self._carried = carried
         self._now_ms = now_ms
+        self._names = names
         self._has_answered = False
         self._narrowed: bytes | None = None
 
@@ -175,7 +182,7 @@ class _Reading:
 
         if partition.value is None:  # Spark's placeholder if nothing was planned
             return iter(())
-        return batches_of(settings, pickle.loads(partition.value))
+        return batches_of(settings, pickle.loads(partition.value), self._names)
 
     def _plan(self, settings: TimelogOptions, selection: Selection) -> list[InputPartition]:
         from tidelog.pipeline.timelog.columns import grouped
@@ -193,27 +200,29 @@ class Reader(_Reading, DataSourceReader):  # type: ignore[misc]
 
 
 class PushingReader(Reader):
-    """Reads less because of filters; Spark applies them again.
+    """Reads less because of filters.
 
     It uses comparisons of `topic` and `partition` (=, in), and of `offset`, `timestamp_ms` and
     `timestamp` if each row is a record.
     """
 
     def pushFilters(self, filters: Sequence[Any]) -> Iterator[Any]:
-        """Reduces the plan by filters."""
+        """Reduces the plan by filters; returns those that Spark has to apply again."""
         settings = self._settings()
-        from tidelog.pipeline.timelog.pushing import narrowed
+        from tidelog.pipeline.timelog.pushing import narrowed, not_exact
 
         of_records = settings.level in ("record", "time")
         self._narrowed = pickle.dumps(narrowed(settings.selection, filters, of_records=of_records))
-        return iter(filters)
+        return iter(not_exact(filters, of_records=of_records))
 
 
 class StreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailableNow):  # type: ignore[misc]
     """Reads new records; `stream_offsets` has the form of the offsets in Spark's log."""
 
-    def __init__(self, home: tuple[str, ...], carried: dict[str, str], now_ms: int) -> None:
-        super().__init__(home, carried, now_ms)
+    def __init__(
+        self, home: tuple[str, ...], carried: dict[str, str], now_ms: int, names: tuple[str, ...]
+    ) -> None:
+        super().__init__(home, carried, now_ms, names)
         self._last: dict[TopicPartition, int] | None = None
         self._found: Found | None = None  # when `latestOffset` was asked last
         self._told: Offsets | None = None  # what it returned

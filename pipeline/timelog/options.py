@@ -67,6 +67,7 @@ class TimelogOptions:
         is_deep = self.level in (levels.RECORD, levels.TIME)
         self.verify_crc = self._flag("verifyCrc", default=is_deep)
         self.with_headers = self._flag("includeHeaders", default=True)
+        self.pushes = self._flag("pushFilters", default=False)
         self.batch_bytes = self._size("maxBatchBytes", 16 << 20)
         self.start = bounds.start_of(self._given, now_ms)
         self.end = bounds.end_of(self._given, now_ms)
@@ -207,10 +208,6 @@ class TimelogOptions:
         """Returns the event time before which a partition is read; None: any."""
         times = (self.selection.high_time, self.end.times.get(key))
         return min((one for one in times if one is not None), default=None)
-
-    def pushes(self, *, default: bool) -> bool:
-        """Returns whether filters are pushed down."""
-        return self._flag("pushFilters", default=default)
 
     def _places(self) -> tuple[str, ...]:
         if "paths" in self._given:

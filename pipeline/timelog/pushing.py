@@ -1,15 +1,17 @@
-"""Spark filters that reduce what is read; Spark applies the filters again.
+"""Spark filters that reduce what is read, and which of them Spark has to apply again.
 
-So the rows that are read may be too many, but never too few. A time filter is used only if it
-excludes the value -1: records without a time have it, and reading by event time leaves them out.
+The rows that are read may be too many for the latter, but never too few. A filter on `timestamp_ms` is
+used only if it excludes the value -1: records without a time have it, and reading by event time leaves
+them out.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeGuard, TypeVar
 
+from tidelog.pipeline.source.levels import MOST_US
 from tidelog.pipeline.source.splits import NO_END, Within
 from tidelog.protocol.records.layout import NO_TIMESTAMP
 
@@ -24,6 +26,14 @@ if TYPE_CHECKING:
 
 _LOW: Final = -(2**63)
 _END: Final = 2**63  # not included
+_EQUALITIES: Final = ("EqualTo", "EqualNullSafe", "In")
+_COMPARISONS: Final = (
+    "EqualTo",
+    "GreaterThan",
+    "GreaterThanOrEqual",
+    "LessThan",
+    "LessThanOrEqual",
+)
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -37,9 +47,37 @@ def narrowed(selection: Selection, filters: Iterable[Any], *, of_records: bool) 
         selection = _timed(selection, *_span(given, "timestamp_ms"))
         low, end = _instants(given)
         if (low, end) != (_LOW, _END):
-            # A record without a time has no `timestamp`, so no comparison is true of it.
-            selection = _limited(selection, low, end)
+            # A record without a time has no `timestamp`, so no comparison is true of it. Neither
+            # is one of a record whose time does not fit int64 microseconds.
+            selection = _limited(selection, max(low, -MOST_US), min(end, MOST_US + 1))
     return replace(selection, within=within)
+
+
+def not_exact(filters: Iterable[Any], *, of_records: bool) -> list[Any]:
+    """Returns the filters that exclude more than `narrowed` does."""
+    filters = list(filters)
+    exact = {"topic", "partition"}
+    if of_records:
+        given = [one for one in filters if len(getattr(one, "attribute", ())) == 1]
+        exact |= {"offset", "timestamp"}
+        low, end = _span(given, "timestamp_ms")
+        if low < _END and not low <= NO_TIMESTAMP < end:
+            exact.add("timestamp_ms")
+    return [one for one in filters if not _is_used(one, exact)]
+
+
+def _is_used(one: Any, columns: set[str]) -> bool:
+    """Returns whether reading applies a filter of one of these columns wholly."""
+    if len(getattr(one, "attribute", ())) != 1 or one.attribute[0] not in columns:
+        return False
+    column, kind = str(one.attribute[0]), type(one).__name__
+    if kind == "IsNotNull":
+        return column != "timestamp"  # the others are never null
+    if column in ("topic", "partition"):
+        return kind in _EQUALITIES
+    if column == "timestamp":
+        return kind in _COMPARISONS and _is_instant(one.value)
+    return kind in _COMPARISONS and isinstance(one.value, int)
 
 
 def narrowed_query(query: Query, filters: Iterable[Any]) -> Query:
@@ -85,7 +123,7 @@ def _allowed(given: Sequence[Any], column: str) -> frozenset[Any] | None:
     allowed: frozenset[Any] | None = None
     for one in given:
         kind = type(one).__name__
-        if one.attribute[0] != column or kind not in ("EqualTo", "EqualNullSafe", "In"):
+        if one.attribute[0] != column or kind not in _EQUALITIES:
             continue
         values = frozenset(one.value) if kind == "In" else frozenset([one.value])
         allowed = values if allowed is None else allowed & values
@@ -118,11 +156,7 @@ def _instants(given: Sequence[Any]) -> tuple[int, int]:
     low, end = _LOW, _END
     for one in given:
         kind, value = type(one).__name__, getattr(one, "value", None)
-        if (
-            one.attribute[0] != "timestamp"
-            or not isinstance(value, datetime)
-            or value.tzinfo is None
-        ):
+        if one.attribute[0] != "timestamp" or not _is_instant(value):
             continue
         whole, rest = divmod(_micros(value), 1000)
         if kind in ("EqualTo", "GreaterThanOrEqual"):
@@ -134,6 +168,10 @@ def _instants(given: Sequence[Any]) -> tuple[int, int]:
         elif kind == "LessThan":
             end = min(end, whole + bool(rest))
     return low, end
+
+
+def _is_instant(value: Any) -> TypeGuard[datetime]:
+    return isinstance(value, datetime) and value.tzinfo is not None
 
 
 def _micros(value: datetime) -> int:

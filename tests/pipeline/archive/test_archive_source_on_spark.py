@@ -85,7 +85,9 @@ def test_what_compaction_replaced_is_never_seen(spark, root, monkeypatch):
 
 def test_options_and_filters_read_fewer_files(spark, root):
     assert action("compact", root, run="c") == OK
-    day = read(spark, root).where("event_date = '1970-01-01' and partition = 1")
+    frame = read(spark, root)
+    assert frame.where("offset < 5").count() < frame.where("offset < 9").count() < frame.count()
+    day = read(spark, root, pushFilters="true").where("event_date = '1970-01-01' and partition = 1")
     assert seen(day) == [one for one in wanted(root) if one[0] == 1 and one[2] in (0, 1)]
     timed = read(spark, root, **{"from": "1970-01-01T00:00Z", "to": str(DAY_MS)})
     assert seen(timed) == [one for one in wanted(root) if one[2] in (0, 1)]
@@ -96,7 +98,7 @@ def test_options_and_filters_read_fewer_files(spark, root):
         if "event_date=1970-01-01" not in file:
             os.unlink(Path(root / "archive" / file))
     expected_rows = [one for one in wanted(root) if one[2] in (0, 1) and one[1] < 20]
-    assert seen(read(spark, root).where(bounded)) == expected_rows
+    assert seen(read(spark, root, pushFilters="true").where(bounded)) == expected_rows
     with pytest.raises(Exception, match="is gone: the archive was compacted after this query"):
         read(spark, root).count()
 
@@ -105,6 +107,7 @@ def test_wrong_options_are_named(spark, root):
     for options, sentence in (
         ({"colour": "red"}, "has no option colour"),
         ({"from": "2h"}, "before or after now"),
+        ({"pushFilters": "yes"}, "pushFilters is true or false"),
     ):
         with pytest.raises(Exception, match=sentence):
             read(spark, root, **options).collect()

@@ -115,22 +115,65 @@ def test_event_times_and_filters(spark, edges):
     ms = EDGES[2]
     for frame in (
         table(spark, edges, **{"from": str(ms), "to": "1970-01-01T00:00Z"}),
-        table(spark, edges).filter(f"timestamp_ms >= {ms} and timestamp_ms < -1"),
-        table(spark, edges, pushFilters="false").filter(f"timestamp_ms between {ms} and -2"),
+        table(spark, edges, pushFilters="true").filter(f"timestamp_ms between {ms} and -2"),
+        table(spark, edges).filter(f"timestamp_ms between {ms} and -2"),
     ):
         assert [row.timestamp_ms for row in frame.collect()] == [ms]
-    frame = table(spark, edges).filter("timestamp_ms >= -5 and offset > 2 and topic = 't'")
-    assert sorted(row.timestamp_ms for row in frame.select("timestamp_ms").collect()) == sorted(
-        time for time in EDGES[3:] if time >= -5
-    )
-    assert table(spark, edges).filter("topic = 'other'").count() == 0
-    frame = table(spark, edges).filter("timestamp < timestamp'1970-01-01 00:00:00'")
-    assert sorted(row.offset for row in frame.select("offset").collect()) == [0, 1, 2]
     now_ms = time.time_ns() // 1_000_000
     frame = table(spark, edges, **{"from": "-2h"})  # also in workers, which read later
     assert sorted(row.timestamp_ms for row in frame.select("timestamp_ms").collect()) == sorted(
         at for at in EDGES if at > now_ms
     )
+
+
+def test_a_frame_that_is_used_twice(spark, edges):
+    """Spark keeps one plan for a frame of a Python source: that of the filters it pushed down last."""
+    frame = table(spark, edges)
+    first, rest = frame.filter("offset < 3"), frame.filter("offset >= 3")
+    assert sorted(row.offset for row in first.union(rest).select("offset").collect()) == [
+        *range(10)
+    ]
+    assert frame.count() == len(EDGES)
+
+
+@pytest.mark.parametrize(
+    ("condition", "pushed", "left"),
+    [
+        ("topic = 't' and partition in (0, 1)", ["EqualTo(topic,t)", "In(partition,"], None),
+        ("topic = 'other'", ["EqualTo(topic,other)"], None),
+        ("offset > 2 and offset <= 7", ["GreaterThan(offset,2)"], None),
+        ("timestamp_ms >= 0", ["GreaterThanOrEqual(timestamp_ms,0)"], None),
+        ("timestamp_ms >= -5 and offset > 2", ["GreaterThan(offset,2)"], "timestamp_ms"),
+        ("timestamp < timestamp'1970-01-01'", ["LessThan(timestamp,1970"], "isnotnull(timestamp"),
+        ("timestamp >= timestamp'1970-01-01'", ["GreaterThanOrEqual(timestamp,19"], "isnotnull"),
+        (f"timestamp_ms > {2**63 - 1}L", [], "timestamp_ms"),
+        ("append_time_ms > 1000003", [], "append_time_ms"),
+    ],
+)
+def test_filters_in_the_plan(spark, edges, capsys, condition, pushed, left):
+    """The plan names the filters that reading applies, Spark applies the others; the rows are the same."""
+    frame = table(spark, edges, pushFilters="true").filter(condition)
+    frame.explain("formatted")
+    lines = capsys.readouterr().out.splitlines()
+    (found,) = [one for one in lines if one.startswith("PushedFilters")] or [""]
+    (again,) = [one for one in lines if one.startswith("Condition")] or [None]
+    assert all(one in found for one in pushed), found
+    assert bool(pushed) == bool(found)
+    assert again is None if left is None else left in again
+    rows = sorted(row.offset for row in frame.select("offset").collect())
+    expected = table(spark, edges).filter(condition).select("offset").collect()
+    assert rows == sorted(row.offset for row in expected)
+
+
+def test_columns_that_a_program_names(spark, edges):
+    """As a table does that was created when a read had fewer columns."""
+    few = spark.read.format("timelog").schema("offset bigint, key binary").load(str(edges))
+    assert [tuple(row) for row in few.orderBy("offset").limit(2).collect()] == [
+        (0, b"k"),
+        (1, None),
+    ]
+    with pytest.raises(Exception, match="OptionError: level record has no column ofset; did you"):
+        spark.read.format("timelog").schema("ofset bigint").load(str(edges)).count()
 
 
 def test_mistakes_reach_the_user(spark, edges, tmp_path):

@@ -35,7 +35,7 @@ def read(path, **options):
     found = [
         offset
         for group in columns.grouped(settings, settings.planned())
-        for batch in columns.batches_of(settings, group)
+        for batch in rows_of(settings, group)
         for offset in batch.column("offset").to_pylist()
     ]
     assert len(found) == len(set(found))
@@ -169,15 +169,17 @@ def test_the_number_of_tasks(tmp_path):
     def tasks(**options):
         settings = TimelogOptions({"path": str(tmp_path), "upto": "log-end", **options}, NOW_MS)
         groups = columns.grouped(settings, settings.planned())
-        rows = sum(
-            batch.num_rows for group in groups for batch in columns.batches_of(settings, group)
-        )
+        rows = sum(batch.num_rows for group in groups for batch in rows_of(settings, group))
         assert rows == 2000
         return len(groups)
 
     least = tasks()
     assert tasks(minPartitions=str(3 * least)) >= 3 * least
     assert tasks(minPartitions="1") == least
+
+
+def rows_of(settings, group):
+    return columns.batches_of(settings, group, columns.schema_of(settings).names)
 
 
 def test_headers_may_be_left_out(log):
@@ -187,7 +189,7 @@ def test_headers_may_be_left_out(log):
     names = columns.schema_of(settings).names
     assert not {"headers", "header_names"} & {*names}
     for group in columns.grouped(settings, settings.planned()):
-        for batch in columns.batches_of(settings, group):
+        for batch in rows_of(settings, group):
             assert batch.schema.names == names
 
 

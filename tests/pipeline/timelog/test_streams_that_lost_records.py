@@ -26,7 +26,8 @@ def reader_of(options):
     """What Spark calls; PySpark is where these tests run."""
     from tidelog.pipeline.timelog.data_source import TimelogDataSource
 
-    return TimelogDataSource(options).streamReader(None)
+    source = TimelogDataSource(options)
+    return source.streamReader(source.schema())
 
 
 class Query:
