@@ -67,12 +67,12 @@ class Client:
         timeout_s: float = TIMEOUT_S,
         security: Security | None = None,
     ) -> None:
-        self.client_id = client_id
         self.timeout_s = timeout_s
         self._state = ClusterState(addresses_of(brokers))
         self._open: dict[Address, Connection] = {}
         self._access = access_to(brokers, security)
         self._brokers = brokers if isinstance(brokers, Brokers) else Brokers()
+        self.client_id = self._brokers.client_id or client_id
 
     def __enter__(self) -> Self:
         return self

@@ -26,11 +26,11 @@ def begin(spark: SparkSession, kind: str, given: list[str]) -> Any:
     brokers, topic, copy, checkpoint, offsets = given
     source = spark.readStream.format(kind).option("kafka.bootstrap.servers", brokers)
     source = source.option("subscribe", topic).option("maxOffsetsPerTrigger", offsets)
+    source = source.option("startingOffsets", "earliest")
     if kind == "timelog":
         frame = source.load()
     else:
-        source = source.options(**TUNED).option("startingOffsets", "earliest")
-        frame = source.option("includeHeaders", "true").load()
+        frame = source.options(**TUNED).option("includeHeaders", "true").load()
         frame = frame.select("key", "value", "partition", "headers")
     sink = frame.writeStream.format(kind).option("kafka.bootstrap.servers", brokers)
     # The offsets of the copy are compared: transactions would leave markers between them.

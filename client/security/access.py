@@ -65,11 +65,12 @@ class Brokers(str):  # noqa: SLOT000 - a str cannot have slots of its own that h
 
     Only this object carries the settings: a string that is made of it is plain text.
     `has_answered`: a client has reached one of the brokers, so they exist, and may be restarting
-    where none can be reached.
+    where none can be reached. `client_id`: the name to give to the brokers; None: the client's own.
     """
 
     security: Security | None = None
     has_answered: bool = False
+    client_id: str | None = None
 
 
 def secured(addresses: str, security: Security | None) -> Brokers:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 import shutil
 import tempfile
@@ -14,11 +15,13 @@ from tidelog.client import Brokers, secured
 from tidelog.pipeline.replay.delivery import AUTO, MODES
 from tidelog.pipeline.replay.targets import CODECS
 from tidelog.pipeline.timelog import security
-from tidelog.pipeline.timelog.names import OptionError, spelled, unknown
+from tidelog.pipeline.timelog.names import OptionError, options_of
+from tidelog.pipeline.timelog.spark_options import SINK
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
+_log = logging.getLogger("tidelog.pipeline")
 NAMES: Final = (
     "brokers",
     "topic",
@@ -27,27 +30,15 @@ NAMES: Final = (
     "delivery",
     "exclusive",
     "compression",
+    "clientId",
     "checkpointLocation",
     security.COMMAND_CONFIG,
 )
 ALIASES: Final = {
     "kafka.bootstrap.servers": "brokers",
     "kafka.compression.type": "compression",
+    "kafka.client.id": "clientId",
 }
-TUNING: Final = (
-    "kafka.acks",
-    "kafka.batch.size",
-    "kafka.buffer.memory",
-    "kafka.client.id",
-    "kafka.enable.idempotence",
-    "kafka.linger.ms",
-    "kafka.max.in.flight.requests.per.connection",
-    "kafka.request.timeout.ms",
-    "kafka.retries",
-    "includeHeaders",
-)
-"""Options that tune a producer of Java. They change nothing: every write waits for all replicas."""
-
 _BYTES: Final = ("binary", "string")
 _INTEGERS: Final = ("bigint", "int", "smallint", "tinyint")
 COLUMNS: Final[Mapping[str, tuple[str, ...]]] = {
@@ -74,16 +65,11 @@ class SinkOptions:
     def __init__(self, given: Mapping[str, str]) -> None:
         """Parses the options. Raises OptionError."""
         settings, others = security.split(given)
-        own: dict[str, str] = {}
-        for name, value in others.items():
-            known = spelled(name, (*NAMES, *ALIASES, *TUNING))
-            if known is None:
-                raise OptionError(unknown("a write to timelog", name, (*NAMES, *ALIASES)))
-            if known not in TUNING:
-                own[ALIASES.get(known, known)] = value
+        own, self.unused = options_of("a write to timelog", others, NAMES, ALIASES, SINK)
         if "brokers" not in own:
             raise OptionError("a write to timelog needs kafka.bootstrap.servers")
         self._addresses, self._secured = own["brokers"], settings
+        self._client_id = own.get("clientId")
         self._command_config = own.get(security.COMMAND_CONFIG)
         self.topic = own.get("topic")
         self.run = own.get("run")
@@ -101,8 +87,16 @@ class SinkOptions:
 
         Raises OptionError for a mistake in the settings.
         """
-        found = security.security_of(self._secured, self._command_config)
-        return secured(self._addresses, found)
+        found = secured(self._addresses, security.security_of(self._secured, self._command_config))
+        found.client_id = self._client_id
+        return found
+
+    def warn(self, unwritten: Sequence[str]) -> None:
+        """Logs the options that change nothing here, and the columns that are not written."""
+        for one in self.unused:
+            _log.warning("%s", one)
+        if unwritten:
+            _log.warning("columns are not written: %s", ", ".join(unwritten))
 
     def staging(self) -> Path:
         """Returns the directory for staged rows. Raises OptionError if there is none to be had."""
@@ -148,20 +142,19 @@ def _one_of(name: str, value: str, values: tuple[str, ...]) -> str:
     return value.lower()
 
 
-def check(schema: Any, options: SinkOptions, *, overwrite: bool) -> None:
-    """Raises OptionError for a column that cannot be written, and for one that is missing."""
+def check(schema: Any, options: SinkOptions, *, overwrite: bool) -> list[str]:
+    """Returns the columns that are not written, as Spark's own sink does not.
+
+    Raises OptionError for a column of a wrong type, and for one that is missing.
+    """
     if overwrite:
         raise OptionError("timelog appends to topics: write with mode append")
     types = {field.name: field.dataType.simpleString() for field in schema.fields}
     for name, type_ in types.items():
-        if name in _OF_READS:
-            continue
-        if name not in COLUMNS:
-            near = unknown("a record", name, tuple(COLUMNS), kind="column")
-            raise OptionError(f"{near}; drop it, or write it into the value (to_json)")
-        if type_ not in COLUMNS[name] and type_ != "void":
+        if type_ not in COLUMNS.get(name, (type_,)) and type_ != "void":
             raise OptionError(f"column {name} is {' or '.join(COLUMNS[name])}, not {type_}")
     if "value" not in types:
-        raise OptionError("a record needs a column value")
+        raise OptionError(f"a record needs a column value, and there are {', '.join(types)}")
     if options.topic is None and "topic" not in types:
         raise OptionError("where to? Give the option topic, or a column topic")
+    return [name for name in types if name not in COLUMNS and name not in _OF_READS]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import socket
+import time
 import uuid
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
@@ -16,6 +17,8 @@ import numpy as np
 import pyarrow as pa
 
 from tidelog.client import Client, RequestError
+from tidelog.client.calls.topics import describe
+from tidelog.client.errors import raise_for_code
 from tidelog.pipeline.archive.layout import buffers_of
 from tidelog.pipeline.errors import PipelineError, UsageError
 from tidelog.pipeline.replay.staged_source import StagedRows
@@ -31,6 +34,9 @@ if TYPE_CHECKING:
 
 INCOMING: Final = "incoming"
 _MARK: Final = ".shared-"
+_CREATED_WITHIN_S: Final = 5
+_AGAIN_S: Final = 0.1
+_PASSING: Final = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.LEADER_NOT_AVAILABLE)
 _MOST_ROWS: Final = 65_536
 _MOST_BYTES: Final = 16 << 20
 
@@ -45,7 +51,7 @@ class StagedFile:
 
 
 class PartitionCounts:
-    """How many partitions topics have, asked once for each."""
+    """How many partitions topics have, asked once for each; brokers may create one that is asked for."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
@@ -59,8 +65,35 @@ class PartitionCounts:
             except RequestError as error:
                 if error.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
                     raise
-                raise UsageError(f"the target has no topic {topic}: create it first") from error
+                self._known[topic] = self._created(topic)
         return self._known[topic]
+
+    def _created(self, topic: str) -> int:
+        """Lets the brokers create a topic, where their settings do, and waits for its leaders."""
+        until = time.monotonic() + _CREATED_WITHIN_S
+        while time.monotonic() < until:
+            (found,) = self._client.perform(describe([topic], may_create=True)).topics
+            if not found.error_code:
+                return len(found.partitions)
+            if found.error_code not in _PASSING:
+                raise_for_code(found.error_code, f"topic {topic}")
+            time.sleep(_AGAIN_S)
+        raise UsageError(
+            f"the target has no topic {topic}, and the broker creates none (auto.create.topics.enable):"
+            " create it first"
+        )
+
+
+def check_target(options: SinkOptions) -> None:
+    """Raises UsageError if the topic of all rows does not exist, and no broker creates it."""
+    if options.topic is not None:
+        with Client(options.brokers) as client:
+            PartitionCounts(client)(options.topic)
+
+
+def is_marked(directory: Path) -> bool:
+    """Returns whether a stream has used a staging directory before."""
+    return any(directory.glob(f"{_MARK}*"))
 
 
 def marked(directory: Path) -> str:

@@ -15,7 +15,7 @@ index proves itself; and batches of a split by their headers, when it is read.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final, Literal
 
 from tidelog.client.errors import public
@@ -241,24 +241,49 @@ class Selection:
         return first, last
 
 
-def grouped(splits: Sequence[Split], most_bytes: int = SPLIT_BYTES) -> list[list[Split]]:
+def cut(splits: Sequence[Split], most_offsets: int) -> list[Split]:
+    """Cuts splits at offsets, so that none has more than `most_offsets`.
+
+    Parts of a file are then read from the same position: each skips the batches before its own.
+    """
+    return [
+        replace(
+            split,
+            start_offset=low,
+            end_offset=min(low + most_offsets, split.end_offset),
+            size_bytes=-(
+                -split.size_bytes * most_offsets // (split.end_offset - split.start_offset)
+            ),
+        )
+        if split.end_offset - split.start_offset > most_offsets
+        else split
+        for split in splits
+        for low in range(split.start_offset, split.end_offset, most_offsets)
+    ]
+
+
+def grouped(
+    splits: Sequence[Split], most_bytes: int = SPLIT_BYTES, most_offsets: int = NO_END
+) -> list[list[Split]]:
     """Groups small neighbouring splits, in order: a task costs as much as reading some megabytes.
 
-    Groups are about equally large. No group of several is larger than `most_bytes`, and there are
-    dozens of groups if there is enough to read.
+    Groups are about equally large. No group of several is larger than `most_bytes` or has more than
+    `most_offsets`, and there are dozens of groups if there is enough to read.
     """
     costs = [split.size_bytes + _OPENING_BYTES for split in splits]
     total = sum(costs)
     most = min(most_bytes, max(total // _LEAST_GROUPS, _LEAST_BYTES))
     aim = total / max(1, -(-total // most))
     groups: list[list[Split]] = []
-    size = 0
+    size = count = 0
     for split, cost in zip(splits, costs, strict=True):
-        if not groups or size + cost > most_bytes or size + cost / 2 > aim:
+        offsets = split.end_offset - split.start_offset
+        is_full = size + cost > most_bytes or count + offsets > most_offsets
+        if not groups or is_full or size + cost / 2 > aim:
             groups.append([])
-            size = 0
+            size = count = 0
         groups[-1].append(split)
-        size += cost
+        size, count = size + cost, count + offsets
     return groups
 
 

@@ -55,9 +55,12 @@ class Bound:
         return {*self.offsets, *self.times}
 
 
-def start_of(given: Mapping[str, str], now_ms: int) -> Bound:
-    """Returns the start: by `startingTimestamp`, else by times, else by `startingOffsets`."""
-    return _bound(given, "starting", EARLIEST, now_ms)
+def start_of(given: Mapping[str, str], now_ms: int, default: str) -> Bound:
+    """Returns the start: by `startingTimestamp`, else by times, else by `startingOffsets`.
+
+    `default`: where what is not named starts.
+    """
+    return _bound(given, "starting", default, now_ms)
 
 
 def end_of(given: Mapping[str, str], now_ms: int) -> Bound:

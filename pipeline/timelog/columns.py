@@ -44,10 +44,10 @@ def checked(names: Sequence[str], settings: TimelogOptions) -> tuple[str, ...]:
 
 def grouped(settings: TimelogOptions, selection: Selection) -> list[list[Split]]:
     """Returns the splits of each task; about as many tasks as wanted at least, if there is a wish."""
-    place = settings.place
-    planned = access.plan(selection, logs=place.logs, brokers=place.brokers)
+    most = settings.most_in_task
+    planned = _planned(settings, selection)
+    groups = splits.grouped(planned, selection.split_bytes, most)
     least = settings.least_tasks
-    groups = splits.grouped(planned, selection.split_bytes)
     if least is None or len(groups) >= least or not planned:
         return groups
     size = max(1, sum(one.size_bytes for one in planned) // least)
@@ -58,7 +58,13 @@ def grouped(settings: TimelogOptions, selection: Selection) -> list[list[Split]]
         split_offsets=min(count, selection.split_offsets),
         offsets=splits.offsets_of(planned),
     )
-    return splits.grouped(access.plan(smaller, logs=place.logs, brokers=place.brokers), size)
+    return splits.grouped(_planned(settings, smaller), size, most)
+
+
+def _planned(settings: TimelogOptions, selection: Selection) -> list[Split]:
+    place = settings.place
+    found = access.plan(selection, logs=place.logs, brokers=place.brokers)
+    return splits.cut(found, settings.most_in_task)
 
 
 def batches_of(

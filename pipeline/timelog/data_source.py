@@ -15,22 +15,17 @@ import json
 import pickle
 import sys
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pyspark import TaskContext
 from pyspark.sql.datasource import (
     DataSource,
-    DataSourceArrowWriter,
     DataSourceReader,
-    DataSourceStreamArrowWriter,
     DataSourceStreamReader,
     InputPartition,
-    WriterCommitMessage,
 )
 
 from tidelog.pipeline.arrival import arrive_whole, home
-from tidelog.pipeline.timelog import short_errors
+from tidelog.pipeline.timelog import data_sink, short_errors
 
 try:
     from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow
@@ -40,39 +35,44 @@ except ImportError:  # Spark 4.1
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from tidelog.client import Brokers
-    from tidelog.pipeline.sink.sink_options import SinkOptions
     from tidelog.pipeline.source.splits import Selection
     from tidelog.pipeline.timelog.options import TimelogOptions
     from tidelog.pipeline.timelog.stream_offsets import Found
+    from tidelog.pipeline.timelog.triggers import Triggers
     from tidelog.protocol.topic_partition import TopicPartition
 
     Offsets = dict[str, dict[str, int | str]]
 
 _PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
-_QUERY = "sql.streaming.queryId"  # the name of Spark's local property
 
 
 def register(spark: Any) -> None:
     """Registers `timelog` with a Spark session, and lets `pushFilters` be used in it.
 
-    A value that somebody has given `spark.sql.python.filterPushdown.enabled` stays as it is.
+    From then on PySpark's `save` appends to `timelog` without a mode. A value that somebody has given
+    `spark.sql.python.filterPushdown.enabled` stays as it is.
     """
     from pyspark import cloudpickle
+    from pyspark.sql.readwriter import DataFrameWriter
+
+    from tidelog.pipeline.timelog.saving import append_by_default
 
     if _PUSHDOWN not in dict(spark.conf.getAll):
         spark.conf.set(_PUSHDOWN, "true")
-    for module in (sys.modules[__name__], short_errors):
+    for module in (sys.modules[__name__], data_sink, short_errors):
         cloudpickle.register_pickle_by_value(module)
     spark.dataSource.register(TimelogDataSource)
+    append_by_default(DataFrameWriter, TimelogDataSource.name())
 
 
-def _parsed(home: tuple[str, ...], given: Mapping[str, str], now_ms: int) -> TimelogOptions:
+def _parsed(
+    home: tuple[str, ...], given: Mapping[str, str], now_ms: int, *, is_stream: bool = False
+) -> TimelogOptions:
     """Returns the parsed options. Raises OptionError, SourceError, and ImportError with a sentence."""
     arrive_whole(*home)
     from tidelog.pipeline.timelog.options import TimelogOptions
 
-    return TimelogOptions(given, now_ms)
+    return TimelogOptions(given, now_ms, is_stream=is_stream)
 
 
 class TimelogDataSource(DataSource):  # type: ignore[misc]
@@ -123,7 +123,7 @@ class TimelogDataSource(DataSource):  # type: ignore[misc]
 
         found = from_arrow_schema(schema_of(settings))
         if is_of_table(self._carried):
-            found.fields[0].metadata = {METADATA: json.dumps(named(self._carried))}
+            found.fields[0].metadata = {METADATA: json.dumps(named(self._carried)[0])}
         return found
 
     def reader(self, schema: Any) -> DataSourceReader:
@@ -135,28 +135,24 @@ class TimelogDataSource(DataSource):  # type: ignore[misc]
     def streamReader(self, schema: Any) -> DataSourceStreamReader:
         """Returns the stream reader. Raises OptionError for an option of batches."""
         names = self._take_from(schema)
-        self._settings().check_for_stream()
+        settings = self._settings()
+        settings.check_for_stream()
+        settings.warn_of_unused()
         return StreamReader(self.home, self._carried, self._now_ms, names)
 
-    def writer(self, schema: Any, overwrite: bool) -> DataSourceArrowWriter:
-        """Returns the writer of a batch, whose tasks find a directory. Raises OptionError."""
-        options = _sink(self.home, self._carried, schema, overwrite=overwrite)
-        directory = options.directory_of_batch()
-        directory.mkdir(parents=True, exist_ok=True)
-        return BatchWriter(self.home, self._carried, str(directory), options.brokers)
+    def writer(self, schema: Any, overwrite: bool) -> Any:
+        """Returns the writer of a batch. Raises OptionError and UsageError before a row is staged."""
+        return data_sink.batch_writer(self.home, self._carried, schema, overwrite=overwrite)
 
-    def streamWriter(self, schema: Any, overwrite: bool) -> DataSourceStreamArrowWriter:
-        """Returns the writer of a stream, with its directory. Raises OptionError and OSError."""
-        options = _sink(self.home, self._carried, schema, overwrite=overwrite)
-        from tidelog.pipeline.sink.staging import marked
-
-        writer = StreamWriter(self.home, self._carried, str(options.staging()), options.brokers)
-        writer.mark = marked(options.staging())
-        return writer
+    def streamWriter(self, schema: Any, overwrite: bool) -> Any:
+        """Returns the writer of a stream. Raises as `writer`, and OSError."""
+        return data_sink.stream_writer(self.home, self._carried, schema, overwrite=overwrite)
 
 
 class _Reading:
     """The common part of batch and streaming."""
+
+    is_stream = False
 
     def __init__(
         self, home: tuple[str, ...], carried: dict[str, str], now_ms: int, names: tuple[str, ...]
@@ -169,7 +165,7 @@ class _Reading:
         self._narrowed: bytes | None = None
 
     def _settings(self) -> TimelogOptions:
-        settings = _parsed(self._home, self._carried, self._now_ms)
+        settings = _parsed(self._home, self._carried, self._now_ms, is_stream=self.is_stream)
         settings.has_answered = self._has_answered
         if self._narrowed is not None:
             settings.selection = pickle.loads(self._narrowed)
@@ -196,6 +192,7 @@ class Reader(_Reading, DataSourceReader):  # type: ignore[misc]
     def partitions(self) -> Sequence[InputPartition]:
         """Plans the splits, which fixes the offsets."""
         settings = self._settings()
+        settings.warn_of_unused()
         return self._plan(settings, settings.planned())
 
 
@@ -219,6 +216,8 @@ class PushingReader(Reader):
 class StreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailableNow):  # type: ignore[misc]
     """Reads new records; `stream_offsets` has the form of the offsets in Spark's log."""
 
+    is_stream = True
+
     def __init__(
         self, home: tuple[str, ...], carried: dict[str, str], now_ms: int, names: tuple[str, ...]
     ) -> None:
@@ -226,6 +225,7 @@ class StreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailableNow
         self._last: dict[TopicPartition, int] | None = None
         self._found: Found | None = None  # when `latestOffset` was asked last
         self._told: Offsets | None = None  # what it returned
+        self._triggers: Triggers | None = None
 
     def prepareForTriggerAvailableNow(self) -> None:
         """Fixes the end of the query: what is there now. Spark 4.2 and later ask for it."""
@@ -236,6 +236,7 @@ class StreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailableNow
         settings = self._settings()
         from tidelog.pipeline.timelog.stream_offsets import nested
 
+        settings.note_default_start()
         found = settings.found()
         return nested(settings.first_offsets(found.ranges), found.ids)
 
@@ -258,13 +259,27 @@ class StreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailableNow
             ends = {
                 key: min(end, self._last[key]) for key, end in ends.items() if key in self._last
             }
+        begins = {key: starts.get(key, found.ranges[key][0]) for key in ends}
+        if not self._is_due(settings, sum(ends.values()) - sum(begins.values())):
+            self._told = start or self._told or {}
+            return self._told
         most = getattr(limit, "max_rows", None)
         if start is not None and most is not None:
-            ends = share({key: starts.get(key, found.ranges[key][0]) for key in ends}, ends, most)
+            ends = share(begins, ends, most)
         for key, offset in starts.items():  # a log may be gone for a while
             ends[key] = max(offset, ends.get(key, offset))
         self._told = nested(ends, {**before.ids, **found.ids})
         return self._told
+
+    def _is_due(self, settings: TimelogOptions, offsets: int) -> bool:
+        """Returns whether so many new offsets are a micro-batch; at the end of a query any are."""
+        from tidelog.pipeline.timelog.triggers import Triggers
+
+        if settings.least_offsets is None or self._last is not None:
+            return True
+        self._triggers = self._triggers or Triggers()
+        delay_s = settings.delay_ms / 1000
+        return self._triggers.is_due(offsets, settings.least_offsets, delay_s, time.monotonic())
 
     def getDefaultReadLimit(self) -> Any:
         """Returns the maximum size of a micro-batch."""
@@ -301,104 +316,4 @@ class StreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailableNow
         """Does nothing: there are no resources to release."""
 
 
-def _sink(
-    home: tuple[str, ...], given: Mapping[str, str], schema: Any = None, *, overwrite: bool = False
-) -> SinkOptions:
-    """Returns the options of a write, checked against the columns. Raises OptionError."""
-    arrive_whole(*home)
-    from tidelog.pipeline.sink.sink_options import SinkOptions, check
-
-    options = SinkOptions(given)
-    if schema is not None:
-        check(schema, options, overwrite=overwrite)
-    return options
-
-
-class Staged(WriterCommitMessage):  # type: ignore[misc]
-    """What a task tells the commit: its staged file, pickled, and the id of the streaming query."""
-
-    def __init__(self, file: bytes, query: str | None) -> None:
-        self.file = file
-        self.query = query
-
-
-class _Writing:
-    """The common part of batch and streaming: tasks stage rows, and the commit writes them.
-
-    `brokers` carry what the driver has read of their security: a worker may not have the files. By
-    `mark` the tasks of a stream know the driver's directory.
-    """
-
-    mark = ""
-
-    def __init__(
-        self, home: tuple[str, ...], carried: dict[str, str], directory: str, brokers: Brokers
-    ) -> None:
-        self._home = home
-        self._carried = carried
-        self._directory = directory
-        self._brokers = pickle.dumps(brokers)
-
-    def _options(self) -> SinkOptions:
-        options = _sink(self._home, self._carried)
-        options.brokers = pickle.loads(self._brokers)
-        return options
-
-    def write(self, iterator: Iterator[Any]) -> Staged:
-        """Stages the rows of a task."""
-        options = self._options()
-        from tidelog.pipeline.sink.staging import entered, stage
-
-        query = TaskContext.get().getLocalProperty(_QUERY)
-        place, now_ms = self._of(query), time.time_ns() // 1_000_000
-        if query:
-            entered(Path(self._directory), self.mark, query)
-            options.brokers.has_answered = True  # they may be restarting: the query takes long
-        return Staged(pickle.dumps(stage(options, place, iterator, now_ms)), query)
-
-    def _of(self, query: str | None) -> Path:
-        return Path(self._directory, query or "")
-
-    def _commit(self, messages: Sequence[Staged | None], number: int) -> None:
-        options = self._options()
-        from tidelog.pipeline.sink.committing import by_query, commit
-
-        for query, files in by_query(messages).items():
-            commit(options, self._of(query), number, files)
-
-    def _abort(self, messages: Sequence[Staged | None]) -> None:
-        arrive_whole(*self._home)
-        from tidelog.pipeline.sink.committing import by_query, discard
-
-        for query, files in by_query(messages).items():
-            discard(self._of(query), files)
-
-
-class BatchWriter(_Writing, DataSourceArrowWriter):  # type: ignore[misc]
-    """Writes a DataFrame."""
-
-    def commit(self, messages: Sequence[Staged | None]) -> None:
-        """Writes what all tasks have staged."""
-        self._commit(messages, 0)
-        _sink(self._home, self._carried).forget(Path(self._directory))
-
-    def abort(self, messages: Sequence[Staged | None]) -> None:
-        """Removes what is staged, unless a commit has begun to write it and can be continued."""
-        self._abort(messages)
-        _sink(self._home, self._carried).forget(Path(self._directory))
-
-
-class StreamWriter(_Writing, DataSourceStreamArrowWriter):  # type: ignore[misc]
-    """Writes micro-batches; each has the number that Spark's checkpoint gives it."""
-
-    def commit(self, messages: Sequence[Staged | None], batch_id: int) -> None:
-        """Writes what all tasks have staged; a repeated commit writes the rest, or nothing."""
-        self._commit(messages, batch_id)
-
-    def abort(self, messages: Sequence[Staged | None], batch_id: int) -> None:
-        """Removes what is staged, unless a commit has begun to write it."""
-        self._abort(messages)
-
-
 short_errors.shorten(TimelogDataSource, _Reading, Reader, PushingReader, StreamReader)
-short_errors.shorten(_Writing, BatchWriter, StreamWriter)

@@ -1,4 +1,4 @@
-"""The names of the options of `timelog`: ours, those of Spark's Kafka source, and those to ignore."""
+"""The names of the options of `timelog`: ours, and those of Spark's Kafka source that mean the same."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import re
 from typing import TYPE_CHECKING, Final
 
 from tidelog.client.errors import public
+from tidelog.pipeline.timelog.spark_options import REFUSED, SOURCE, UNUSED, Meaning, meaning_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -17,6 +18,7 @@ NAMES: Final = (
     "brokers",
     "commandConfig",
     "rack",
+    "clientId",
     "topics",
     "topicsPattern",
     "assign",
@@ -28,6 +30,7 @@ NAMES: Final = (
     "verifyCrc",
     "includeHeaders",
     "minPartitions",
+    "maxRecordsPerPartition",
     "maxPartitionBytes",
     "maxPartitionOffsets",
     "maxBatchBytes",
@@ -41,6 +44,8 @@ NAMES: Final = (
     "endingTimestamp",
     "endingOffsetsByTimestamp",
     "maxOffsetsPerTrigger",
+    "minOffsetsPerTrigger",
+    "maxTriggerDelay",
     "failOnDataLoss",
     "pushFilters",
 )
@@ -56,25 +61,10 @@ ALIASES: Final = {
     "subscribePattern": "topicsPattern",
     "kafka.isolation.level": "isolation",
     "kafka.client.rack": "rack",
+    "kafka.client.id": "clientId",
+    "kafka.check.crcs": "verifyCrc",
 }
 """Names of Spark's Kafka source that mean the same."""
-
-TUNING: Final = (
-    "groupIdPrefix",
-    "kafka.client.id",
-    "kafka.group.id",
-    "kafka.max.poll.records",
-    "kafka.max.partition.fetch.bytes",
-    "kafka.fetch.max.bytes",
-    "kafka.fetch.max.wait.ms",
-    "kafka.fetch.min.bytes",
-    "kafka.receive.buffer.bytes",
-    "kafka.request.timeout.ms",
-    "kafkaConsumer.pollTimeoutMs",
-    "fetchOffset.numRetries",
-    "fetchOffset.retryIntervalMs",
-)
-"""Options that tune a consumer of Java, which this source does not have. They change nothing."""
 
 _CATALOG: Final = {  # what Spark's catalog adds to the options of a table
     "provider",
@@ -112,24 +102,44 @@ def carried(metadata: Mapping[str, str]) -> dict[str, str]:
     return dict(json.loads(metadata[METADATA]))
 
 
-def named(given: Mapping[str, str]) -> dict[str, str]:
-    """Returns the options by our own names, whose case does not matter.
+def named(given: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
+    """Returns the options of a source by our own names, as `options_of` does."""
+    written = _of_table(given) if is_of_table(given) else given
+    return options_of("timelog", written, (*NAMES, PATHS), ALIASES, SOURCE)
 
-    Raises OptionError for an unknown name, naming those near it, and for one that is given twice.
+
+def options_of(
+    what: str,
+    given: Mapping[str, str],
+    names: Sequence[str],
+    aliases: Mapping[str, str],
+    of_spark: Mapping[str, Meaning],
+) -> tuple[dict[str, str], list[str]]:
+    """Returns the options by our own names, and a sentence for each that changes nothing.
+
+    The case of names does not matter. Raises OptionError for an unknown name, naming those near it,
+    for one that is given twice, and for one that only Spark's own source or sink can have.
     """
     found: dict[str, str] = {}
     said: dict[str, str] = {}
-    for name, value in (_of_table(given) if is_of_table(given) else given).items():
-        known = spelled(name, (*NAMES, PATHS, *ALIASES, *TUNING))
+    unused = []
+    for name, value in given.items():
+        known = spelled(name, (*names, *aliases))
         if known is None:
-            raise OptionError(unknown("timelog", name, (*NAMES, *ALIASES)))
-        if known in TUNING:
+            meaning = meaning_of(name, of_spark, aliases)
+            if meaning is None:
+                near = [one for one in (*names, *aliases) if one != PATHS]
+                raise OptionError(unknown(what, name, near))
+            if meaning.kind == REFUSED:
+                raise OptionError(f"{name} is not supported: {meaning.says}")
+            if meaning.kind == UNUSED:
+                unused.append(f"option {name} changes nothing: {meaning.says}")
             continue
-        own = ALIASES.get(known, known)
+        own = aliases.get(known, known)
         if own in found and found[own] != value:
             raise OptionError(f"{known} and {said[own]} are one option: give one of them")
         found[own], said[own] = value, known
-    return found
+    return found, unused
 
 
 def spelled(name: str, known: Sequence[str]) -> str | None:

@@ -20,7 +20,7 @@ from tidelog.pipeline.timelog import bounds, security
 from tidelog.pipeline.timelog.bounds import LATEST, Place
 from tidelog.pipeline.timelog.names import OptionError, named
 from tidelog.pipeline.timelog.stream_offsets import Found, resumed
-from tidelog.pipeline.times import is_relative, parse_time
+from tidelog.pipeline.times import is_relative, parse_duration, parse_time
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -45,11 +45,11 @@ class TimelogOptions:
 
     has_answered = False
 
-    def __init__(self, given: Mapping[str, str], now_ms: int) -> None:
+    def __init__(self, given: Mapping[str, str], now_ms: int, *, is_stream: bool = False) -> None:
         """Parses the options. Raises OptionError and SourceError."""
         self._now_ms = now_ms
         self._secured, others = security.split(given)
-        self._given = named(others)
+        self._given, self.unused = named(others)
         self.level = self._one_of("level", levels.LEVELS, levels.RECORD)
         self.depth = levels.DEPTHS[self.level]
         self.logs = self._places()
@@ -69,7 +69,7 @@ class TimelogOptions:
         self.with_headers = self._flag("includeHeaders", default=True)
         self.pushes = self._flag("pushFilters", default=False)
         self.batch_bytes = self._size("maxBatchBytes", 16 << 20)
-        self.start = bounds.start_of(self._given, now_ms)
+        self.start = bounds.start_of(self._given, now_ms, LATEST if is_stream else bounds.EARLIEST)
         self.end = bounds.end_of(self._given, now_ms)
         when_missing = self._one_of(
             "startingOffsetsByTimestampStrategy", ("error", LATEST), "error"
@@ -77,7 +77,19 @@ class TimelogOptions:
         self.needs_start = when_missing == "error"
         self.fail_on_data_loss = self._flag("failOnDataLoss", default=True)
         self.most_offsets = self._count("maxOffsetsPerTrigger")
+        self.least_offsets = self._count("minOffsetsPerTrigger")
+        if (self.least_offsets or 0) > (self.most_offsets or _UNLIMITED):
+            raise OptionError(
+                f"minOffsetsPerTrigger={self.least_offsets} is more than"
+                f" maxOffsetsPerTrigger={self.most_offsets}"
+            )
+        self.delay_ms = self._duration("maxTriggerDelay", "15m")
         self.least_tasks = self._count("minPartitions")
+        self.most_in_task = self._count("maxRecordsPerPartition") or splits.NO_END
+        if self.most_in_task != splits.NO_END and not is_deep:
+            raise OptionError(
+                f"maxRecordsPerPartition is for records, and level {self.level} has none"
+            )
         self.selection = self._selection()
 
     @cached_property
@@ -91,6 +103,7 @@ class TimelogOptions:
         path = self._given.get(security.COMMAND_CONFIG)
         found = secured(self._given["brokers"], security.security_of(self._secured, path))
         found.has_answered = self.has_answered
+        found.client_id = self._given.get("clientId")
         return found
 
     @property
@@ -173,6 +186,19 @@ class TimelogOptions:
             found = self.found()
         return found
 
+    def warn_of_unused(self) -> None:
+        """Logs the options of Spark's own source that change nothing here."""
+        for one in self.unused:
+            _log.warning("%s", one)
+
+    def note_default_start(self) -> None:
+        """Logs where a new stream starts if no option says it."""
+        if not any(name.startswith("starting") for name in self._given):
+            _log.warning(
+                "stream starts at the end of its topics, as Spark's Kafka source does:"
+                " startingOffsets=earliest also reads what is there"
+            )
+
     def report(self, losses: Sequence[str]) -> None:
         """Raises SourceError for losses, or logs them where failOnDataLoss is false."""
         if not losses:
@@ -242,9 +268,17 @@ class TimelogOptions:
         if text is None:
             return None
         if not text.strip().isdigit() or not int(text):
-            what = "tasks" if name == "minPartitions" else "offsets"
+            what = {"minPartitions": "tasks", "maxRecordsPerPartition": "records"}.get(
+                name, "offsets"
+            )
             raise OptionError(f"{name} is a number of {what} from 1 on, not '{text}'")
         return int(text)
+
+    def _duration(self, name: str, default: str) -> int:
+        try:
+            return parse_duration(self._given.get(name, default))
+        except ValueError as error:
+            raise OptionError(f"{name}: {error}") from error
 
     def _time(self, name: str) -> int | None:
         text = self._given.get(name)

@@ -8,6 +8,7 @@ from tests.certificates import Authority
 from tests.secured_kafka import PASSWORD, login
 from tidelog.client import Client
 from tidelog.client.security import Security
+from tidelog.pipeline.sink import staging
 from tidelog.pipeline.sink.sink_options import SinkOptions
 from tidelog.pipeline.timelog.names import OptionError
 from tidelog.protocol.records.batch import records, scan
@@ -24,11 +25,12 @@ def test_a_mistake_is_a_sentence_without_secrets():
 
 
 @pytest.mark.spark
-def test_a_worker_needs_no_files(tmp_path):
+def test_a_worker_needs_no_files(tmp_path, monkeypatch):
     """It parses the options too, and gets what the driver has read."""
     types = pytest.importorskip("pyspark.sql.types", reason="PySpark is not installed")
     from tidelog.pipeline.timelog.data_source import TimelogDataSource
 
+    monkeypatch.setattr(staging, "check_target", lambda _: None)  # nobody listens at h:1
     trust, file = tmp_path / "trust.pem", tmp_path / "client.properties"
     trust.write_text(Authority("tests").pem)
     file.write_text(f"security.protocol=SSL\nssl.truststore.location={trust}\n")

@@ -141,7 +141,8 @@ def test_a_copy_through_spark(spark, broker, topic):
 
 def streamed(spark, broker, topic, target, checkpoint, **options):
     source = spark.readStream.format("timelog").option("kafka.bootstrap.servers", broker.bootstrap)
-    frame = source.option("subscribe", topic).option("maxOffsetsPerTrigger", "30").load()
+    source = source.option("startingOffsets", "earliest").option("maxOffsetsPerTrigger", "30")
+    frame = source.option("subscribe", topic).load()
     writer = frame.writeStream.format("timelog").option("topic", target).options(**options)
     writer = writer.option("kafka.bootstrap.servers", broker.bootstrap)
     return available_now(writer.option("checkpointLocation", str(checkpoint)))

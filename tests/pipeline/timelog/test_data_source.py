@@ -238,6 +238,7 @@ def test_available_now_in_batches(spark, broker, topic, tmp_path):
         def run():
             source = spark.readStream.format("timelog").option("subscribe", topic)
             source = source.option("kafka.bootstrap.servers", broker.bootstrap)
+            source = source.option("startingOffsets", "earliest")
             frame = source.option("maxOffsetsPerTrigger", "4").option("level", "time").load()
             writer = frame.writeStream.format("parquet").option("path", str(tmp_path / "out"))
             return available_now(writer.option("checkpointLocation", str(tmp_path / "checkpoint")))
@@ -316,6 +317,7 @@ def test_a_stream_of_log_directories(spark, broker, topic, tmp_path):
         def run():
             source = spark.readStream.format("timelog").option("topics", topic)
             source = source.option("path", str(broker.log_dir)).option("upto", "log-end")
+            source = source.option("startingOffsets", "earliest")
             frame = source.option("maxOffsetsPerTrigger", "7").option("level", "time").load()
             writer = frame.writeStream.format("parquet").option("path", str(tmp_path / "out"))
             return drained(writer.option("checkpointLocation", str(tmp_path / "checkpoint")))

@@ -91,7 +91,9 @@ def test_a_task_reads_on_when_its_leader_is_killed(spark, cluster, tmp_path):
 def test_a_stream_writes_once_when_leaders_are_killed(spark, cluster, tmp_path):
     fill(cluster, 50)
     frame = source_of(spark.readStream, cluster).option("subscribe", "t")
-    frame = frame.option("maxOffsetsPerTrigger", "1000").load()
+    frame = (
+        frame.option("startingOffsets", "earliest").option("maxOffsetsPerTrigger", "1000").load()
+    )
     writer = frame.writeStream.format("timelog").option("topic", "copy")
     writer = writer.option("kafka.bootstrap.servers", cluster.bootstrap)
     writer = writer.option("checkpointLocation", str(tmp_path / "checkpoint"))

@@ -219,9 +219,9 @@ def test_options_of_a_table():
         "option.Subscribe": "t",
         "Subscribe": "t",
     }
-    assert named(given) == {"path": "/logs", "topics": "t"}
-    assert named({"provider": "timelog", "path": "file:/my logs"}) == {"path": "/my logs"}
-    assert all(named({name: "x"}) == {name: "x"} for name in NAMES)
+    assert named(given) == ({"path": "/logs", "topics": "t"}, [])
+    assert named({"provider": "timelog", "path": "file:/my logs"})[0] == {"path": "/my logs"}
+    assert all(named({name: "x"})[0] == {name: "x"} for name in NAMES)
 
 
 EqualTo, GreaterThan, GreaterThanOrEqual, LessThan, LessThanOrEqual = (

@@ -34,7 +34,7 @@ class Query:
     """A stream that reads what there is with each call, and is begun anew each time."""
 
     def __init__(self, **options):
-        self.options = {"level": "time", **options}
+        self.options = {"level": "time", "startingOffsets": "earliest", **options}
         self.checkpoint = None
 
     def run(self, most=None, **options):
