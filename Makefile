@@ -146,6 +146,7 @@ derived:
 	$(BIN)/python tools/derive_http.py --check
 	$(BIN)/python tools/derive_jobs.py --check
 	$(BIN)/python tools/derive_job_options.py --check
+	$(BIN)/python tools/derive_spark_options.py --check
 	$(BIN)/python tools/derive_time_picture.py --check
 	$(BIN)/python tools/measure_broker.py --check
 	$(BIN)/python tools/check_links.py
@@ -161,6 +162,7 @@ derive: $(TEST) ## write the derived pages anew
 	$(BIN)/python tools/derive_http.py
 	$(BIN)/python tools/derive_jobs.py
 	$(BIN)/python tools/derive_job_options.py
+	$(BIN)/python tools/derive_spark_options.py
 	$(BIN)/python tools/derive_time_picture.py
 
 rewrite: $(TEST) ## rewrite the expected output of the time scripts (then read the diff)

@@ -25,7 +25,8 @@ from pyspark.sql.datasource import (
 )
 
 from tidelog.pipeline.arrival import arrive_whole, home
-from tidelog.pipeline.timelog import data_sink, short_errors
+from tidelog.pipeline.timelog import short_errors
+from tidelog.pipeline.timelog.data_sink import batch_writer, stream_writer
 
 try:
     from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow
@@ -44,6 +45,8 @@ if TYPE_CHECKING:
     Offsets = dict[str, dict[str, int | str]]
 
 _PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
+_CHECKPOINT = "checkpointlocation"
+_CHECKPOINTS = "spark.sql.streaming.checkpointLocation"
 
 
 def register(spark: Any) -> None:
@@ -55,13 +58,19 @@ def register(spark: Any) -> None:
     from pyspark import cloudpickle
     from pyspark.sql.readwriter import DataFrameWriter
 
+    from tidelog.pipeline.timelog import data_sink
     from tidelog.pipeline.timelog.saving import append_by_default
 
     if _PUSHDOWN not in dict(spark.conf.getAll):
         spark.conf.set(_PUSHDOWN, "true")
+    source = type(
+        "TimelogDataSource",
+        (TimelogDataSource,),
+        {"checkpoints": spark.conf.get(_CHECKPOINTS, None)},
+    )
     for module in (sys.modules[__name__], data_sink, short_errors):
         cloudpickle.register_pickle_by_value(module)
-    spark.dataSource.register(TimelogDataSource)
+    spark.dataSource.register(source)
     append_by_default(DataFrameWriter, TimelogDataSource.name())
 
 
@@ -83,6 +92,7 @@ class TimelogDataSource(DataSource):  # type: ignore[misc]
     """
 
     home: tuple[str, ...] = tuple(home())
+    checkpoints: str | None = None  # of streams without the option, as the session says
 
     def __init__(self, options: Mapping[str, str]) -> None:
         """Keeps the options. Whether they are those of a read or a write is known later."""
@@ -142,11 +152,14 @@ class TimelogDataSource(DataSource):  # type: ignore[misc]
 
     def writer(self, schema: Any, overwrite: bool) -> Any:
         """Returns the writer of a batch. Raises OptionError and UsageError before a row is staged."""
-        return data_sink.batch_writer(self.home, self._carried, schema, overwrite=overwrite)
+        return batch_writer(self.home, self._carried, schema, overwrite=overwrite)
 
     def streamWriter(self, schema: Any, overwrite: bool) -> Any:
         """Returns the writer of a stream. Raises as `writer`, and OSError."""
-        return data_sink.stream_writer(self.home, self._carried, schema, overwrite=overwrite)
+        given = self._carried
+        if self.checkpoints and _CHECKPOINT not in {name.lower() for name in given}:
+            given = {**given, _CHECKPOINT: self.checkpoints}
+        return stream_writer(self.home, given, schema, overwrite=overwrite)
 
 
 class _Reading:

@@ -311,7 +311,6 @@ def test_a_run_that_was_written_says_so(broker, topic, tmp_path, caplog):
     ("columns", "words"),
     [
         ({"topic": [None]}, r"a row has no topic: .* \(key 'k1', value 'v1'\)"),
-        ({"topic": ["no-such-topic"]}, "the target has no topic no-such-topic"),
         (
             {"partition": [2]},
             r"names partition 2 of topic .*, which has 2 \(key 'k1', value 'v1'\)",
@@ -363,6 +362,24 @@ def test_mistakes_are_said(given, types, words):
         del given["topic"]
     with pytest.raises(OptionError, match=words):
         check(schema_of(**types), SinkOptions(given), overwrite=False)
+
+
+def test_a_topic_is_created_where_brokers_do_so(broker, topic):
+    """Before a row is staged; as Kafka's producer lets them."""
+    staging.check_target(options_of(broker.bootstrap, topic=topic))
+    with Client(broker.bootstrap) as client:
+        assert client.partition_count(topic) >= 1
+
+
+def test_a_topic_that_nobody_creates(tmp_path, monkeypatch):
+    monkeypatch.setattr(staging, "_CREATED_WITHIN_S", 0.3)
+    settings = {"auto.create.topics.enable": "false"}
+    with BrokerProcess(tmp_path / "data", settings) as broker:
+        options = options_of(broker.bootstrap, topic="t")
+        for act in (staging.check_target, lambda _: staged(options, tmp_path / "s", batch_of([1]))):
+            with pytest.raises(UsageError, match="has no topic t, and the broker creates none"):
+                act(options)
+        assert not list(tmp_path.glob("s/incoming/*"))
 
 
 def test_what_a_read_returns_can_be_written():
