@@ -14,7 +14,9 @@ from typing import TYPE_CHECKING
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
-from tidelog.pipeline.timelog.spark_options import SINK, SOURCE
+from tidelog.pipeline.sink import sink_options
+from tidelog.pipeline.timelog import names
+from tidelog.pipeline.timelog.spark_options import SAME, SINK, SOURCE
 from tools.derived import between, write_or_check
 
 if TYPE_CHECKING:
@@ -25,20 +27,25 @@ if TYPE_CHECKING:
 BEGIN = "<!-- Derived from the declarations of the options by `make derive`; do not edit. -->"
 END = "<!-- End of what is derived. -->"
 PAGES = {
-    ROOT / "docs" / "pipeline" / "source.md": ("source", SOURCE),
-    ROOT / "docs" / "pipeline" / "sink.md": ("sink", SINK),
+    ROOT / "docs" / "pipeline" / "source.md": ("source", SOURCE, names.ALIASES),
+    ROOT / "docs" / "pipeline" / "sink.md": ("sink", SINK, sink_options.ALIASES),
 }
 
 
-def table(what: str, options: Mapping[str, Meaning]) -> str:
-    """Returns the table of the options of Spark's source or sink."""
+def table(what: str, options: Mapping[str, Meaning], aliases: Mapping[str, str]) -> str:
+    """Returns the table of the options of Spark's source or sink; `aliases` are our names of them."""
     lines = ["", f"| option of Spark's {what} | in `timelog` |", "|---|---|"]
-    for meaning, names in groupby(options, options.__getitem__):
-        quoted = ", ".join(
-            "any other `kafka.*`" if one == "kafka.*" else f"`{one}`" for one in names
-        )
-        lines.append(f"| {quoted} | {'; '.join(filter(None, meaning))} |")
+    for meaning, group in groupby(options, options.__getitem__):
+        given = ", ".join(_named(one, aliases) for one in group)
+        colon = "; " if meaning.kind == SAME else ": "
+        lines.append(f"| {given} | {colon.join(filter(None, meaning))} |")
     return "\n".join([*lines, ""])
+
+
+def _named(name: str, aliases: Mapping[str, str]) -> str:
+    if name == "kafka.*":
+        return "any other `kafka.*`"
+    return f"`{name}` (`{aliases[name]}`)" if name in aliases else f"`{name}`"
 
 
 if __name__ == "__main__":

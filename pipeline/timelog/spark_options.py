@@ -17,7 +17,7 @@ _KAFKA: Final = "kafka."
 _A_TYPO: Final = 0.92  # so near to a name that means something is no other name of Kafka's
 
 SAME: Final = "the same"
-UNUSED: Final = "changes nothing; one warning"
+UNUSED: Final = "changes nothing, with one warning"
 REFUSED: Final = "refused"
 
 
@@ -51,16 +51,16 @@ SOURCE: Final[Mapping[str, Meaning]] = {
     "endingOffsets": Meaning(SAME),
     "endingTimestamp": Meaning(
         SAME,
-        "but late records before that time are read; Spark stops at the first that is not before it",
+        "late records before that time are read, too; Spark stops at the first that is not before it",
     ),
-    "endingOffsetsByTimestamp": Meaning(SAME, "but as `endingTimestamp`"),
+    "endingOffsetsByTimestamp": Meaning(SAME, "as `endingTimestamp`"),
     "failOnDataLoss": Meaning(SAME, "a topic that was created again is a loss, too"),
     "minPartitions": Meaning(SAME),
     "maxRecordsPerPartition": Meaning(SAME),
     "maxOffsetsPerTrigger": Meaning(SAME, "from Spark 4.2 on"),
     "minOffsetsPerTrigger": Meaning(SAME, "`availableNow` does not wait for them"),
-    "maxTriggerDelay": Meaning(SAME, "15m"),
-    "includeHeaders": Meaning(SAME, "but `true` where it is not given"),
+    "maxTriggerDelay": Meaning(SAME, "`15m` where it is not given"),
+    "includeHeaders": Meaning(SAME, "`true` where it is not given"),
     "kafka.isolation.level": Meaning(SAME),
     "kafka.client.rack": Meaning(SAME),
     "kafka.client.id": Meaning(SAME),
@@ -71,7 +71,7 @@ SOURCE: Final[Mapping[str, Meaning]] = {
     "kafkaConsumer.pollTimeoutMs": _OWN_RETRIES,
     "fetchOffset.numRetries": _OWN_RETRIES,
     "fetchOffset.retryIntervalMs": _OWN_RETRIES,
-    "kafka.auto.offset.reset": Meaning(REFUSED, "startingOffsets says where to start"),
+    "kafka.auto.offset.reset": Meaning(REFUSED, "`startingOffsets` says where to start"),
     "kafka.enable.auto.commit": Meaning(REFUSED, "a stream's position is in its checkpoint"),
     "kafka.key.deserializer": _BYTES,
     "kafka.value.deserializer": _BYTES,
@@ -90,9 +90,9 @@ SINK: Final[Mapping[str, Meaning]] = {
     "kafka.acks": _ALL_REPLICAS,
     "kafka.enable.idempotence": _ALL_REPLICAS,
     "kafka.retries": _ALL_REPLICAS,
-    "kafka.transactional.id": Meaning(REFUSED, "delivery=transactions writes in transactions"),
-    "kafka.partitioner.class": Meaning(REFUSED, f"{_NO_CLASSES}: use a column partition"),
-    "kafka.partitioner.ignore.keys": Meaning(REFUSED, "use a column partition"),
+    "kafka.transactional.id": Meaning(REFUSED, "`delivery` says how records arrive once"),
+    "kafka.partitioner.class": Meaning(REFUSED, f"{_NO_CLASSES}: use a column `partition`"),
+    "kafka.partitioner.ignore.keys": Meaning(REFUSED, "use a column `partition`"),
     "kafka.interceptor.classes": Meaning(REFUSED, _NO_CLASSES),
     "kafka.key.serializer": _BYTES,
     "kafka.value.serializer": _BYTES,
