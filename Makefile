@@ -144,7 +144,6 @@ derived:
 	$(BIN)/python tools/derive_metrics.py --check
 	$(BIN)/python tools/derive_security.py --check
 	$(BIN)/python tools/derive_http.py --check
-	$(BIN)/python tools/derive_jobs.py --check
 	$(BIN)/python tools/derive_job_options.py --check
 	$(BIN)/python tools/derive_spark_options.py --check
 	$(BIN)/python tools/derive_time_picture.py --check
@@ -160,7 +159,6 @@ derive: $(TEST) ## write the derived pages anew
 	$(BIN)/python tools/derive_metrics.py
 	$(BIN)/python tools/derive_security.py
 	$(BIN)/python tools/derive_http.py
-	$(BIN)/python tools/derive_jobs.py
 	$(BIN)/python tools/derive_job_options.py
 	$(BIN)/python tools/derive_spark_options.py
 	$(BIN)/python tools/derive_time_picture.py

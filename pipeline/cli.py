@@ -1,13 +1,15 @@
 """`tidelog pipeline JOB ...`: one sub-command for each job, declared once in `JOBS`.
 
-A job is a module with `arguments(parser)`, which imports neither PySpark nor pyarrow, and
-`run(options, session) -> status`. The docstring of the module is the help text of the job. Exit
+A job is a module that imports neither PySpark nor pyarrow, with a class of options (`OPTIONS`, see
+`declaring`), and `run(options, session) -> status`. The docstring of the module is the help text of the
+job. argparse only splits the line into texts; the class parses them. Exit
 status: 0 done, 1 done with findings, 2 a mistake in the command line, or what it names does not
 exist; 3 failed with one sentence of explanation (`--verbose` shows where, and Spark's log).
 """
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import importlib
 import os
@@ -20,16 +22,16 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn, Protocol, cast
 
 from tidelog.client import ClientError
 from tidelog.command_line import Parser
+from tidelog.pipeline.declaring import Option, OptionError, Options
 from tidelog.pipeline.errors import FAILED, FINDINGS, USAGE, PipelineError, Refused, UsageError
 from tidelog.pipeline.options import add_verbose
-from tidelog.pipeline.secured import use_command_configs
+from tidelog.pipeline.secured import use_command_configs, with_command_configs
 from tidelog.pipeline.session import Session
 from tidelog.pipeline.source.splits import NotThere, SourceError
 from tidelog.pipeline.spark_start import INSTALL, kept_log
 from tidelog.text import with_signed_values
 
 if TYPE_CHECKING:
-    import argparse
     from collections.abc import Iterator, Mapping, Sequence
 
 # Each job is a module in pipeline/jobs, and has a line of help.
@@ -60,33 +62,76 @@ class _Terminated(KeyboardInterrupt):
 
 
 class _Job(Protocol):
-    __doc__: str | None
+    OPTIONS: type[Options]
 
-    def arguments(self, parser: argparse.ArgumentParser) -> None:
-        """Adds the options of the job."""
-
-    def run(self, options: argparse.Namespace, session: Session) -> int:
+    def run(self, options: Any, session: Session) -> int:
         """Runs the job; returns the exit status."""
+
+
+class Deprecated(argparse.Action):
+    """An option that still works, is in no help, and says on standard error what stands for it."""
+
+    def __init__(
+        self, option_strings: Sequence[str], dest: str, *, instead: str, **more: Any
+    ) -> None:
+        super().__init__(option_strings, dest, **{**more, "help": argparse.SUPPRESS})
+        self._instead = instead
+
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,
+        values: object,
+        option_string: str | None = None,
+    ) -> None:
+        """Stores the value, and says the sentence."""
+        setattr(namespace, self.dest, values)
+        sys.stderr.write(f"{parser.prog}: {option_string} is deprecated: {self._instead}\n")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs a job; returns the exit status. `argv` does not include the name of the program."""
     arguments = with_signed_values(list(sys.argv[1:] if argv is None else argv))
     parser = parser_of(arguments[0] if arguments else None)
-    options, unknown = parser.parse_known_args(arguments)
+    texts, unknown = parser.parse_known_args(arguments)
+    part = parser.part(texts.job, getattr(texts, "action", None))
     if unknown:
-        parser.part(options.job, getattr(options, "action", None)).refuse(unknown)
-    if options.job is None:
+        part.refuse(unknown)
+    if texts.job is None:
         parser.print_help(sys.stderr)
         return USAGE
+    if not hasattr(module_of(texts.job), "OPTIONS"):
+        return run(texts)
+    try:
+        options = parsed(texts)
+    except OptionError as error:
+        part.error(f"argument {error.option.spelled}: {error.reason}")
+    except UsageError as error:
+        part.error(str(error))
     return run(options)
 
 
-def run(options: argparse.Namespace) -> int:
+def parsed(texts: argparse.Namespace) -> Options:
+    """Returns the options of a job from the texts of the command line. Raises UsageError."""
+    kind = options_of(texts.job)
+    kind = kind.actions.get(getattr(texts, "action", None) or "", kind)
+    names = {one.name for one in kind.declared()}
+    return kind(**{name: text for name, text in vars(texts).items() if name in names})
+
+
+def options_of(job: str) -> type[Options]:
+    """Returns the class with the options of a job."""
+    return module_of(job).OPTIONS
+
+
+def run(options: Any) -> int:
     """Runs a job whose options are parsed; returns the exit status."""
     job = module_of(options.job)
     try:
-        use_command_configs(options)
+        if isinstance(options, Options):
+            options = with_command_configs(options)
+        else:
+            use_command_configs(options)
         with _terminable(), session_of(options) as session:
             return job.run(options, session)
     except Refused:
@@ -108,7 +153,7 @@ def run(options: argparse.Namespace) -> int:
         return USAGE if isinstance(error, (UsageError, NotThere)) else FAILED
 
 
-def session_of(options: argparse.Namespace, spark: Any = None) -> Session:
+def session_of(options: Any, spark: Any = None) -> Session:
     """Returns the session that the options ask for; `spark` is a SparkSession of the caller's."""
     return Session(
         options.job,
@@ -192,10 +237,47 @@ def parser_of(job: str | None) -> Parser:
 
 def add_options(parser: argparse.ArgumentParser, job: str) -> None:
     """Adds the description and all options of a job to its parser."""
-    module = module_of(job)
+    module: Any = module_of(job)
+    if hasattr(module, "OPTIONS"):
+        add_declared(parser, module.OPTIONS)
+        return
     parser.description = module.__doc__
     module.arguments(parser)
     add_verbose(parser, default=False)
+
+
+def add_declared(parser: argparse.ArgumentParser, options: type[Options]) -> None:
+    """Adds a job's description, options and actions to its parser, which leaves values as texts."""
+    parser.description = options.description()
+    groups: dict[str | None, argparse._ActionsContainer] = {None: parser}
+    rivals: argparse._ActionsContainer | None = None
+    for option in options.declared():
+        if option.group not in groups:
+            groups[option.group] = parser.add_argument_group(option.group)
+        place = groups[option.group]
+        if option.name in options.one_of:
+            if rivals is None:
+                rivals = place.add_mutually_exclusive_group(required=options.needs_one)
+            place = rivals
+        place.add_argument(*(option.spellings or [option.name]), **_argument(option))
+    if options.actions:
+        actions = parser.add_subparsers(dest="action", metavar="action")
+        for name, one in options.actions.items():
+            add_declared(actions.add_parser(name, help=one.summary, allow_abbrev=False), one)
+
+
+def _argument(option: Option[Any, Any]) -> dict[str, Any]:
+    """Returns how argparse takes the texts of an option; what is not given is not in its result."""
+    found: dict[str, Any] = {"help": option.help, "default": argparse.SUPPRESS}
+    if option.spellings:
+        found |= {"dest": option.name, "required": option.is_needed}
+    if option.is_flag:
+        return {**found, "action": "store_true"}
+    if option.instead is not None:
+        found |= {"action": Deprecated, "instead": option.instead}
+    elif option.is_repeated:
+        found["action"] = "append"
+    return {**found, "metavar": option.metavar, "choices": option.choices}
 
 
 def module_of(name: str) -> _Job:

@@ -1,8 +1,8 @@
-"""The options that several jobs have, declared once: source, selection of records, run and output.
+"""The options that several jobs have, declared once: source, times, run and output.
 
-    def arguments(parser):
-        options.add_source(parser)
-        options.add_run(parser)
+    @declared
+    class AuditOptions(Run, Times, Source):
+        ...
 
 `selection_of` turns them into what `pipeline.source.access.plan` takes. A time relative to now
 (`-2h`) means the same in every repetition of a run as when the run began: `as_begun` reads it from
@@ -16,12 +16,23 @@ import re
 import secrets
 import sys
 import time
+from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar, get_args
 
 from tidelog.client import address_of
 from tidelog.config.instants import suspect_unit
 from tidelog.config.units import in_its_unit, parse_size
+from tidelog.pipeline.declaring import (
+    HOW_TO_RUN,
+    Choice,
+    Flag,
+    Item,
+    Many,
+    Options,
+    Text,
+    declared,
+)
 from tidelog.pipeline.errors import UsageError
 from tidelog.pipeline.plan import TYPED, Plan
 from tidelog.pipeline.secured import add_command_config
@@ -38,9 +49,11 @@ from tidelog.pipeline.times import is_relative, parse_duration, parse_time, to_i
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-    from pathlib import Path
 
-_TIMES: Final = {"from": "low_time", "to": "high_time", "at": "at"}
+_TIMES: Final = {"from": "from_", "to": "to", "at": "at"}
+Isolation = Literal["read_committed", "read_uncommitted"]
+UpTo = Literal["high-watermark", "log-end"]
+Report = Literal["html", "json", "none"]
 INLINE: Final = "inline"
 DEFAULT_MASTER: Final = "local[*]"
 AUTO: Final = "auto"  # what is small runs in this process, the rest on DEFAULT_MASTER
@@ -58,8 +71,14 @@ _MASTER = re.compile(
 _PLAIN = re.compile("plaintext://", re.IGNORECASE)
 
 
+WHICH_RECORDS: Final = "which records"
+_ISOLATION: Final = "whether records of aborted transactions are left out (read_committed)"
+_UPTO: Final = "of log directories: what is replicated (high-watermark), or all there is"
 BROKER: Final = ("--broker", "--bootstrap-server", "--brokers")
 """The spellings of the option for the cluster that is read: ours, that of Kafka's tools, an older one."""
+
+
+AnyOptions = TypeVar("AnyOptions", bound=Options)
 
 
 class Instant(int):
@@ -95,7 +114,7 @@ def add_source(
     """Adds the options for the source and the selection of records; returns their group."""
     group = parser.add_argument_group("which records")
     where = group.add_mutually_exclusive_group(required=is_required)
-    where.add_argument(*BROKER, **ADDRESSES, dest="brokers", help="read from a cluster")
+    where.add_argument(*BROKER, **ADDRESSES, help="read from a cluster")
     where.add_argument(
         "--logs",
         metavar="DIR|URI",
@@ -121,11 +140,9 @@ def add_source(
 def add_times(group: argparse._ArgumentGroup) -> None:
     """Adds the limits of event time."""
     group.add_argument(
-        "--from", dest="low_time", type=instant, metavar="TIME", help="event time, included"
+        "--from", dest="from_", type=instant, metavar="TIME", help="event time, included"
     )
-    group.add_argument(
-        "--to", dest="high_time", type=instant, metavar="TIME", help="event time, not included"
-    )
+    group.add_argument("--to", type=instant, metavar="TIME", help="event time, not included")
 
 
 def add_rename(group: argparse._ArgumentGroup) -> None:
@@ -296,10 +313,154 @@ ADDRESSES: Final[Mapping[str, Any]] = MappingProxyType(
 """How the addresses of a cluster are declared."""
 
 
+# --- what jobs share ----------------------------------------------------------------------------
+
+
+def addresses(*spellings: str, help: str, **more: Any) -> Text:  # noqa: A002 - as argparse names it
+    """Declares the addresses of a cluster that is read."""
+    return Text(
+        *spellings,
+        parse=brokers,
+        metavar="HOST:PORT,...",
+        secured_by="command_config",
+        help=help,
+        **more,
+    )
+
+
+def command_config(group: str) -> Text:
+    """Declares the file for the brokers that a job reads from."""
+    return Text(
+        "--command-config",
+        group=group,
+        metavar="FILE",
+        help="client properties with security settings for the brokers that are read, as Kafka's tools"
+        " take them",
+    )
+
+
+def isolation(group: str, *, help: str = _ISOLATION) -> Choice[Isolation]:  # noqa: A002 - as above
+    """Declares which transactions count."""
+    choices, default = get_args(Isolation), READ_COMMITTED
+    return Choice("--isolation", group=group, choices=choices, default=default, help=help)
+
+
+def upto(group: str, *, help: str = _UPTO) -> Choice[UpTo]:  # noqa: A002 - as above
+    """Declares up to where log directories are read."""
+    choices, default = get_args(UpTo), HIGH_WATERMARK
+    return Choice("--upto", group=group, choices=choices, default=default, help=help)
+
+
+@declared
+class Source(Options):
+    """The source, and the selection of records."""
+
+    one_of = ("broker", "logs")
+    needs_one = True
+
+    broker: Text = addresses(*BROKER, group=WHICH_RECORDS, help="read from a cluster")
+    logs: Many[str] = Many(
+        "--logs",
+        group=WHICH_RECORDS,
+        metavar="DIR|URI",
+        help="read log directories, or copies of them in an object store (s3://bucket/logs)",
+    )
+    command_config: Text = command_config(WHICH_RECORDS)
+    topics: Text = Text(
+        "--topics",
+        group=WHICH_RECORDS,
+        metavar="A,B|REGEX",
+        help="names, or a regular expression (all but __ topics)",
+    )
+    split_bytes: Item[int] = Item(
+        "--split-bytes",
+        group=WHICH_RECORDS,
+        parse=size,
+        default=SPLIT_BYTES,
+        metavar="SIZE",
+        help="how much a task reads (128m)",
+    )
+
+
+@declared
+class Times(Options):
+    """The limits of event time."""
+
+    from_: Item[Instant | None] = Item(
+        "--from", group=WHICH_RECORDS, parse=instant, metavar="TIME", help="event time, included"
+    )
+    to: Item[Instant | None] = Item(
+        "--to", group=WHICH_RECORDS, parse=instant, metavar="TIME", help="event time, not included"
+    )
+
+
+@declared
+class Left(Options):
+    """The name of a run, and what it leaves."""
+
+    run: Item[str] = Item(
+        "--run",
+        group=HOW_TO_RUN,
+        parse=run_id,
+        metavar="ID",
+        help="a name for this run; again with the same name, it reads the same offsets",
+    )
+    out: Item[str] = Item(
+        "--out",
+        group=HOW_TO_RUN,
+        default="tidelog-runs",
+        metavar="DIR",
+        help="where to leave it (tidelog-runs)",
+    )
+    report: Choice[Report] = Choice(
+        "--report",
+        group=HOW_TO_RUN,
+        choices=get_args(Report),
+        default="html",
+        help="which report to write",
+    )
+
+    def __post_init__(self) -> None:
+        """Names a run without a name."""
+        super().__post_init__()
+        if self.run is None:
+            name = new_run_id(self.action or self.job, time.time_ns() // 1_000_000)
+            self.__dict__["run"] = name
+
+    @property
+    def run_directory(self) -> Path:
+        """Where the run leaves its files."""
+        return Path(self.out) / self.run
+
+
+@declared
+class Run(Left):
+    """How a job with tasks is run."""
+
+    dry_run: Flag = Flag(
+        "--dry-run", group=HOW_TO_RUN, help="say what would be done: splits and bytes; no Spark"
+    )
+    master: Text = Text(
+        "--master",
+        group=HOW_TO_RUN,
+        parse=master,
+        metavar="URL",
+        help=f"a Spark master, or '{INLINE}': this process, without Spark; '{AUTO}': this process for what"
+        f" is small, else {DEFAULT_MASTER} (the master of spark-submit, else {AUTO})",
+    )
+    conf: Many[tuple[str, str]] = Many(
+        "--conf",
+        group=HOW_TO_RUN,
+        parse=pair,
+        metavar="KEY=VALUE",
+        help="a Spark setting; may be given many times",
+    )
+
+
 # --- combined options ---------------------------------------------------------------------------
 
 
-def selection_of(options: argparse.Namespace, **more: Any) -> Selection:
+def selection_of(options: Any, **more: Any) -> Selection:
     """Returns the selection by the options and further fields in `more`. Raises UsageError."""
     low, high = range_of(options)
     names, pattern = topics_of(options.topics)
@@ -316,11 +477,10 @@ def selection_of(options: argparse.Namespace, **more: Any) -> Selection:
         raise UsageError(f"--topics: {error}") from error
 
 
-def range_of(options: argparse.Namespace) -> tuple[int | None, int | None]:
+def range_of(options: Any) -> tuple[int | None, int | None]:
     """Returns start and end of the range of event times. Raises UsageError for an empty range."""
     low, high = (
-        None if time_ms is None else int(time_ms)
-        for time_ms in (options.low_time, options.high_time)
+        None if time_ms is None else int(time_ms) for time_ms in (options.from_, options.to)
     )
     if low is not None and high is not None and low >= high:
         raise UsageError(f"--from {to_iso(low)} is not before --to {to_iso(high)}")
@@ -342,19 +502,19 @@ def new_run_id(job: str, now_ms: int) -> str:
     return f"{job}-{stamp}Z-{secrets.token_hex(2)}"
 
 
-def read_arguments(options: argparse.Namespace) -> Mapping[str, object]:
+def read_arguments(options: Any) -> Mapping[str, object]:
     """Returns the arguments that decide which records are read, as plan.json stores them."""
     return {
-        "brokers": options.brokers,
-        "logs": getattr(options, "logs", None),
+        "brokers": options.broker,
+        "logs": options.logs or None,
         "topics": options.topics,
         **time_arguments(options),
     }
 
 
-def time_arguments(options: argparse.Namespace) -> dict[str, object]:
+def time_arguments(options: Any) -> dict[str, object]:
     """Returns the given times in ms, with the text of those relative to now."""
-    given = {name: getattr(options, one) for name, one in _TIMES.items() if hasattr(options, one)}
+    given = {name: getattr(options, one) for name, one in _times(options).items()}
     typed = {
         name: time_ms.typed
         for name, time_ms in given.items()
@@ -366,12 +526,25 @@ def time_arguments(options: argparse.Namespace) -> dict[str, object]:
     return {**absolute, **({TYPED: typed} if typed else {})}
 
 
-def as_begun(options: argparse.Namespace, path: Path) -> None:
+def _times(options: Any) -> dict[str, str]:
+    """Returns the fields of a job that are times, by the names of their options."""
+    return {
+        name: one
+        for name, one in _TIMES.items()
+        if hasattr(options, one if one == "at" else "from_")
+    }
+
+
+def as_begun(options: Any, path: Path) -> Any:
     """Resolves times relative to now as when the run with the plan at `path` began."""
     before = Plan.arguments_at(path)
-    for name, one in _TIMES.items():
-        given, was_typed = getattr(options, one, None), before.get(TYPED, {}).get(name)
+    frozen: dict[str, Instant] = {}
+    for name, one in _times(options).items():
+        given, was_typed = getattr(options, one), before.get(TYPED, {}).get(name)
         if given is not None and given.typed is not None and given.typed == was_typed:
-            frozen = Instant(before[f"{name}_ms"])
-            frozen.typed = given.typed
-            setattr(options, one, frozen)
+            frozen[one] = Instant(before[f"{name}_ms"])
+            frozen[one].typed = given.typed
+    if isinstance(options, argparse.Namespace):
+        vars(options).update(frozen)
+        return options
+    return options.but(**frozen)

@@ -7,7 +7,7 @@ these addresses have answered. Plans and reports contain addresses alone.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from tidelog.client import Brokers, SecuritySettingsError, secured
 from tidelog.pipeline.errors import UsageError
@@ -15,10 +15,15 @@ from tidelog.pipeline.errors import UsageError
 if TYPE_CHECKING:
     import argparse
 
+    from tidelog.client.security.settings import Security
+    from tidelog.pipeline.declaring import Options
+
+O = TypeVar("O", bound="Options")  # noqa: E741 - the options of any job
+
 # An option for a file, and the options whose brokers it is about; all by their names in the parser.
 _FILES: Final = {
-    "command_config": ("brokers", "cluster", "source"),
-    "to_command_config": ("to_brokers", "target"),
+    "command_config": ("broker", "cluster", "from_"),
+    "to_command_config": ("to_broker", "to"),
 }
 
 
@@ -39,6 +44,43 @@ def add_to_command_config(group: argparse._ArgumentGroup) -> None:
     )
 
 
+def with_command_configs(options: O) -> O:
+    """Returns options whose addresses of brokers carry the settings in the files that are given.
+
+    Raises UsageError for a mistake in a file, or for one that is about no brokers.
+    """
+    carried: dict[str, Brokers] = {}
+    for file, fields in _addresses(options).items():
+        given = {name: getattr(options, name) for name in fields}
+        given = {name: each for name, each in given.items() if each is not None}
+        security = _security_in(file, getattr(options, file), is_used=bool(given))
+        carried |= {name: secured(each, security) for name, each in given.items()}
+    return options.but(**carried)
+
+
+def _addresses(options: Options) -> dict[str, list[str]]:
+    """Returns the fields with addresses of brokers, by the field with the file for them."""
+    found: dict[str, list[str]] = {}
+    for option in options.declared():
+        if option.secured_by is not None:
+            found.setdefault(option.secured_by, []).append(option.name)
+    return found
+
+
+def _security_in(file: str, path: str | None, *, is_used: bool) -> Security | None:
+    if path is None:
+        return None
+    option = f"--{file.replace('_', '-')}"
+    if not is_used:
+        raise UsageError(f"{option} has the settings for brokers, and none are named")
+    from tidelog.client.security.files import security_in
+
+    try:
+        return security_in(path)
+    except SecuritySettingsError as error:
+        raise UsageError(f"{option} {error}") from None
+
+
 def use_command_configs(options: argparse.Namespace) -> None:
     """Lets the addresses of brokers carry the settings in the files that are given.
 
@@ -47,7 +89,7 @@ def use_command_configs(options: argparse.Namespace) -> None:
     for name, fields in _FILES.items():
         path = getattr(options, name, None)
         option = f"--{name.replace('_', '-')}"
-        given = [each for each in fields if getattr(options, each, None) is not None]
+        given = [each for each in fields if isinstance(getattr(options, each, None), str)]
         for each in given:
             if not isinstance(getattr(options, each), Brokers):
                 setattr(options, each, secured(getattr(options, each), None))

@@ -31,6 +31,13 @@ _ELSEWHERE = {  # what other programs call it
 }
 
 
+def invalid_choice(value: Any, choices: Iterable[Any], what: str = "invalid choice:") -> str:
+    """Returns the sentence for a value that is none of the choices, with the nearest of them."""
+    known = list(map(str, choices))
+    hint = did_you_mean(str(value), known) or f" (choose from {', '.join(known)})"
+    return f"{what} {value!r}{hint}"
+
+
 class _Formatter(argparse.HelpFormatter):
     """Folds sentences, leaves lines that are indented as they are, and says a value once."""
 
@@ -65,12 +72,10 @@ class Parser(argparse.ArgumentParser):
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         if action.choices is None or value in action.choices:
             return
-        known = list(map(str, action.choices))
-        hint = did_you_mean(str(value), known) or f" (choose from {', '.join(known)})"
         if action is self._choice_of_parts:
-            what = str(action.metavar).lower()
-            raise argparse.ArgumentError(None, f"there is no {what} {value!r}{hint}")
-        raise argparse.ArgumentError(action, f"invalid choice: {value!r}{hint}")
+            what = f"there is no {str(action.metavar).lower()}"
+            raise argparse.ArgumentError(None, invalid_choice(value, action.choices, what))
+        raise argparse.ArgumentError(action, invalid_choice(value, action.choices))
 
     @property
     def _choice_of_parts(self) -> Any:

@@ -69,7 +69,7 @@ def prepare(
 
     Raises Refused if some rows are refused; a dry run returns FINDINGS instead.
     """
-    with Client(options.to_brokers) as client:
+    with Client(options.to_broker) as client:
         target = target_of(client, options)
         targets.refuse_records(client, _places(target), options)
         limits = limits_of(target, now_ms)
@@ -164,7 +164,7 @@ def _plan(
             "without_time": options.without_time,
             "outside": options.outside,
             **({"malformed": options.malformed} if options.malformed != "refuse" else {}),
-            "to_brokers": options.to_brokers,
+            "to_brokers": options.to_broker,
             "topic": options.topic,
             "delivery": options.delivery,
         },
@@ -189,7 +189,7 @@ def write(options: argparse.Namespace, session: Session, directory: Path, name: 
     """Writes the staged rows; returns the exit status."""
     began_s = time.monotonic()
     plan = _plan(options, directory, name, 0, None)
-    with Client(options.to_brokers) as client:
+    with Client(options.to_broker) as client:
         targets.refuse_anew(client, plan.notes)
         target = targets.look_at(client, options.topic)
     tasks, total = [], 0
@@ -197,7 +197,7 @@ def write(options: argparse.Namespace, session: Session, directory: Path, name: 
         total += staging.row_count(files)
         tasks.append(
             replay.Task(
-                brokers=options.to_brokers,
+                brokers=options.to_broker,
                 topic=options.topic,
                 partition=partition,
                 delivery=targets.delivery_of(plan.notes, f"{JOB}/{name}", options.topic, partition),

@@ -22,6 +22,7 @@ from tidelog.text import did_you_mean
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+MOVED: Final = ("audit",)
 SPARK: Final = "spark"
 Append: Final = argparse._AppendAction  # noqa: SLF001 - argparse gives it no public name
 _SubParsers: Final = argparse._SubParsersAction  # noqa: SLF001 - as above
@@ -45,7 +46,7 @@ class Call(NamedTuple):
 
 
 CALLS: Final = (
-    *(Call(job) for job in cli.JOBS),
+    *(Call(job) for job in cli.JOBS if job not in MOVED),
     Call("archive", "verify"),
     Call("archive", "compact"),
 )

@@ -112,7 +112,7 @@ def run(options: argparse.Namespace, session: Session) -> int:
         place = places.place_of(options.directory, options, "DIR|URI")
         return archive_upkeep.verify(options, session, place, name, directory)
     place = places.place_of(options.to, options, "--to")
-    if (options.brokers is None) == (options.logs is None):
+    if (options.broker is None) == (options.logs is None):
         raise UsageError("give either --broker or --logs to read from")
     from tidelog.pipeline.runs.archive_run import Run
 

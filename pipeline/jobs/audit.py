@@ -17,72 +17,83 @@ show when records were appended, from either source.
 from __future__ import annotations
 
 import time
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from tidelog.pipeline import options as common
+from tidelog.pipeline.declaring import Choice, Flag, Item, Text, declared
 from tidelog.pipeline.errors import OK, UsageError
+from tidelog.pipeline.options import Instant, Run, Source, Times, UpTo
 from tidelog.pipeline.plan import PLAN, Plan, described
 from tidelog.pipeline.report.output import say
-from tidelog.pipeline.source import splits as source
 
 if TYPE_CHECKING:
-    import argparse
     from collections.abc import Mapping, Sequence
 
     from tidelog.pipeline.session import Session
     from tidelog.pipeline.source.splits import Split
 
 
-def arguments(parser: argparse.ArgumentParser) -> None:
-    """Adds the options of the job."""
-    common.add_source(parser)
-    common.add_run(parser)
-    group = parser.add_argument_group("what to read")
-    group.add_argument(
+_READ: Final = "what to read"
+_JUDGED: Final = "how it is judged"
+
+
+@declared
+class AuditOptions(Run, Times, Source):
+    """The options of the job."""
+
+    job = "audit"
+
+    cluster: Text = common.addresses(
         "--cluster",
-        type=common.brokers,
-        metavar="HOST:PORT,...",
+        group=_READ,
         help="the cluster of the log directories: for its topics' settings and its groups' offsets",
     )
-    group.add_argument("--groups", metavar="A,B", help="groups whose lag in time is reported")
-    group.add_argument(
+    groups: Text = Text(
+        "--groups", group=_READ, metavar="A,B", help="groups whose lag in time is reported"
+    )
+    margin: Item[int] = Item(
         "--margin",
-        type=common.duration,
+        group=_READ,
+        parse=common.duration,
         default=60_000,
         metavar="SPAN",
         help="how far after its append time a time may be before it counts as from the future (1m)",
     )
-    group.add_argument(
+    no_retention: Flag = Flag(
         "--no-retention",
-        action="store_true",
+        group=_READ,
         help="do not try retention policies on log directories; those of Apache Kafka are read twice for it",
     )
-    group.add_argument(
-        "--upto",
-        choices=[source.HIGH_WATERMARK, source.LOG_END],
-        default=source.HIGH_WATERMARK,
-        help="read log directories to the end, if nobody kept the high watermark",
+    upto: Choice[UpTo] = common.upto(
+        _READ, help="read log directories to the end, if nobody kept the high watermark"
     )
-    group = parser.add_argument_group("how it is judged")
-    group.add_argument(
+    thresholds: Text = Text(
         "--thresholds",
+        group=_JUDGED,
         metavar="FILE",
         help="limits in TOML; they alone decide the exit status, and those that are broken are named",
     )
-    group.add_argument(
+    compare: Text = Text(
         "--compare",
+        group=_JUDGED,
         metavar="OLD.json",
         help="report.json of an earlier audit, or the directory of its run: what has changed since",
     )
-    group.add_argument(
-        "--at", type=common.instant, metavar="TIME", help="judge as of this time (now)"
+    at: Item[Instant | None] = Item(
+        "--at",
+        group=_JUDGED,
+        parse=common.instant,
+        metavar="TIME",
+        help="judge as of this time (now)",
     )
 
 
-def run(options: argparse.Namespace, session: Session) -> int:
+OPTIONS: Final = AuditOptions
+
+
+def run(options: AuditOptions, session: Session) -> int:
     """Audits; returns the exit status."""
-    cluster = options.brokers or options.cluster
+    cluster = options.broker or options.cluster
     if options.groups and cluster is None:
         raise UsageError("--groups needs --broker or --cluster: offsets are committed there")
     from tidelog.pipeline.runs import audit_run
@@ -91,14 +102,13 @@ def run(options: argparse.Namespace, session: Session) -> int:
 
     judge = Judge(options)
     started_ms = time.time_ns() // 1_000_000
-    name = options.run or common.new_run_id("audit", started_ms)
-    directory = Path(options.out) / name
-    common.as_begun(options, directory / PLAN)
+    directory = options.run_directory
+    options = common.as_begun(options, directory / PLAN)
     selection = common.selection_of(options, upto=options.upto)
     made: list[Split] = []
 
     def make() -> tuple[Sequence[Split], Mapping[str, Any]]:
-        made.extend(access.plan(selection, logs=options.logs or (), brokers=options.brokers))
+        made.extend(access.plan(selection, logs=options.logs, brokers=options.broker))
         if options.logs and not made:
             access.refuse_none(selection, options.logs)
         return made, {"now_ms": started_ms if options.at is None else options.at}
@@ -106,7 +116,7 @@ def run(options: argparse.Namespace, session: Session) -> int:
     plan = Plan.open(
         directory,
         job="audit",
-        run=name,
+        run=options.run,
         arguments={
             **common.read_arguments(options),
             "margin_ms": options.margin,
@@ -120,6 +130,6 @@ def run(options: argparse.Namespace, session: Session) -> int:
         return OK
     if not plan.is_new:
         again = common.selection_of(options, upto=options.upto, offsets=plan.offsets)
-        made = list(access.plan(again, logs=options.logs or (), brokers=options.brokers))
+        made = list(access.plan(again, logs=options.logs, brokers=options.broker))
     found = audit_run.Auditing(options, session, selection, plan).report(made, cluster)
     return audit_run.leave(judge.judged(found), directory, options.report)

@@ -63,7 +63,7 @@ def _add_places(parser: argparse.ArgumentParser) -> None:
     add("--group", required=True, metavar="GROUP", help="the consumer group")
     add(
         "--from",
-        dest="source",
+        dest="from_",
         required=True,
         type=shared.brokers,
         metavar="HOST:PORT,...",
@@ -71,7 +71,6 @@ def _add_places(parser: argparse.ArgumentParser) -> None:
     )
     add(
         "--to",
-        dest="target",
         required=True,
         type=shared.brokers,
         metavar="HOST:PORT,...",
@@ -160,7 +159,7 @@ def run(options: argparse.Namespace, session: Session) -> int:  # noqa: ARG001 -
     started_ms = time.time_ns() // 1_000_000
     name = options.run or shared.new_run_id(JOB, started_ms)
     known = offset_maps.load(options.map)
-    with Client(options.source) as ours, Client(options.target) as theirs:
+    with Client(options.from_) as ours, Client(options.to) as theirs:
         committed = _committed(options, ours)
         rows = _rows(
             failover_run.Planner(options, ours, theirs, started_ms),
@@ -182,8 +181,8 @@ def run(options: argparse.Namespace, session: Session) -> int:  # noqa: ARG001 -
         "job": JOB,
         "run": name,
         "group": options.group,
-        "from": options.source,
-        "to": options.target,
+        "from": options.from_,
+        "to": options.to,
         "by": options.by,
         "status": status,
         "at_ms": started_ms,
@@ -216,7 +215,7 @@ def _committed(options: argparse.Namespace, client: Client) -> dict[TopicPartiti
         raise UsageError(
             f"group {options.group} has committed nothing"
             + (f" of {options.topics}" if options.topics else "")
-            + f" in {options.source}"
+            + f" in {options.from_}"
             + (f": only of {', '.join(other)}" if other else "")
         )
     return chosen
@@ -246,7 +245,7 @@ def _rows(
     there = theirs.topics()
     absent = sorted({names.get(topic, topic) for topic, _ in committed} - set(there))
     if absent:
-        raise UsageError(f"{options.target} has no topic {', '.join(absent)}")
+        raise UsageError(f"{options.to} has no topic {', '.join(absent)}")
     on_target = theirs.offset_fetch(options.group)
     rows = []
     for key, one in committed.items():
@@ -290,7 +289,7 @@ def _apply(options: argparse.Namespace, ours: Client, theirs: Client, rows: Sequ
         found = now.get(row.source)
         if found is None or found.offset != row.committed:
             raise PipelineError(
-                f"group {options.group} still reads {row.topic}-{row.partition} in {options.source}: it has"
+                f"group {options.group} still reads {row.topic}-{row.partition} in {options.from_}: it has"
                 f" committed {None if found is None else found.offset} since, and had {row.committed}; stop"
                 " it and run again; nothing was committed"
             )
@@ -300,7 +299,7 @@ def _apply(options: argparse.Namespace, ours: Client, theirs: Client, rows: Sequ
         assert row.offset is not None
         if not start <= row.offset <= end:
             raise PipelineError(
-                f"{topic}-{partition} in {options.target} has offsets from {start} to {end} by now, and"
+                f"{topic}-{partition} in {options.to} has offsets from {start} to {end} by now, and"
                 f" {row.offset} was planned: run again; nothing was committed"
             )
     wanted = {
@@ -311,7 +310,7 @@ def _apply(options: argparse.Namespace, ours: Client, theirs: Client, rows: Sequ
     except RequestError as error:
         if error.code in _OCCUPIED:
             raise PipelineError(
-                f"group {options.group} has members in {options.target}: stop them first; nothing was"
+                f"group {options.group} has members in {options.to}: stop them first; nothing was"
                 " committed"
             ) from error
         raise
@@ -319,14 +318,14 @@ def _apply(options: argparse.Namespace, ours: Client, theirs: Client, rows: Sequ
     for key, one in wanted.items():
         if key not in kept or kept[key].offset != one.offset:
             raise PipelineError(
-                f"{options.target} took offset {one.offset} of {key[0]}-{key[1]} for group {options.group},"
+                f"{options.to} took offset {one.offset} of {key[0]}-{key[1]} for group {options.group},"
                 f" and says {kept[key].offset if key in kept else None} now: somebody else has committed"
             )
 
 
 def _say(options: argparse.Namespace, refusal: str | None, *, is_applied: bool) -> None:
     if is_applied:
-        said = f"committed for group {options.group} in {options.target}"
+        said = f"committed for group {options.group} in {options.to}"
     elif options.apply:
         said = f"NOT committed: {refusal}"
     elif refusal is not None:

@@ -69,7 +69,7 @@ def run(options: argparse.Namespace, session: Session) -> int:
         if options.follow is not None:
             raise UsageError("--follow has no --dry-run")
         return mirror_run.mirror(options, session, one)
-    if options.follow is not None and options.brokers is None:
+    if options.follow is not None and options.broker is None:
         raise UsageError("--follow needs --broker")
     with at_work(directory):
         work = mirror_run.mirror if options.follow is None else mirror_run.follow
@@ -78,8 +78,8 @@ def run(options: argparse.Namespace, session: Session) -> int:
 
 def _refuse_a_circle(options: argparse.Namespace) -> None:
     """Raises UsageError if a topic would be mirrored onto itself."""
-    same = options.brokers is not None and {*options.brokers.split(",")} & {
-        *options.to_brokers.split(",")
+    same = options.broker is not None and {*options.broker.split(",")} & {
+        *options.to_broker.split(",")
     }
     if same:
         names, _ = shared.topics_of(options.topics)

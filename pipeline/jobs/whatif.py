@@ -58,7 +58,6 @@ def _add_logs(group: argparse._ArgumentGroup) -> None:
         *common.BROKER,
         "--bootstrap",
         **common.ADDRESSES,
-        dest="brokers",
         help="a running cluster instead, which is sampled: estimated. What its topics have set is"
         " tried as `now`",
     )
@@ -118,7 +117,7 @@ def _add_trial(group: argparse._ArgumentGroup) -> None:
 
 def run(options: argparse.Namespace, session: Session) -> int:
     """Tries the policies; returns the exit status."""
-    if options.brokers is not None and options.cluster is not None:
+    if options.broker is not None and options.cluster is not None:
         raise UsageError("--cluster goes with --logs: --broker names the cluster already")
     for location in options.logs or ():
         if locations.is_uri(location):
@@ -127,7 +126,7 @@ def run(options: argparse.Namespace, session: Session) -> int:
             )
         if not Path(locations.local(location)).is_dir():
             raise UsageError(f"{location} is no directory")
-    if not options.policy and options.cluster is None and options.brokers is None:
+    if not options.policy and options.cluster is None and options.broker is None:
         raise UsageError("nothing to try: give --policy, or --cluster for what is set now")
     if options.step <= 0:
         raise UsageError("--step must be more than 0")

@@ -86,7 +86,6 @@ def add_target(parser: argparse.ArgumentParser) -> None:
         "--to-broker",
         "--to-brokers",
         **ADDRESSES,
-        dest="to_brokers",
         required=True,
         help="write to a cluster",
     )

@@ -77,7 +77,7 @@ class Run:
                 file_bytes=self.options.file_bytes,
             )
             sizes = [one.size_bytes for one in chunks]
-            with watching(ARCHIVE, sum(sizes), session, brokers=self.options.brokers) as watch:
+            with watching(ARCHIVE, sum(sizes), session, brokers=self.options.broker) as watch:
                 written: list[Written] = session.run(
                     self.place.write, chunks, watch=watch, sizes=sizes
                 )
@@ -98,7 +98,7 @@ class Run:
             job=ARCHIVE,
             run=self.name,
             arguments={
-                "brokers": options.brokers,
+                "brokers": options.broker,
                 "logs": options.logs,
                 "topics": options.topics,
                 "isolation": options.isolation,
@@ -138,7 +138,7 @@ class Run:
 
     @property
     def _place(self) -> dict[str, Any]:
-        return {"logs": self.options.logs or (), "brokers": self.options.brokers}
+        return {"logs": self.options.logs or (), "brokers": self.options.broker}
 
     def _plan_splits(self, spans: Mapping[TopicPartition, OffsetRange]) -> list[Split]:
         selection = dataclasses.replace(self.selection, offsets=spans)
@@ -152,7 +152,7 @@ class Run:
 
     def _topics(self, names: Iterable[str]) -> dict[str, Topic]:
         """Returns the facts about the topics from a cluster, or as far as directories show them."""
-        asked = self.options.brokers or self.options.cluster
+        asked = self.options.broker or self.options.cluster
         found: dict[str, Topic] = {}
         if asked is None:
             there = access.ranges(self.selection, **self._place)
@@ -218,7 +218,7 @@ class Run:
             kind=manifests.ARCHIVE,
             created_ms=plan.created_ms,
             source={
-                "brokers": options.brokers,
+                "brokers": options.broker,
                 "logs": options.logs,
                 "isolation": options.isolation,
                 "upto": options.upto,

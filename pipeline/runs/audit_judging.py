@@ -12,14 +12,15 @@ from tidelog.pipeline.errors import UsageError
 from tidelog.pipeline.report import output
 
 if TYPE_CHECKING:
-    import argparse
     from collections.abc import Mapping
+
+    from tidelog.pipeline.jobs.audit import AuditOptions
 
 
 class Judge:
     """The files by which an audit is judged; they are read before the log is."""
 
-    def __init__(self, options: argparse.Namespace) -> None:
+    def __init__(self, options: AuditOptions) -> None:
         """Reads the files. Raises UsageError."""
         self._file: str | None = options.thresholds
         self._thresholds = None if self._file is None else _thresholds(self._file)

@@ -36,11 +36,11 @@ from tidelog.storage.time.retention import APPEND_BASIS
 from tidelog.storage.time.stamping import LOG_APPEND_TIME
 
 if TYPE_CHECKING:
-    import argparse
     from collections.abc import Mapping, Sequence
 
     from tidelog.pipeline.engine.partial_audits import Audit, PartialAudit
     from tidelog.pipeline.engine.whatif import Log, Outcome, Policy
+    from tidelog.pipeline.jobs.audit import AuditOptions
     from tidelog.pipeline.plan import Plan
     from tidelog.pipeline.session import Session
     from tidelog.pipeline.source.splits import Selection, Split
@@ -112,7 +112,7 @@ class Auditing:
     """One run of an audit."""
 
     def __init__(
-        self, options: argparse.Namespace, session: Session, selection: Selection, plan: Plan
+        self, options: AuditOptions, session: Session, selection: Selection, plan: Plan
     ) -> None:
         self.options, self.session, self.plan = options, session, plan
         self.now_ms: int = plan.notes["now_ms"]
@@ -158,7 +158,7 @@ class Auditing:
             "job": "audit",
             "run": self.plan.run,
             "now_ms": self.now_ms,
-            "source": self.options.brokers or ", ".join(self.options.logs),
+            "source": self.options.broker or ", ".join(self.options.logs),
             "settings": settings._asdict(),
             "quantile_error": RELATIVE_ERROR,
             "findings": [each._asdict() for each in found],
@@ -201,7 +201,7 @@ class Auditing:
         sizes = [
             sum(one.split.size_bytes for one in items if isinstance(one, Item)) for items in tasks
         ]
-        with watching(job, sum(sizes), self.session, brokers=self.options.brokers) as watch:
+        with watching(job, sum(sizes), self.session, brokers=self.options.broker) as watch:
             done = self.session.run(work, tasks, watch=watch, sizes=sizes)
         return [result for several in done for result in several]
 

@@ -388,8 +388,8 @@ class Planner:
 
     def _read_source(self, row: Row, low: int, high: int, depth: int) -> Iterator[Columns]:
         low = max(low, row.source_start)
-        return read(self._options.source, row.source, (low, high), depth, self._options.isolation)
+        return read(self._options.from_, row.source, (low, high), depth, self._options.isolation)
 
     def _read_target(self, row: Row, low: int, high: int, depth: int) -> Iterator[Columns]:
         low = max(low, row.target_start)
-        return read(self._options.target, row.target, (low, high), depth, self._options.isolation)
+        return read(self._options.to, row.target, (low, high), depth, self._options.isolation)

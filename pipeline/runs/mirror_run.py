@@ -65,7 +65,7 @@ def follow(options: argparse.Namespace, session: Session, base: Round) -> int:
             if options.rounds is not None and rounds >= options.rounds:
                 return worst
             rounds += 1
-            now = cluster.ranges(base.selection, options.brokers)
+            now = cluster.ranges(base.selection, options.broker)
             _refuse_shorter(now, ends)
             spans = {key: (ends.get(key, start), end) for key, (start, end) in now.items()}
             spans = {key: (start, end) for key, (start, end) in spans.items() if end > start}
@@ -186,7 +186,7 @@ def _open(
             **shared.read_arguments(options),
             "isolation": options.isolation,
             "upto": options.upto,
-            "to_brokers": options.to_brokers,
+            "to_brokers": options.to_broker,
             "rename": sorted(options.rename),
             "delivery": options.delivery,
         },
@@ -209,7 +209,7 @@ def _make(options: argparse.Namespace, one: Round) -> tuple[Sequence[Split], Map
     known = {} if one.before is None else _frozen(options, one.before).notes
     _refuse_other_topics(options, known)
     ids = {**known.get("source_ids", {}), **_source_ids(options, counts)}
-    with Client(options.to_brokers) as client:
+    with Client(options.to_broker) as client:
         for topic, count in counts.items():
             targets.prepare(
                 client,
@@ -225,7 +225,7 @@ def _make(options: argparse.Namespace, one: Round) -> tuple[Sequence[Split], Map
 
 
 def _splits(options: argparse.Namespace, selection: Selection) -> list[Split]:
-    return access.plan(selection, logs=options.logs or (), brokers=options.brokers)
+    return access.plan(selection, logs=options.logs or (), brokers=options.broker)
 
 
 def _partition_counts(
@@ -233,8 +233,8 @@ def _partition_counts(
 ) -> dict[str, int]:
     """Returns how many partitions each topic needs: as many as in the source, with empty ones."""
     names = {each.topic for each in splits}
-    if options.brokers is not None:
-        with Client(options.brokers) as client:
+    if options.broker is not None:
+        with Client(options.broker) as client:
             return {name: len(info.partitions) for name, info in client.topics(names).items()}
     everything = dataclasses.replace(one.selection, isolation=source.READ_UNCOMMITTED)
     there = access.ranges(everything, logs=options.logs)
@@ -243,9 +243,9 @@ def _partition_counts(
 
 def _source_ids(options: argparse.Namespace, topics: Iterable[str]) -> dict[str, str]:
     """Returns the ids of the source topics that have one; a topic created again has another."""
-    if options.brokers is None:
+    if options.broker is None:
         return {}
-    with Client(options.brokers) as client:
+    with Client(options.broker) as client:
         return identities.ids_of(client, topics)
 
 
@@ -258,9 +258,9 @@ def _refuse_other_topics(options: argparse.Namespace, notes: Mapping[str, Any]) 
 def _other_topics(options: argparse.Namespace, notes: Mapping[str, Any]) -> list[str]:
     """Returns the topics of the source that were created again since the plan."""
     planned = notes.get("source_ids", {})
-    if options.brokers is None or not planned:
+    if options.broker is None or not planned:
         return []
-    with Client(options.brokers) as client:
+    with Client(options.broker) as client:
         return identities.made_anew(client, planned)
 
 
@@ -279,8 +279,8 @@ def _refuse_one_target(topics: Iterable[str], renamed: Mapping[str, str]) -> Non
 def _settings(options: argparse.Namespace, topic: str) -> dict[str, str]:
     """Returns the settings of a topic to be created: those of the source, then those given."""
     found: dict[str, str] = {}
-    if options.brokers is not None:
-        with Client(options.brokers) as client:
+    if options.broker is not None:
+        with Client(options.broker) as client:
             found = {
                 name: one.value
                 for name, one in client.topic_settings(topic).items()
@@ -301,7 +301,7 @@ def _tasks(
     for split in splits:
         by_partition.setdefault((split.topic, split.partition), []).append(split)
     tasks = []
-    with Client(options.to_brokers) as client:
+    with Client(options.to_broker) as client:
         targets.refuse_anew(client, plan.notes)
         looked_at = {
             topic: targets.look_at(client, names.get(topic, topic)) for topic, _ in by_partition
@@ -310,7 +310,7 @@ def _tasks(
         target = looked_at[topic]
         tasks.append(
             Task(
-                brokers=options.to_brokers,
+                brokers=options.to_broker,
                 topic=target.topic,
                 partition=partition,
                 delivery=targets.delivery_of(

@@ -150,7 +150,7 @@ class Run:
         """
         options = self.options
         places = [(self.names[topic], partition) for topic, partition in sorted(self.bounds)]
-        with Client(options.to_brokers) as client:
+        with Client(options.to_broker) as client:
             found = {topic: self._target(client, topic) for topic in self.topics}
             if not (self.directory / PLAN).exists():  # else a dry run of what has begun
                 targets.refuse_records(client, places, options)
@@ -319,7 +319,7 @@ class Run:
                 **time_arguments(options),
                 "offsets": sorted(options.offsets),
                 "rename": sorted(options.rename),
-                "to_brokers": options.to_brokers,
+                "to_brokers": options.to_broker,
                 "delivery": options.delivery,
             },
             now_ms=now_ms,
@@ -332,7 +332,7 @@ class Run:
         began_s = time.monotonic()
         plan = self._plan(0, None)
         tasks = []
-        with Client(self.options.to_brokers) as client:
+        with Client(self.options.to_broker) as client:
             targets.refuse_anew(client, plan.notes)
             looked_at = {
                 topic: targets.look_at(client, self.names[topic]) for topic, _ in plan.offsets
@@ -342,7 +342,7 @@ class Run:
             target = looked_at[key[0]]
             tasks.append(
                 replay.Task(
-                    brokers=self.options.to_brokers,
+                    brokers=self.options.to_broker,
                     topic=target.topic,
                     partition=key[1],
                     delivery=targets.delivery_of(

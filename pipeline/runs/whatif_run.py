@@ -90,7 +90,7 @@ class Trial:
         self.options, self.session, self.name = options, session, name
         self.moments = range(at_ms, at_ms + options.horizon + 1, options.step)
         self.partitions = _partitions(options)
-        self.place: str = options.brokers or ", ".join(options.logs)
+        self.place: str = options.broker or ", ".join(options.logs)
         if not self.partitions:
             wanted = "" if options.topics is None else f" of topics {options.topics}"
             raise UsageError(f"no logs{wanted} in {self.place}")
@@ -98,7 +98,7 @@ class Trial:
         if len(twice) < len(self.partitions):
             raise UsageError("a partition is in two of the log directories")
         topics = sorted({partition.topic for partition in self.partitions})
-        self._own = _own_settings(topics, options.brokers or options.cluster)
+        self._own = _own_settings(topics, options.broker or options.cluster)
         try:
             self.guards: list[Guard] = [guards.parse_guard(text) for text in options.guard]
             self._policies = {topic: self._of_topic(topic) for topic in topics}
@@ -125,7 +125,7 @@ class Trial:
         read = some(size, "byte")
         lines.append(
             f"{some(len(self.partitions), 'partition')}, {some(len(self.moments), 'round')} of each policy,"
-            f" {f'about {read} sampled' if self.options.brokers else read}"
+            f" {f'about {read} sampled' if self.options.broker else read}"
         )
         return "\n".join(lines)
 
@@ -143,7 +143,7 @@ class Trial:
             for partition in self.partitions
         ]
         sizes = [partition.size_bytes for partition in self.partitions]
-        with watching("whatif", sum(sizes), self.session, brokers=self.options.brokers) as watch:
+        with watching("whatif", sum(sizes), self.session, brokers=self.options.broker) as watch:
             judged = self.session.run(judge, items, watch=watch, sizes=sizes)
         topics = []
         for topic, policies in self._policies.items():
@@ -160,7 +160,7 @@ class Trial:
             "early_ms": options.early,
             "logs": list(options.logs or ()),
             "source": self.place,
-            "is_sampled": options.brokers is not None,
+            "is_sampled": options.broker is not None,
             "topics": topics,
             "broken_guards": [
                 {
@@ -207,8 +207,8 @@ def _partitions(
     options: argparse.Namespace,
 ) -> list[retention_inputs.PartitionDirectory] | list[sampling.Partition]:
     wants = _wants(options.topics)
-    if options.brokers is not None:
-        return sampling.partitions(options.brokers, wants)
+    if options.broker is not None:
+        return sampling.partitions(options.broker, wants)
     return [
         partition
         for root in options.logs

@@ -12,17 +12,24 @@ import pytest
 
 from tidelog.client import RequestError
 from tidelog.pipeline import cli
+from tidelog.pipeline.declaring import Item, Options, declared
 from tidelog.pipeline.errors import FAILED, FINDINGS, USAGE, PipelineError, SetupError, UsageError
 from tidelog.pipeline.source.splits import SourceError
 
 ROOT = Path(__file__).parents[2]
 
 
+@declared
+class Audit(Options):
+    job = "audit"
+    number: Item[int] = Item("--number", parse=int)
+
+
 @pytest.fixture
 def job(monkeypatch):
     """A job called audit that does what the test says."""
     module = types.ModuleType("tidelog.pipeline.jobs.audit", "What it does.")
-    module.arguments = lambda parser: parser.add_argument("--number", type=int)
+    module.OPTIONS = Audit
     module.run = lambda options, session: 0
     monkeypatch.setattr(cli, "module_of", lambda name: module)
     return module

@@ -6,17 +6,23 @@ import argparse
 
 import pytest
 
-from tidelog.pipeline import options
+from tidelog.command_line import Parser
+from tidelog.pipeline import cli, options
+from tidelog.pipeline.declaring import declared
 from tidelog.pipeline.errors import UsageError
 from tidelog.pipeline.plan import PLAN, Plan
 from tidelog.text import with_signed_values
 
 
+@declared
+class Job(options.Run, options.Times, options.Source):
+    job = "j"
+
+
 def parsed(*arguments):
-    parser = argparse.ArgumentParser(exit_on_error=False)
-    options.add_source(parser)
-    options.add_run(parser)
-    return parser.parse_args(with_signed_values(list(arguments)))
+    parser = Parser()
+    cli.add_declared(parser, Job)
+    return Job(**vars(parser.parse_args(with_signed_values(list(arguments)))))
 
 
 def test_times_are_event_times_of_any_year():
@@ -28,13 +34,13 @@ def test_times_are_event_times_of_any_year():
 def test_times_may_be_told_from_now_on(monkeypatch):
     monkeypatch.setattr(options.time, "time_ns", lambda: 1_700_000_000_000_000_000)
     found = parsed("--brokers", "b:9092", "--from", "-2h", "--to", "now")
-    assert (found.low_time, found.high_time) == (1_699_992_800_000, 1_700_000_000_000)
+    assert (found.from_, found.to) == (1_699_992_800_000, 1_700_000_000_000)
 
 
 def begun(directory, *arguments):
     """The options of a run of these arguments, and its plan: made now, or found."""
     found = parsed("--brokers", "b:9092", *arguments)
-    options.as_begun(found, directory / PLAN)
+    found = options.as_begun(found, directory / PLAN)
     told = options.read_arguments(found)
     plan = Plan.open(directory, job="j", run="r", arguments=told, now_ms=9, make=lambda: ((), {}))
     return options.selection_of(found), plan
@@ -113,7 +119,7 @@ def test_a_broken_expression_is_refused():
     ],
 )
 def test_what_cannot_be_meant_is_refused(arguments):
-    with pytest.raises((argparse.ArgumentError, SystemExit)):
+    with pytest.raises((UsageError, SystemExit)):
         parsed(*arguments)
 
 
@@ -141,8 +147,6 @@ def test_a_run_that_was_given_no_name_gets_one():
     ],
 )
 def test_a_deprecated_option_works_and_says_what_stands_for_it(arguments, name, value, capsys):
-    from tidelog.pipeline import cli
-
     parser = cli.parser_of(arguments[0])
     assert getattr(parser.parse_args(arguments), name) == value
     option = f"--{name.replace('_', '-')}"

@@ -21,6 +21,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from tidelog.jobs.calling import function
 from tidelog.jobs.results import (
     ArchiveResult,
     AuditResult,
@@ -35,6 +36,7 @@ from tidelog.pipeline.calls import keywords as _keywords
 from tidelog.pipeline.calls.call import call as _call
 from tidelog.pipeline.errors import PipelineError as JobError
 from tidelog.pipeline.errors import Refused, SetupError, UsageError
+from tidelog.pipeline.jobs.audit import AuditOptions
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -64,7 +66,7 @@ def _function(name: str, result: type[Result]) -> Callable[..., Any]:
     return run
 
 
-audit = _function("audit", AuditResult)
+audit = function(AuditOptions, AuditResult)
 whatif = _function("whatif", WhatifResult)
 archive = _function("archive", ArchiveResult)
 archive_verify = _function("archive_verify", VerifyResult)
