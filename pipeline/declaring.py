@@ -60,9 +60,9 @@ class OptionError(UsageError):
 class Option(Generic[Given, Parsed]):
     """A field of a job's options; without `spellings` it is a positional argument.
 
-    `group` is the section of the help. `secured_by` names the field with the security settings of the
-    brokers at these addresses. An option with `instead` is deprecated: no help shows it, and who uses
-    it reads the sentence.
+    `group` is the section of the help, if it is not that of the class. `secured_by` names the field
+    with the security settings of the brokers at these addresses. An option with `instead` is
+    deprecated: no help shows it, and who uses it reads the sentence.
     """
 
     name: str
@@ -90,6 +90,7 @@ class Option(Generic[Given, Parsed]):
 
     def __set_name__(self, owner: type, name: str) -> None:
         self.name = name
+        self.group = self.group or vars(owner).get("group")
 
     @overload
     def __get__(self, options: None, owner: type) -> Self: ...
@@ -239,6 +240,8 @@ class Options:
     actions: ClassVar[Mapping[str, type[Options]]] = {}
     summary: ClassVar[str] = ""
     """Of an action: its line in the help of the job."""
+    group: ClassVar[str | None] = None
+    """The section of the help for options of this class that do not name another."""
     one_of: ClassVar[tuple[str, ...]] = ()
     """The fields that exclude each other."""
     needs_one: ClassVar[bool] = False

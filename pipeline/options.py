@@ -316,65 +316,79 @@ ADDRESSES: Final[Mapping[str, Any]] = MappingProxyType(
 # --- what jobs share ----------------------------------------------------------------------------
 
 
-def addresses(*spellings: str, help: str, **more: Any) -> Text:  # noqa: A002 - as argparse names it
+def addresses(*spellings: str, help: str) -> Text:  # noqa: A002 - as argparse names it
     """Declares the addresses of a cluster that is read."""
-    return Text(
-        *spellings,
-        parse=brokers,
-        metavar="HOST:PORT,...",
-        secured_by="command_config",
-        help=help,
-        **more,
-    )
+    place = "HOST:PORT,..."
+    return Text(*spellings, parse=brokers, metavar=place, secured_by="command_config", help=help)
 
 
-def command_config(group: str) -> Text:
+def topics(
+    help: str = "names, or a regular expression (all but __ topics)",  # noqa: A002 - as above
+) -> Text:
+    """Declares a selection of topics."""
+    return Text("--topics", metavar="A,B|REGEX", help=help)
+
+
+def command_config() -> Text:
     """Declares the file for the brokers that a job reads from."""
     return Text(
         "--command-config",
-        group=group,
         metavar="FILE",
         help="client properties with security settings for the brokers that are read, as Kafka's tools"
         " take them",
     )
 
 
-def isolation(group: str, *, help: str = _ISOLATION) -> Choice[Isolation]:  # noqa: A002 - as above
+def to_command_config() -> Text:
+    """Declares the file for the brokers that a job writes to."""
+    return Text(
+        "--to-command-config", metavar="FILE", help="the same for the brokers that are written to"
+    )
+
+
+def moment(*spellings: str, help: str, **more: Any) -> Item[Instant | None]:  # noqa: A002 - as above
+    """Declares a time."""
+    return Item(*spellings, parse=instant, metavar="TIME", help=help, **more)
+
+
+def span(*spellings: str, default: int, help: str) -> Item[int]:  # noqa: A002 - as above
+    """Declares a span of time."""
+    return Item(*spellings, parse=duration, default=default, metavar="SPAN", help=help)
+
+
+def rename(help: str) -> Many[tuple[str, str]]:  # noqa: A002 - as above
+    """Declares the other names of topics."""
+    return Many("--rename", parse=pair, metavar="TOPIC=NEW", help=help)
+
+
+def isolation(help: str = _ISOLATION) -> Choice[Isolation]:  # noqa: A002 - as above
     """Declares which transactions count."""
-    choices, default = get_args(Isolation), READ_COMMITTED
-    return Choice("--isolation", group=group, choices=choices, default=default, help=help)
+    return Choice("--isolation", choices=get_args(Isolation), default=READ_COMMITTED, help=help)
 
 
-def upto(group: str, *, help: str = _UPTO) -> Choice[UpTo]:  # noqa: A002 - as above
+def upto(help: str = _UPTO) -> Choice[UpTo]:  # noqa: A002 - as above
     """Declares up to where log directories are read."""
-    choices, default = get_args(UpTo), HIGH_WATERMARK
-    return Choice("--upto", group=group, choices=choices, default=default, help=help)
+    return Choice("--upto", choices=get_args(UpTo), default=HIGH_WATERMARK, help=help)
 
 
 @declared
 class Source(Options):
     """The source, and the selection of records."""
 
+    group = WHICH_RECORDS
     one_of = ("broker", "logs")
     needs_one = True
 
-    broker: Text = addresses(*BROKER, group=WHICH_RECORDS, help="read from a cluster")
+    broker: Text = addresses(*BROKER, help="read from a cluster")
     logs: Many[str] = Many(
         "--logs",
-        group=WHICH_RECORDS,
         metavar="DIR|URI",
         help="read log directories, or copies of them in an object store (s3://bucket/logs)",
     )
-    command_config: Text = command_config(WHICH_RECORDS)
-    topics: Text = Text(
-        "--topics",
-        group=WHICH_RECORDS,
-        metavar="A,B|REGEX",
-        help="names, or a regular expression (all but __ topics)",
-    )
+    command_config: Text = command_config()
+    topics: Text = topics()
     split_bytes: Item[int] = Item(
         "--split-bytes",
-        group=WHICH_RECORDS,
         parse=size,
         default=SPLIT_BYTES,
         metavar="SIZE",
@@ -386,35 +400,32 @@ class Source(Options):
 class Times(Options):
     """The limits of event time."""
 
-    from_: Item[Instant | None] = Item(
-        "--from", group=WHICH_RECORDS, parse=instant, metavar="TIME", help="event time, included"
-    )
-    to: Item[Instant | None] = Item(
-        "--to", group=WHICH_RECORDS, parse=instant, metavar="TIME", help="event time, not included"
-    )
+    group = WHICH_RECORDS
+
+    from_: Item[Instant | None] = moment("--from", help="event time, included")
+    to: Item[Instant | None] = moment("--to", help="event time, not included")
 
 
 @declared
 class Left(Options):
     """The name of a run, and what it leaves."""
 
+    group = HOW_TO_RUN
+
     run: Item[str] = Item(
         "--run",
-        group=HOW_TO_RUN,
         parse=run_id,
         metavar="ID",
         help="a name for this run; again with the same name, it reads the same offsets",
     )
     out: Item[str] = Item(
         "--out",
-        group=HOW_TO_RUN,
         default="tidelog-runs",
         metavar="DIR",
         help="where to leave it (tidelog-runs)",
     )
     report: Choice[Report] = Choice(
         "--report",
-        group=HOW_TO_RUN,
         choices=get_args(Report),
         default="html",
         help="which report to write",
@@ -437,12 +448,11 @@ class Left(Options):
 class Run(Left):
     """How a job with tasks is run."""
 
-    dry_run: Flag = Flag(
-        "--dry-run", group=HOW_TO_RUN, help="say what would be done: splits and bytes; no Spark"
-    )
+    group = HOW_TO_RUN
+
+    dry_run: Flag = Flag("--dry-run", help="say what would be done: splits and bytes; no Spark")
     master: Text = Text(
         "--master",
-        group=HOW_TO_RUN,
         parse=master,
         metavar="URL",
         help=f"a Spark master, or '{INLINE}': this process, without Spark; '{AUTO}': this process for what"
@@ -450,7 +460,6 @@ class Run(Left):
     )
     conf: Many[tuple[str, str]] = Many(
         "--conf",
-        group=HOW_TO_RUN,
         parse=pair,
         metavar="KEY=VALUE",
         help="a Spark setting; may be given many times",

@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from tidelog.pipeline.source.splits import Split
 
 
-_READ: Final = "what to read"
 _JUDGED: Final = "how it is judged"
 
 
@@ -42,30 +41,24 @@ class AuditOptions(Run, Times, Source):
     """The options of the job."""
 
     job = "audit"
+    group = "what to read"
 
     cluster: Text = common.addresses(
         "--cluster",
-        group=_READ,
         help="the cluster of the log directories: for its topics' settings and its groups' offsets",
     )
-    groups: Text = Text(
-        "--groups", group=_READ, metavar="A,B", help="groups whose lag in time is reported"
-    )
-    margin: Item[int] = Item(
+    groups: Text = Text("--groups", metavar="A,B", help="groups whose lag in time is reported")
+    margin: Item[int] = common.span(
         "--margin",
-        group=_READ,
-        parse=common.duration,
         default=60_000,
-        metavar="SPAN",
         help="how far after its append time a time may be before it counts as from the future (1m)",
     )
     no_retention: Flag = Flag(
         "--no-retention",
-        group=_READ,
         help="do not try retention policies on log directories; those of Apache Kafka are read twice for it",
     )
     upto: Choice[UpTo] = common.upto(
-        _READ, help="read log directories to the end, if nobody kept the high watermark"
+        "read log directories to the end, if nobody kept the high watermark"
     )
     thresholds: Text = Text(
         "--thresholds",
@@ -79,12 +72,8 @@ class AuditOptions(Run, Times, Source):
         metavar="OLD.json",
         help="report.json of an earlier audit, or the directory of its run: what has changed since",
     )
-    at: Item[Instant | None] = Item(
-        "--at",
-        group=_JUDGED,
-        parse=common.instant,
-        metavar="TIME",
-        help="judge as of this time (now)",
+    at: Item[Instant | None] = common.moment(
+        "--at", group=_JUDGED, help="judge as of this time (now)"
     )
 
 

@@ -26,100 +26,84 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from tidelog.pipeline import options as common
+from tidelog.pipeline.declaring import Item, Many, Options, Text, declared
 from tidelog.pipeline.errors import OK, UsageError
+from tidelog.pipeline.options import Instant, Run
 from tidelog.pipeline.report.output import say
-from tidelog.pipeline.secured import add_command_config
 from tidelog.pipeline.source import locations
 
 if TYPE_CHECKING:
-    import argparse
-
     from tidelog.pipeline.session import Session
 
 _MOST_ROUNDS = 100_000
 
 
-def arguments(parser: argparse.ArgumentParser) -> None:
-    """Adds the options of the job."""
-    _add_logs(parser.add_argument_group("which logs"))
-    _add_trial(parser.add_argument_group("what to try"))
-    common.add_run(parser)
+@declared
+class Logs(Options):
+    """Which logs are tried."""
 
+    group = "which logs"
+    one_of = ("logs", "broker")
+    needs_one = True
 
-def _add_logs(group: argparse._ArgumentGroup) -> None:
-    where = group.add_mutually_exclusive_group(required=True)
-    where.add_argument(
-        "--logs", metavar="DIR", action="append", help="log directories of a broker: exact"
-    )
-    where.add_argument(
+    logs: Many[str] = Many("--logs", metavar="DIR", help="log directories of a broker: exact")
+    broker: Text = common.addresses(
         *common.BROKER,
         "--bootstrap",
-        **common.ADDRESSES,
         help="a running cluster instead, which is sampled: estimated. What its topics have set is"
         " tried as `now`",
     )
-    group.add_argument(
-        "--topics", metavar="A,B|REGEX", help="names, or a regular expression (all but __ topics)"
-    )
-    group.add_argument(
+    topics: Text = common.topics()
+    cluster: Text = common.addresses(
         "--cluster",
-        type=common.brokers,
-        metavar="HOST:PORT,...",
         help="the cluster they belong to: its topics' own settings are tried too, as `now`",
     )
-    add_command_config(group)
+    command_config: Text = common.command_config()
 
 
-def _add_trial(group: argparse._ArgumentGroup) -> None:
-    group.add_argument(
+@declared
+class WhatifOptions(Run, Logs):
+    """The options of the job."""
+
+    job = "whatif"
+    group = "what to try"
+
+    policy: Many[str] = Many(
         "--policy",
-        action="append",
-        default=[],
         metavar="NAME:SETTING=VALUE,...",
         help="settings of a topic under a name; spans may be written 7d; may be given many times",
     )
-    group.add_argument("--at", type=common.instant, metavar="TIME", help="the first round (now)")
-    group.add_argument(
-        "--horizon",
-        type=common.duration,
-        default=0,
-        metavar="SPAN",
-        help="continue for so long (0)",
-    )
-    group.add_argument(
-        "--step", type=common.duration, default=3_600_000, metavar="SPAN", help="a round each (1h)"
-    )
-    group.add_argument(
+    at: Item[Instant | None] = common.moment("--at", help="the first round (now)")
+    horizon: Item[int] = common.span("--horizon", default=0, help="continue for so long (0)")
+    step: Item[int] = common.span("--step", default=3_600_000, help="a round each (1h)")
+    early: Item[int] = common.span(
         "--early",
-        type=common.duration,
         default=86_400_000,
-        metavar="SPAN",
         help="what is deleted within this of its append was killed early (1d)",
     )
-    group.add_argument(
+    margin: Item[int] = common.span(
         "--margin",
-        type=common.duration,
         default=60_000,
-        metavar="SPAN",
         help="how far after --at a time may be before it counts as from the future (1m)",
     )
-    group.add_argument(
+    guard: Many[str] = Many(
         "--guard",
-        action="append",
-        default=[],
         metavar="[POLICY:]NAME=NUMBER",
         help="a bound; exit status 1 where it is broken; may be given many times",
     )
 
 
-def run(options: argparse.Namespace, session: Session) -> int:
+OPTIONS: Final = WhatifOptions
+
+
+def run(options: WhatifOptions, session: Session) -> int:
     """Tries the policies; returns the exit status."""
     if options.broker is not None and options.cluster is not None:
         raise UsageError("--cluster goes with --logs: --broker names the cluster already")
-    for location in options.logs or ():
+    for location in options.logs:
         if locations.is_uri(location):
             raise UsageError(
                 f"{location}: whatif reads directories; copy the partition's there first"
@@ -132,13 +116,11 @@ def run(options: argparse.Namespace, session: Session) -> int:
         raise UsageError("--step must be more than 0")
     if options.horizon // options.step >= _MOST_ROUNDS:
         raise UsageError(f"that is more than {_MOST_ROUNDS} rounds: take a longer --step")
-    now_ms = time.time_ns() // 1_000_000
-    at_ms = now_ms if options.at is None else options.at
-    name = options.run or common.new_run_id("whatif", now_ms)
+    at_ms = time.time_ns() // 1_000_000 if options.at is None else options.at
     from tidelog.pipeline.runs import whatif_run
 
-    trial = whatif_run.Trial(options, session, name, at_ms)
+    trial = whatif_run.Trial(options, session, at_ms)
     if options.dry_run:
         say(trial.described())
         return OK
-    return whatif_run.leave(trial.report(), Path(options.out) / name, options.report)
+    return whatif_run.leave(trial.report(), options.run_directory, options.report)

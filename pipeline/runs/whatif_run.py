@@ -26,11 +26,11 @@ from tidelog.storage.time.event_time import event_slack
 from tidelog.text import some
 
 if TYPE_CHECKING:
-    import argparse
     from collections.abc import Callable, Mapping, Sequence
 
     from tidelog.pipeline.engine.guards import Guard
     from tidelog.pipeline.engine.whatif import Log, Outcome, Policy
+    from tidelog.pipeline.jobs.whatif import WhatifOptions
     from tidelog.pipeline.session import Session
 
 NOW: Final = "now"
@@ -83,11 +83,9 @@ def _log(item: Item) -> Log:
 class Trial:
     """One run of a what-if."""
 
-    def __init__(
-        self, options: argparse.Namespace, session: Session, name: str, at_ms: int
-    ) -> None:
+    def __init__(self, options: WhatifOptions, session: Session, at_ms: int) -> None:
         """Finds the partitions, reads the policies and guards. Raises UsageError."""
-        self.options, self.session, self.name = options, session, name
+        self.options, self.session = options, session
         self.moments = range(at_ms, at_ms + options.horizon + 1, options.step)
         self.partitions = _partitions(options)
         self.place: str = options.broker or ", ".join(options.logs)
@@ -153,12 +151,12 @@ class Trial:
         every = [outcome for _, found in judged for outcome in found]
         return {
             "job": "whatif",
-            "run": self.name,
+            "run": options.run,
             "at_ms": self.moments[0],
             "horizon_ms": options.horizon,
             "step_ms": options.step,
             "early_ms": options.early,
-            "logs": list(options.logs or ()),
+            "logs": list(options.logs),
             "source": self.place,
             "is_sampled": options.broker is not None,
             "topics": topics,
@@ -204,7 +202,7 @@ class Trial:
 
 
 def _partitions(
-    options: argparse.Namespace,
+    options: WhatifOptions,
 ) -> list[retention_inputs.PartitionDirectory] | list[sampling.Partition]:
     wants = _wants(options.topics)
     if options.broker is not None:

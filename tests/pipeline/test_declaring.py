@@ -13,7 +13,7 @@ from tidelog.pipeline import cli
 from tidelog.pipeline.declaring import keyword_of
 from tidelog.pipeline.errors import UsageError
 
-KINDS = {job: cli.options_of(job) for job in ("audit",)}
+KINDS = {job: cli.options_of(job) for job in ("audit", "whatif")}
 KINDS |= {
     f"{job}_{name}": action for job, kind in KINDS.items() for name, action in kind.actions.items()
 }
@@ -57,6 +57,12 @@ def test_every_option_has_its_keyword_and_is_described(name):
         ("audit", {**READ, "at": None}, "at", None),
         ("audit", {**READ, "split_bytes": 1000}, "split_bytes", 1000),
         ("audit", {**READ, "conf": {"a.b": True}}, "conf", (("a.b", "true"),)),
+        (
+            "whatif",
+            {"logs": "/d", "policy": {"week": {"retention.ms": "7d", "retention.bytes": 5}}},
+            "policy",
+            ("week:retention.ms=7d,retention.bytes=5",),
+        ),
     ],
 )
 def test_values(name, given, option, expected):

@@ -37,6 +37,7 @@ from tidelog.pipeline.calls.call import call as _call
 from tidelog.pipeline.errors import PipelineError as JobError
 from tidelog.pipeline.errors import Refused, SetupError, UsageError
 from tidelog.pipeline.jobs.audit import AuditOptions
+from tidelog.pipeline.jobs.whatif import WhatifOptions
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -67,7 +68,7 @@ def _function(name: str, result: type[Result]) -> Callable[..., Any]:
 
 
 audit = function(AuditOptions, AuditResult)
-whatif = _function("whatif", WhatifResult)
+whatif = function(WhatifOptions, WhatifResult)
 archive = _function("archive", ArchiveResult)
 archive_verify = _function("archive_verify", VerifyResult)
 archive_compact = _function("archive_compact", CompactResult)

@@ -67,12 +67,6 @@ def test_what_is_needed_has_no_default():
         ("archive_verify", {"directory": Path("/arch")}, "directory", "/arch"),
         ("archive_compact", {"directory": "/arch", "file_bytes": "1m"}, "file_bytes", 1 << 20),
         ("archive_compact", {"directory": "/arch"}, "action", "compact"),
-        (
-            "whatif",
-            {"logs": "/d", "policy": {"week": {"retention.ms": "7d", "retention.bytes": 5}}},
-            "policy",
-            ["week:retention.ms=7d,retention.bytes=5"],
-        ),
         ("archive", {"broker": "a:1", "to": "/arch"}, "action", None),
     ],
 )
