@@ -307,6 +307,22 @@ def setting(text: str) -> tuple[str, str]:
         raise argparse.ArgumentTypeError(f"{key}: {error}") from None
 
 
+def whole(text: str) -> int:
+    """Parses a whole number."""
+    try:
+        return int(text)
+    except ValueError:
+        raise ValueError(f"invalid int value: {text!r}") from None
+
+
+def real(text: str) -> float:
+    """Parses a number."""
+    try:
+        return float(text)
+    except ValueError:
+        raise ValueError(f"invalid float value: {text!r}") from None
+
+
 ADDRESSES: Final[Mapping[str, Any]] = MappingProxyType(
     {"type": brokers, "metavar": "HOST:PORT,..."}
 )

@@ -14,57 +14,62 @@ rounds.
 
 from __future__ import annotations
 
-import time
-from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from tidelog.pipeline import options as shared
+from tidelog.pipeline.declaring import Choice, Flag, Item, Many, declared
 from tidelog.pipeline.errors import UsageError
+from tidelog.pipeline.options import Isolation, Run, Source, Times, UpTo
 from tidelog.pipeline.plan import PLAN, at_work
-from tidelog.pipeline.replay import targets
+from tidelog.pipeline.replay.targets import Writing
 from tidelog.pipeline.runs import MIRROR
 
 if TYPE_CHECKING:
-    import argparse
-
     from tidelog.pipeline.session import Session
 
 
-def arguments(parser: argparse.ArgumentParser) -> None:
-    """Adds the options of the job."""
-    shared.add_source(parser)
-    targets.add_target(parser)
-    group = parser.add_argument_group("mirroring")
-    shared.add_rename(group)
-    shared.add_ends(group)
-    group.add_argument(
+@declared
+class MirrorOptions(Run, Writing, Times, Source):
+    """The options of the job."""
+
+    job = MIRROR
+    group = "mirroring"
+
+    rename: Many[tuple[str, str]] = shared.rename(
+        "write a topic under another name; may be given many times"
+    )
+    isolation: Choice[Isolation] = shared.isolation()
+    upto: Choice[UpTo] = shared.upto()
+    allow_gone: Flag = Flag(
         "--allow-gone",
-        action="store_true",
         help="continue if retention deleted records before they were read (else that is an error)",
     )
-    group.add_argument(
+    follow: Item[float | None] = Item(
         "--follow",
-        type=float,
+        parse=shared.real,
         metavar="SECONDS",
         help="continue with new records, in a round every so many seconds, until interrupted",
     )
-    group.add_argument("--rounds", type=int, metavar="N", help="with --follow: stop after so many")
-    shared.add_run(parser)
+    rounds: Item[int | None] = Item(
+        "--rounds", parse=shared.whole, metavar="N", help="with --follow: stop after so many"
+    )
 
 
-def run(options: argparse.Namespace, session: Session) -> int:
+OPTIONS: Final = MirrorOptions
+
+
+def run(options: MirrorOptions, session: Session) -> int:
     """Mirrors once, or in rounds; returns the exit status."""
     from tidelog.pipeline.runs import mirror_run
 
-    name = options.run or shared.new_run_id(MIRROR, time.time_ns() // 1_000_000)
-    directory = Path(options.out) / name
+    directory = options.run_directory
     first = directory if options.follow is None else mirror_run.directory_of(directory, 0)
-    shared.as_begun(options, first / PLAN)
+    options = shared.as_begun(options, first / PLAN)
     selection = shared.selection_of(
         options, isolation=options.isolation, allow_gone=options.allow_gone, upto=options.upto
     )
     _refuse_a_circle(options)
-    one = mirror_run.Round(name, directory, selection)
+    one = mirror_run.Round(options.run, directory, selection)
     if options.dry_run:
         if options.follow is not None:
             raise UsageError("--follow has no --dry-run")
@@ -76,7 +81,7 @@ def run(options: argparse.Namespace, session: Session) -> int:
         return work(options, session, one)
 
 
-def _refuse_a_circle(options: argparse.Namespace) -> None:
+def _refuse_a_circle(options: MirrorOptions) -> None:
     """Raises UsageError if a topic would be mirrored onto itself."""
     same = options.broker is not None and {*options.broker.split(",")} & {
         *options.to_broker.split(",")

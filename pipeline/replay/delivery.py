@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple, get_args
 
 from tidelog.client import READ_COMMITTED, RequestError, UnsupportedByBroker
 from tidelog.client.apis import ADD_PARTITIONS_TO_TXN, END_TXN
@@ -49,7 +49,8 @@ AUTO: Final = "auto"
 TRANSACTIONS: Final = "transactions"
 POSITION: Final = "position"
 AT_LEAST_ONCE: Final = "at-least-once"
-MODES: Final = (AUTO, TRANSACTIONS, POSITION, AT_LEAST_ONCE)
+Mode = Literal["auto", "transactions", "position", "at-least-once"]
+MODES: Final[tuple[Mode, ...]] = get_args(Mode)
 _SEQUENCE_MASK: Final = 0x7FFFFFFF
 TRANSACTION_RECORDS: Final = 500_000
 _TRANSACTION_BYTES: Final = 64 << 20

@@ -6,15 +6,23 @@ plan: the end of each partition at that time, the delivery mode, and the produce
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, get_args
 
 from tidelog.client import EARLIEST, LATEST, Client, RequestError
 from tidelog.client.calls import topics
 from tidelog.config import BrokerConfig, topic_config
+from tidelog.pipeline.declaring import Choice, Flag, Item, Many, Needed, Options, Text, declared
 from tidelog.pipeline.errors import PipelineError, UsageError
-from tidelog.pipeline.options import ADDRESSES, Deprecated, setting, size
+from tidelog.pipeline.options import (
+    ADDRESSES,
+    Deprecated,
+    brokers,
+    setting,
+    size,
+    to_command_config,
+)
 from tidelog.pipeline.replay import delivery, identities
-from tidelog.pipeline.replay.delivery import AUTO, MODES, TRANSACTIONS, Delivery
+from tidelog.pipeline.replay.delivery import AUTO, MODES, TRANSACTIONS, Delivery, Mode
 from tidelog.pipeline.replay.transactions import ensure_progress_topic
 from tidelog.pipeline.secured import add_to_command_config
 from tidelog.protocol.errors import ErrorCode
@@ -30,7 +38,8 @@ if TYPE_CHECKING:
     from tidelog.protocol.topic_partition import TopicPartition
 
 NO_LIMIT: Final = 2**63 - 1
-CODECS: Final = ("source", "none", "gzip", "snappy", "lz4", "zstd")
+Codec = Literal["source", "none", "gzip", "snappy", "lz4", "zstd"]
+CODECS: Final[tuple[Codec, ...]] = get_args(Codec)
 _BATCH_OVERHEAD: Final = 1024
 _AS_SOURCE: Final = -1
 _OF_REFUSAL: Final = (
@@ -77,6 +86,67 @@ class Target(NamedTuple):
 
 def _or_none(limit_ms: int) -> int | None:
     return None if limit_ms == NO_LIMIT else limit_ms
+
+
+@declared
+class Writing(Options):
+    """The target, and the delivery."""
+
+    group = "where to"
+
+    to_broker: Needed = Needed(
+        "--to-broker",
+        "--to-brokers",
+        parse=brokers,
+        metavar="HOST:PORT,...",
+        secured_by="to_command_config",
+        help="write to a cluster",
+    )
+    to_command_config: Text = to_command_config()
+    create: Flag = Flag("--create", help="make topics that are not there (else they have to be)")
+    set: Many[tuple[str, str]] = Many(
+        "--set",
+        parse=setting,
+        metavar="KEY=VALUE",
+        help="a setting of topics that are made, spans as 7d; may be given many times",
+    )
+    append: Flag = Flag(
+        "--append",
+        help="write behind records that the target holds already (else a new run is refused, unless"
+        " --exclusive is given)",
+    )
+    delivery: Choice[Mode] = Choice(
+        "--delivery",
+        choices=MODES,
+        default=AUTO,
+        help="transactions where the target has them, else by position where nobody else writes, else"
+        " at-least-once; or one of them",
+    )
+    exclusive: Flag = Flag(
+        "--exclusive", help="nobody else writes to these partitions, though they have records"
+    )
+    compression: Choice[Codec] = Choice(
+        "--compression",
+        choices=CODECS,
+        default="source",
+        help="of the batches written (source)",
+    )
+    batch_bytes: Item[int] = Item(
+        "--batch-bytes",
+        parse=size,
+        default=BATCH_LIMIT,
+        metavar="SIZE",
+        instead="batches are as large as the target takes, up to 512 KiB before compression",
+    )
+
+
+def accept_deletion(group: str) -> Flag:
+    """Declares the option that writes what the target's retention would delete."""
+    return Flag(
+        "--accept-deletion",
+        group=group,
+        help="continue although retention would delete some of the records",
+    )
 
 
 def add_target(parser: argparse.ArgumentParser) -> None:
@@ -241,7 +311,7 @@ def prepare(
 def settle(
     client: Client,
     places: Sequence[TopicPartition],
-    options: argparse.Namespace,
+    options: Any,
     *,
     left: Mapping[str, int] | None = None,
 ) -> dict[str, Any]:
@@ -265,9 +335,7 @@ def settle(
     return {"delivery": mode, "producer_id": producer_id, "ends": ends, "target_ids": ids}
 
 
-def refuse_records(
-    client: Client, places: Sequence[TopicPartition], options: argparse.Namespace
-) -> None:
+def refuse_records(client: Client, places: Sequence[TopicPartition], options: Any) -> None:
     """Raises UsageError if one of the partitions holds records, unless an option accepts that.
 
     A run whose plan is elsewhere, or that had another name, would write its records a second time.
@@ -277,9 +345,7 @@ def refuse_records(
     _refuse_held(_spans(client, [one for one in places if one[0] in there]), options)
 
 
-def _refuse_held(
-    spans: Mapping[TopicPartition, tuple[int, int]], options: argparse.Namespace
-) -> None:
+def _refuse_held(spans: Mapping[TopicPartition, tuple[int, int]], options: Any) -> None:
     if options.append or options.exclusive:
         return
     held: dict[str, int] = {}

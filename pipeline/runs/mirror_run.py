@@ -19,10 +19,10 @@ from tidelog.pipeline.source import access
 from tidelog.pipeline.source import splits as source
 
 if TYPE_CHECKING:
-    import argparse
     from collections.abc import Callable, Iterable, Mapping, Sequence
     from pathlib import Path
 
+    from tidelog.pipeline.jobs.mirror import MirrorOptions
     from tidelog.pipeline.session import Session
     from tidelog.pipeline.source.splits import OffsetRange, Selection, Split
     from tidelog.protocol.topic_partition import TopicPartition
@@ -45,11 +45,12 @@ def directory_of(run_directory: Path, number: int) -> Path:
     return run_directory / _ROUND.format(number)
 
 
-def follow(options: argparse.Namespace, session: Session, base: Round) -> int:
+def follow(options: MirrorOptions, session: Session, base: Round) -> int:
     """Runs rounds, each of which begins where the one before ended; returns the exit status."""
     from tidelog.pipeline.replay.conclusion import is_done
     from tidelog.pipeline.source import brokers as cluster
 
+    assert options.broker is not None
     ends: dict[TopicPartition, int] = {}
     before: Round | None = None
     rounds, worst = 0, OK
@@ -99,12 +100,12 @@ def _refuse_shorter(
             )
 
 
-def _pause(options: argparse.Namespace, began_s: float, rounds: int) -> None:
+def _pause(options: MirrorOptions, began_s: float, rounds: int) -> None:
     if options.rounds is None or rounds < options.rounds:
-        time.sleep(max(0.0, options.follow - (time.monotonic() - began_s)))
+        time.sleep(max(0.0, (options.follow or 0.0) - (time.monotonic() - began_s)))
 
 
-def _frozen(options: argparse.Namespace, one: Round) -> Plan:
+def _frozen(options: MirrorOptions, one: Round) -> Plan:
     """Returns the plan of a round that was begun."""
 
     def never() -> tuple[Sequence[Split], Mapping[str, Any]]:
@@ -126,7 +127,7 @@ def _left(notes: Mapping[str, Any], before: Round) -> dict[str, int]:
     return {**notes.get("left", {}), **ends}
 
 
-def mirror(options: argparse.Namespace, session: Session, one: Round) -> int:
+def mirror(options: MirrorOptions, session: Session, one: Round) -> int:
     """Does one round: plans, writes, concludes."""
     from tidelog.pipeline.progress import Progress
     from tidelog.pipeline.replay import replay
@@ -154,7 +155,7 @@ def mirror(options: argparse.Namespace, session: Session, one: Round) -> int:
     )
 
 
-def _plan(options: argparse.Namespace, one: Round) -> tuple[Plan, Sequence[Split]]:
+def _plan(options: MirrorOptions, one: Round) -> tuple[Plan, Sequence[Split]]:
     """Returns the plan of a round and its splits; if a plan exists, those fixed in it."""
     made: list[Sequence[Split]] = []
 
@@ -174,7 +175,7 @@ def _plan(options: argparse.Namespace, one: Round) -> tuple[Plan, Sequence[Split
 
 
 def _open(
-    options: argparse.Namespace,
+    options: MirrorOptions,
     one: Round,
     make: Callable[[], tuple[Sequence[Split], Mapping[str, Any]]],
 ) -> Plan:
@@ -196,7 +197,7 @@ def _open(
     )
 
 
-def _make(options: argparse.Namespace, one: Round) -> tuple[Sequence[Split], Mapping[str, Any]]:
+def _make(options: MirrorOptions, one: Round) -> tuple[Sequence[Split], Mapping[str, Any]]:
     """Cuts the source into splits, and determines how the target is written to."""
     splits = _splits(options, one.selection)
     if options.logs and not splits:
@@ -224,12 +225,12 @@ def _make(options: argparse.Namespace, one: Round) -> tuple[Sequence[Split], Map
     return splits, {**notes, "source_ids": ids, "left": left or {}}
 
 
-def _splits(options: argparse.Namespace, selection: Selection) -> list[Split]:
-    return access.plan(selection, logs=options.logs or (), brokers=options.broker)
+def _splits(options: MirrorOptions, selection: Selection) -> list[Split]:
+    return access.plan(selection, logs=options.logs, brokers=options.broker)
 
 
 def _partition_counts(
-    options: argparse.Namespace, one: Round, splits: Sequence[Split]
+    options: MirrorOptions, one: Round, splits: Sequence[Split]
 ) -> dict[str, int]:
     """Returns how many partitions each topic needs: as many as in the source, with empty ones."""
     names = {each.topic for each in splits}
@@ -241,7 +242,7 @@ def _partition_counts(
     return {name: 1 + max(part for topic, part in there if topic == name) for name in names}
 
 
-def _source_ids(options: argparse.Namespace, topics: Iterable[str]) -> dict[str, str]:
+def _source_ids(options: MirrorOptions, topics: Iterable[str]) -> dict[str, str]:
     """Returns the ids of the source topics that have one; a topic created again has another."""
     if options.broker is None:
         return {}
@@ -249,13 +250,13 @@ def _source_ids(options: argparse.Namespace, topics: Iterable[str]) -> dict[str,
         return identities.ids_of(client, topics)
 
 
-def _refuse_other_topics(options: argparse.Namespace, notes: Mapping[str, Any]) -> None:
+def _refuse_other_topics(options: MirrorOptions, notes: Mapping[str, Any]) -> None:
     """Raises PipelineError if a topic of the source was created again since the plan."""
     for name in _other_topics(options, notes):
         raise PipelineError(identities.sentence(name, "source"))
 
 
-def _other_topics(options: argparse.Namespace, notes: Mapping[str, Any]) -> list[str]:
+def _other_topics(options: MirrorOptions, notes: Mapping[str, Any]) -> list[str]:
     """Returns the topics of the source that were created again since the plan."""
     planned = notes.get("source_ids", {})
     if options.broker is None or not planned:
@@ -276,7 +277,7 @@ def _refuse_one_target(topics: Iterable[str], renamed: Mapping[str, str]) -> Non
         seen[name] = topic
 
 
-def _settings(options: argparse.Namespace, topic: str) -> dict[str, str]:
+def _settings(options: MirrorOptions, topic: str) -> dict[str, str]:
     """Returns the settings of a topic to be created: those of the source, then those given."""
     found: dict[str, str] = {}
     if options.broker is not None:
@@ -289,9 +290,7 @@ def _settings(options: argparse.Namespace, topic: str) -> dict[str, str]:
     return {**found, TIMESTAMP_TYPE: "CreateTime", **dict(options.set)}
 
 
-def _tasks(
-    options: argparse.Namespace, one: Round, plan: Plan, splits: Sequence[Split]
-) -> list[Any]:
+def _tasks(options: MirrorOptions, one: Round, plan: Plan, splits: Sequence[Split]) -> list[Any]:
     """Returns a task for every partition that has records."""
     from tidelog.pipeline.replay.log_source import LogSource
     from tidelog.pipeline.replay.replay import Task

@@ -8,7 +8,6 @@ one writes nothing. <name> is the run of a batch, or the id of a streaming query
 
 from __future__ import annotations
 
-import argparse
 import json
 import logging
 import os
@@ -125,7 +124,11 @@ def _planned(
                 parts = places.setdefault(topic, {}).setdefault(partition, [])
                 parts.append((file.path, numbers))
     keys = [(topic, int(one)) for topic, partitions in places.items() for one in partitions]
-    wanted = argparse.Namespace(delivery=options.delivery, exclusive=options.exclusive == "true")
+    wanted = targets.Writing(
+        to_broker=options.brokers,
+        delivery=options.delivery,
+        exclusive=options.exclusive == "true",
+    )
     with Client(options.brokers) as client:
         notes = targets.settle(client, sorted(keys), wanted, left=left)
     return {"number": number, "places": places, "notes": notes}

@@ -9,7 +9,7 @@ import tempfile
 import uuid
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from tidelog.client import Brokers, secured
 from tidelog.pipeline.replay.delivery import AUTO, MODES
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 _log = logging.getLogger("tidelog.pipeline")
+T = TypeVar("T", bound=str)
 NAMES: Final = (
     "brokers",
     "topic",
@@ -136,10 +137,11 @@ class SinkOptions:
                 return
 
 
-def _one_of(name: str, value: str, values: tuple[str, ...]) -> str:
-    if value.lower() not in values:
-        raise OptionError(f"{name} is one of {', '.join(values)}, not '{value}'")
-    return value.lower()
+def _one_of(name: str, value: str, values: tuple[T, ...]) -> T:
+    for one in values:
+        if one == value.lower():
+            return one
+    raise OptionError(f"{name} is one of {', '.join(values)}, not '{value}'")
 
 
 def check(schema: Any, options: SinkOptions, *, overwrite: bool) -> list[str]:

@@ -13,7 +13,7 @@ from tidelog.pipeline import cli
 from tidelog.pipeline.declaring import keyword_of
 from tidelog.pipeline.errors import UsageError
 
-KINDS = {job: cli.options_of(job) for job in ("audit", "whatif")}
+KINDS = {job: cli.options_of(job) for job in ("audit", "mirror", "whatif")}
 KINDS |= {
     f"{job}_{name}": action for job, kind in KINDS.items() for name, action in kind.actions.items()
 }
@@ -57,6 +57,9 @@ def test_every_option_has_its_keyword_and_is_described(name):
         ("audit", {**READ, "at": None}, "at", None),
         ("audit", {**READ, "split_bytes": 1000}, "split_bytes", 1000),
         ("audit", {**READ, "conf": {"a.b": True}}, "conf", (("a.b", "true"),)),
+        ("mirror", {**COPY, "rename": {"x": "y", "v": "w"}}, "rename", (("x", "y"), ("v", "w"))),
+        ("mirror", {**COPY, "rename": "x=y"}, "rename", (("x", "y"),)),
+        ("mirror", {**COPY, "set": {"retention.ms": -1}}, "set", (("retention.ms", "-1"),)),
         (
             "whatif",
             {"logs": "/d", "policy": {"week": {"retention.ms": "7d", "retention.bytes": 5}}},
@@ -85,6 +88,8 @@ def test_values(name, given, option, expected):
             {**READ, "from_": dt.datetime(2026, 1, 1)},
             "2026-01-01T00:00:00 has no time zone: give the datetime one",
         ),
+        ("mirror", {"broker": "a:1"}, "mirror: missing a required argument: 'to_broker'"),
+        ("mirror", {**COPY, "rounds": "x"}, "argument rounds: invalid int value: 'x'"),
     ],
 )
 def test_what_does_not_fit_is_one_sentence(name, given, sentence):

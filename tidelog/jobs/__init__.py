@@ -37,6 +37,7 @@ from tidelog.pipeline.calls.call import call as _call
 from tidelog.pipeline.errors import PipelineError as JobError
 from tidelog.pipeline.errors import Refused, SetupError, UsageError
 from tidelog.pipeline.jobs.audit import AuditOptions
+from tidelog.pipeline.jobs.mirror import MirrorOptions
 from tidelog.pipeline.jobs.whatif import WhatifOptions
 
 if TYPE_CHECKING:
@@ -73,7 +74,7 @@ archive = _function("archive", ArchiveResult)
 archive_verify = _function("archive_verify", VerifyResult)
 archive_compact = _function("archive_compact", CompactResult)
 restore = _function("restore", CopyResult)
-mirror = _function("mirror", CopyResult)
+mirror = function(MirrorOptions, CopyResult)
 failover = _function("failover", FailoverResult)
 backfill = _function("backfill", CopyResult)
 

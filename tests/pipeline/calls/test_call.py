@@ -61,9 +61,6 @@ def test_what_is_needed_has_no_default():
 @pytest.mark.parametrize(
     ("name", "given", "option", "expected"),
     [
-        ("mirror", {**COPY, "rename": {"x": "y", "v": "w"}}, "rename", [("x", "y"), ("v", "w")]),
-        ("mirror", {**COPY, "rename": "x=y"}, "rename", [("x", "y")]),
-        ("mirror", {**COPY, "set": {"retention.ms": -1}}, "set", [("retention.ms", "-1")]),
         ("archive_verify", {"directory": Path("/arch")}, "directory", "/arch"),
         ("archive_compact", {"directory": "/arch", "file_bytes": "1m"}, "file_bytes", 1 << 20),
         ("archive_compact", {"directory": "/arch"}, "action", "compact"),
@@ -77,7 +74,7 @@ def test_values(name, given, option, expected):
 @pytest.mark.parametrize(
     ("name", "given", "sentence"),
     [
-        ("mirror", {"broker": "a:1"}, "the following arguments are required: to_broker"),
+        ("failover", {"group": "g"}, "the following arguments are required: from_, to"),
     ],
 )
 def test_what_does_not_fit_is_one_sentence(name, given, sentence):
