@@ -252,9 +252,9 @@ def add_declared(parser: argparse.ArgumentParser, options: type[Options]) -> Non
     groups: dict[str | None, argparse._ActionsContainer] = {None: parser}
     rivals: argparse._ActionsContainer | None = None
     for option in options.declared():
-        if option.group not in groups:
-            groups[option.group] = parser.add_argument_group(option.group)
-        place = groups[option.group]
+        if option.section not in groups:
+            groups[option.section] = parser.add_argument_group(option.section)
+        place = groups[option.section]
         if option.name in options.one_of:
             if rivals is None:
                 rivals = place.add_mutually_exclusive_group(required=options.needs_one)

@@ -60,7 +60,7 @@ class OptionError(UsageError):
 class Option(Generic[Given, Parsed]):
     """A field of a job's options; without `spellings` it is a positional argument.
 
-    `group` is the section of the help, if it is not that of the class. `secured_by` names the field
+    `section` is that of the help, if it is not that of the class. `secured_by` names the field
     with the security settings of the brokers at these addresses. An option with `instead` is
     deprecated: no help shows it, and who uses it reads the sentence.
     """
@@ -74,7 +74,7 @@ class Option(Generic[Given, Parsed]):
         self,
         *spellings: str,
         help: str = "",  # noqa: A002 - as argparse names it
-        group: str | None = None,
+        section: str | None = None,
         metavar: str | None = None,
         parse: Callable[[str], Any] = str,
         choices: tuple[str, ...] | None = None,
@@ -83,14 +83,14 @@ class Option(Generic[Given, Parsed]):
         instead: str | None = None,
         kw_only: bool = True,  # noqa: ARG002 - for type checkers; `declared_in_order` has the effect
     ) -> None:
-        self.spellings, self.help, self.group, self.metavar = spellings, help, group, metavar
+        self.spellings, self.help, self.section, self.metavar = spellings, help, section, metavar
         self.choices, self.default = choices, default
         self.secured_by, self.instead = secured_by, instead
         self._parse = parse
 
     def __set_name__(self, owner: type, name: str) -> None:
         self.name = name
-        self.group = self.group or vars(owner).get("group")
+        self.section = self.section or vars(owner).get("section")
 
     @overload
     def __get__(self, options: None, owner: type) -> Self: ...
@@ -240,7 +240,7 @@ class Options:
     actions: ClassVar[Mapping[str, type[Options]]] = {}
     summary: ClassVar[str] = ""
     """Of an action: its line in the help of the job."""
-    group: ClassVar[str | None] = None
+    section: ClassVar[str | None] = None
     """The section of the help for options of this class that do not name another."""
     one_of: ClassVar[tuple[str, ...]] = ()
     """The fields that exclude each other."""
@@ -273,7 +273,10 @@ class Options:
         options = [one for one in found if isinstance(one, Option)]
         return sorted(
             options,
-            key=lambda one: (one.group is None and bool(one.spellings), one.group == HOW_TO_RUN),
+            key=lambda one: (
+                one.section is None and bool(one.spellings),
+                one.section == HOW_TO_RUN,
+            ),
         )
 
     def but(self, **parsed: Any) -> Self:

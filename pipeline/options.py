@@ -377,9 +377,13 @@ def rename(help: str) -> Many[tuple[str, str]]:  # noqa: A002 - as above
     return Many("--rename", parse=pair, metavar="TOPIC=NEW", help=help)
 
 
-def isolation(help: str = _ISOLATION) -> Choice[Isolation]:  # noqa: A002 - as above
+def isolation(
+    help: str = _ISOLATION,  # noqa: A002 - as above
+    section: str | None = None,
+) -> Choice[Isolation]:
     """Declares which transactions count."""
-    return Choice("--isolation", choices=get_args(Isolation), default=READ_COMMITTED, help=help)
+    choices, default = get_args(Isolation), READ_COMMITTED
+    return Choice("--isolation", section=section, choices=choices, default=default, help=help)
 
 
 def upto(help: str = _UPTO) -> Choice[UpTo]:  # noqa: A002 - as above
@@ -391,7 +395,7 @@ def upto(help: str = _UPTO) -> Choice[UpTo]:  # noqa: A002 - as above
 class Source(Options):
     """The source, and the selection of records."""
 
-    group = WHICH_RECORDS
+    section = WHICH_RECORDS
     one_of = ("broker", "logs")
     needs_one = True
 
@@ -416,7 +420,7 @@ class Source(Options):
 class Times(Options):
     """The limits of event time."""
 
-    group = WHICH_RECORDS
+    section = WHICH_RECORDS
 
     from_: Item[Instant | None] = moment("--from", help="event time, included")
     to: Item[Instant | None] = moment("--to", help="event time, not included")
@@ -426,7 +430,7 @@ class Times(Options):
 class Left(Options):
     """The name of a run, and what it leaves."""
 
-    group = HOW_TO_RUN
+    section = HOW_TO_RUN
 
     run: Item[str] = Item(
         "--run",
@@ -464,7 +468,7 @@ class Left(Options):
 class Run(Left):
     """How a job with tasks is run."""
 
-    group = HOW_TO_RUN
+    section = HOW_TO_RUN
 
     dry_run: Flag = Flag("--dry-run", help="say what would be done: splits and bytes; no Spark")
     master: Text = Text(

@@ -41,7 +41,7 @@ class AuditOptions(Run, Times, Source):
     """The options of the job."""
 
     job = "audit"
-    group = "what to read"
+    section = "what to read"
 
     cluster: Text = common.addresses(
         "--cluster",
@@ -62,18 +62,18 @@ class AuditOptions(Run, Times, Source):
     )
     thresholds: Text = Text(
         "--thresholds",
-        group=_JUDGED,
+        section=_JUDGED,
         metavar="FILE",
         help="limits in TOML; they alone decide the exit status, and those that are broken are named",
     )
     compare: Text = Text(
         "--compare",
-        group=_JUDGED,
+        section=_JUDGED,
         metavar="OLD.json",
         help="report.json of an earlier audit, or the directory of its run: what has changed since",
     )
     at: Item[Instant | None] = common.moment(
-        "--at", group=_JUDGED, help="judge as of this time (now)"
+        "--at", section=_JUDGED, help="judge as of this time (now)"
     )
 
 

@@ -17,19 +17,27 @@ from __future__ import annotations
 
 import time
 from contextlib import suppress
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Literal, get_args
 
 from tidelog.client import EARLIEST, Client, GroupOffset, RequestError
 from tidelog.pipeline import options as shared
+from tidelog.pipeline.declaring import (
+    HOW_TO_RUN,
+    Choice,
+    Flag,
+    Item,
+    Many,
+    Needed,
+    Text,
+    declared,
+)
 from tidelog.pipeline.errors import FINDINGS, OK, PipelineError, Refused, UsageError
+from tidelog.pipeline.options import Isolation, Left
 from tidelog.pipeline.report.output import leave, say
-from tidelog.pipeline.secured import add_command_config, add_to_command_config
 from tidelog.pipeline.source import splits as source
 from tidelog.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
-    import argparse
     from collections.abc import Mapping, Sequence
 
     from tidelog.pipeline.runs.failover_row import Row
@@ -39,6 +47,7 @@ if TYPE_CHECKING:
 
 JOB: Final = "failover"
 AUTO: Final = "auto"
+By = Literal["map", "time"]
 _COMPARED: Final = 1_000_000
 _OCCUPIED: Final = frozenset(
     {
@@ -50,114 +59,118 @@ _OCCUPIED: Final = frozenset(
 )
 
 
-def arguments(parser: argparse.ArgumentParser) -> None:
-    """Adds the options of the job."""
-    _add_places(parser)
-    _add_ways(parser)
-    _add_deeds(parser)
+def _latency(text: str) -> int | None:
+    return None if text == AUTO else shared.duration(text)
 
 
-def _add_places(parser: argparse.ArgumentParser) -> None:
-    group = parser.add_argument_group("whose offsets, from where to where")
-    add = group.add_argument
-    add("--group", required=True, metavar="GROUP", help="the consumer group")
-    add(
+_FOUND: Final = "how the offsets are found"
+_DONE: Final = "what is done"
+
+
+@declared
+class FailoverOptions(Left):
+    """The options of the job."""
+
+    job = JOB
+    section = "whose offsets, from where to where"
+
+    group: Needed = Needed("--group", metavar="GROUP", help="the consumer group")
+    from_: Needed = Needed(
         "--from",
-        dest="from_",
-        required=True,
-        type=shared.brokers,
+        parse=shared.brokers,
         metavar="HOST:PORT,...",
+        secured_by="command_config",
         help="the cluster it has read from",
     )
-    add(
+    to: Needed = Needed(
         "--to",
-        required=True,
-        type=shared.brokers,
+        parse=shared.brokers,
         metavar="HOST:PORT,...",
+        secured_by="to_command_config",
         help="the cluster it will read from",
     )
-    add_command_config(group)
-    add_to_command_config(group)
-    add("--topics", metavar="A,B|REGEX", help="which topics (all it has committed offsets of)")
-    add(
-        "--rename",
-        action="append",
-        default=[],
-        type=shared.pair,
-        metavar="TOPIC=NEW",
-        help="a topic has another name there (a map knows that itself); may be given many times",
+    command_config: Text = shared.command_config()
+    to_command_config: Text = shared.to_command_config()
+    topics: Text = shared.topics("which topics (all it has committed offsets of)")
+    rename: Many[tuple[str, str]] = shared.rename(
+        "a topic has another name there (a map knows that itself); may be given many times"
     )
-
-
-def _add_ways(parser: argparse.ArgumentParser) -> None:
-    group = parser.add_argument_group("how the offsets are found")
-    add = group.add_argument
-    add(
+    map: Many[str] = Many(
         "--map",
-        action="append",
-        default=[],
+        section=_FOUND,
         metavar="DIR",
         help="the run of mirror that copied the topics, or its offsets.parquet; may be given many times",
     )
-    add("--by", choices=["map", "time"], help="by map (where there is one), or by time")
-    add(
+    by: Choice[By | None] = Choice(
+        "--by",
+        section=_FOUND,
+        choices=get_args(By),
+        help="by map (where there is one), or by time",
+    )
+    max_latency: Item[int | None] = Item(
         "--max-latency",
-        type=_latency,
+        section=_FOUND,
+        parse=_latency,
         metavar="auto|SPAN",
         help="by time: how long a record may have taken from its event to the source's log; auto: from"
         " --audit, else from the unread records themselves (auto)",
     )
-    add(
+    audit: Text = Text(
         "--audit",
+        section=_FOUND,
         metavar="DIR",
         help="a run of audit over the source's logs, which knows latencies",
     )
-    add(
-        "--isolation",
-        choices=[source.READ_COMMITTED, source.READ_UNCOMMITTED],
-        default=source.READ_COMMITTED,
-        help="whether records of aborted transactions count (read_committed: they do not)",
+    isolation: Choice[Isolation] = shared.isolation(
+        "whether records of aborted transactions count (read_committed: they do not)",
+        section=_FOUND,
     )
-    add(
+    compare: Item[int] = Item(
         "--compare",
-        type=int,
+        section=_FOUND,
+        parse=shared.whole,
         default=_COMPARED,
         metavar="N",
         help=f"without a map: compare at most so many records of a partition ({_COMPARED})",
     )
-
-
-def _add_deeds(parser: argparse.ArgumentParser) -> None:
-    group = parser.add_argument_group("what is done")
-    add = group.add_argument
-    add("--apply", "--yes", action="store_true", help="commit the offsets in the target")
-    add(
+    apply: Flag = Flag("--apply", "--yes", section=_DONE, help="commit the offsets in the target")
+    accept_missing: Flag = Flag(
         "--accept-missing",
-        action="store_true",
+        section=_DONE,
         help="apply though unread records are not in the target (not copied yet, or gone)",
     )
-    add(
+    accept_unproven: Flag = Flag(
         "--accept-unproven",
-        action="store_true",
+        section=_DONE,
         help="apply though nothing could be proven of some partitions",
     )
-    add("--run", type=shared.run_id, metavar="ID", help="a name for the report's directory")
-    add("--out", default="tidelog-runs", metavar="DIR", help="where to leave it (tidelog-runs)")
-    add("--report", choices=["html", "json", "none"], default="html", help="which report to write")
+    run: Item[str] = Item(
+        "--run",
+        section=HOW_TO_RUN,
+        parse=shared.run_id,
+        metavar="ID",
+        help="a name for the report's directory",
+    )
+
+    @property
+    def way(self) -> By:
+        """How the offsets are found: by map where there is one."""
+        return self.by or ("map" if self.map else "time")
 
 
-def run(options: argparse.Namespace, session: Session) -> int:  # noqa: ARG001 - it needs no Spark
+OPTIONS: Final = FailoverOptions
+
+
+def run(options: FailoverOptions, session: Session) -> int:  # noqa: ARG001 - it needs no Spark
     """Plans, prints, and commits if --apply is given; returns the exit status."""
     from tidelog.pipeline.report import failover as page
     from tidelog.pipeline.runs import failover_row, failover_run, offset_maps
 
     if options.compare < 1:
         raise UsageError("--compare: a number above 0")
-    options.by = options.by or (failover_row.MAP if options.map else failover_row.TIME)
-    if options.by == failover_row.MAP and not options.map:
+    if options.way == failover_row.MAP and not options.map:
         raise UsageError("--by map needs --map: the run of mirror that copied the topics")
     started_ms = time.time_ns() // 1_000_000
-    name = options.run or shared.new_run_id(JOB, started_ms)
     known = offset_maps.load(options.map)
     with Client(options.from_) as ours, Client(options.to) as theirs:
         committed = _committed(options, ours)
@@ -179,18 +192,18 @@ def run(options: argparse.Namespace, session: Session) -> int:  # noqa: ARG001 -
             is_applied, status = True, OK
     report = {
         "job": JOB,
-        "run": name,
+        "run": options.run,
         "group": options.group,
         "from": options.from_,
         "to": options.to,
-        "by": options.by,
+        "by": options.way,
         "status": status,
         "at_ms": started_ms,
         "is_applied": is_applied,
         "partitions": [row.as_dict() for row in rows],
         "nothing_committed": bare,
     }
-    for path in leave(report, Path(options.out) / name, options.report, page.html):
+    for path in leave(report, options.run_directory, options.report, page.html):
         say(path)
     _say(options, refusal, is_applied=is_applied)
     if options.apply and refusal is not None:
@@ -198,11 +211,7 @@ def run(options: argparse.Namespace, session: Session) -> int:  # noqa: ARG001 -
     return status
 
 
-def _latency(text: str) -> int | None:
-    return None if text == AUTO else shared.duration(text)
-
-
-def _committed(options: argparse.Namespace, client: Client) -> dict[TopicPartition, GroupOffset]:
+def _committed(options: FailoverOptions, client: Client) -> dict[TopicPartition, GroupOffset]:
     """Returns the group's committed offsets of the selected topics."""
     names, pattern = shared.topics_of(options.topics)
     meant = source.Selection(topics=names, pattern=pattern)
@@ -233,7 +242,7 @@ def _uncommitted(client: Client, committed: Mapping[TopicPartition, GroupOffset]
 
 def _rows(
     planner: Any,
-    options: argparse.Namespace,
+    options: FailoverOptions,
     committed: Mapping[TopicPartition, GroupOffset],
     known: Mapping[TopicPartition, Mapped],
     theirs: Client,
@@ -255,7 +264,7 @@ def _rows(
     return rows
 
 
-def _refusal(options: argparse.Namespace, rows: Sequence[Row]) -> str | None:
+def _refusal(options: FailoverOptions, rows: Sequence[Row]) -> str | None:
     """Returns a sentence that says why nothing is committed, or None if nothing prevents it."""
     by_status: dict[str, list[str]] = {}
     for row in rows:
@@ -279,7 +288,7 @@ def _refusal(options: argparse.Namespace, rows: Sequence[Row]) -> str | None:
     return None
 
 
-def _apply(options: argparse.Namespace, ours: Client, theirs: Client, rows: Sequence[Row]) -> None:
+def _apply(options: FailoverOptions, ours: Client, theirs: Client, rows: Sequence[Row]) -> None:
     """Checks again, and commits.
 
     Raises PipelineError if something has changed or the group has members.
@@ -323,7 +332,7 @@ def _apply(options: argparse.Namespace, ours: Client, theirs: Client, rows: Sequ
             )
 
 
-def _say(options: argparse.Namespace, refusal: str | None, *, is_applied: bool) -> None:
+def _say(options: FailoverOptions, refusal: str | None, *, is_applied: bool) -> None:
     if is_applied:
         said = f"committed for group {options.group} in {options.to}"
     elif options.apply:

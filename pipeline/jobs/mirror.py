@@ -33,7 +33,7 @@ class MirrorOptions(Run, Writing, Times, Source):
     """The options of the job."""
 
     job = MIRROR
-    group = "mirroring"
+    section = "mirroring"
 
     rename: Many[tuple[str, str]] = shared.rename(
         "write a topic under another name; may be given many times"

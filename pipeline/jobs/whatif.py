@@ -45,7 +45,7 @@ _MOST_ROUNDS = 100_000
 class Logs(Options):
     """Which logs are tried."""
 
-    group = "which logs"
+    section = "which logs"
     one_of = ("logs", "broker")
     needs_one = True
 
@@ -69,7 +69,7 @@ class WhatifOptions(Run, Logs):
     """The options of the job."""
 
     job = "whatif"
-    group = "what to try"
+    section = "what to try"
 
     policy: Many[str] = Many(
         "--policy",

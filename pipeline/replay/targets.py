@@ -92,7 +92,7 @@ def _or_none(limit_ms: int) -> int | None:
 class Writing(Options):
     """The target, and the delivery."""
 
-    group = "where to"
+    section = "where to"
 
     to_broker: Needed = Needed(
         "--to-broker",
@@ -140,11 +140,11 @@ class Writing(Options):
     )
 
 
-def accept_deletion(group: str) -> Flag:
+def accept_deletion(section: str) -> Flag:
     """Declares the option that writes what the target's retention would delete."""
     return Flag(
         "--accept-deletion",
-        group=group,
+        section=section,
         help="continue although retention would delete some of the records",
     )
 

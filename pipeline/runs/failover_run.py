@@ -35,12 +35,12 @@ from tidelog.protocol.errors import ErrorCode
 from tidelog.text import some
 
 if TYPE_CHECKING:
-    import argparse
     from collections.abc import Iterator
 
     from tidelog.client import GroupOffset
     from tidelog.pipeline.engine.failover.proofs import Proof
     from tidelog.pipeline.engine.failover.times import Seen
+    from tidelog.pipeline.jobs.failover import FailoverOptions
     from tidelog.pipeline.runs.offset_maps import Mapped
     from tidelog.pipeline.source.columns import Columns
     from tidelog.pipeline.source.splits import OffsetRange
@@ -65,7 +65,7 @@ class Planner:
 
     def __init__(
         self,
-        options: argparse.Namespace,
+        options: FailoverOptions,
         source_client: Client,
         target_client: Client,
         now_ms: int,
@@ -84,7 +84,7 @@ class Planner:
         on_target: GroupOffset | None,
     ) -> Row:
         """Chooses an offset for one partition, and proves what can be proven."""
-        row = Row(*key, *target, committed.offset, committed.metadata, by=self._options.by)
+        row = Row(*key, *target, committed.offset, committed.metadata, by=self._options.way)
         if on_target is not None:
             row.committed_on_target = on_target.offset
         try:

@@ -13,7 +13,7 @@ from tidelog.pipeline import cli
 from tidelog.pipeline.declaring import keyword_of
 from tidelog.pipeline.errors import UsageError
 
-KINDS = {job: cli.options_of(job) for job in ("audit", "mirror", "whatif")}
+KINDS = {job: cli.options_of(job) for job in ("audit", "failover", "mirror", "whatif")}
 KINDS |= {
     f"{job}_{name}": action for job, kind in KINDS.items() for name, action in kind.actions.items()
 }
@@ -89,6 +89,7 @@ def test_values(name, given, option, expected):
             "2026-01-01T00:00:00 has no time zone: give the datetime one",
         ),
         ("mirror", {"broker": "a:1"}, "mirror: missing a required argument: 'to_broker'"),
+        ("failover", {"group": "g", "from_": "a:1", "to": "b"}, "argument to: "),
         ("mirror", {**COPY, "rounds": "x"}, "argument rounds: invalid int value: 'x'"),
     ],
 )

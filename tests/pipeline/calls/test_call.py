@@ -55,7 +55,6 @@ def test_what_is_needed_has_no_default():
     }
     assert needed["archive_verify"] == set()
     assert needed["restore"] == {"to_broker"}
-    assert needed["failover"] == {"group", "from_", "to"}
 
 
 @pytest.mark.parametrize(
@@ -74,7 +73,11 @@ def test_values(name, given, option, expected):
 @pytest.mark.parametrize(
     ("name", "given", "sentence"),
     [
-        ("failover", {"group": "g"}, "the following arguments are required: from_, to"),
+        (
+            "backfill",
+            {"topic": "t"},
+            "the following arguments are required: time_column, to_broker",
+        ),
     ],
 )
 def test_what_does_not_fit_is_one_sentence(name, given, sentence):
