@@ -91,7 +91,16 @@ class Deprecated(argparse.Action):
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs a job; returns the exit status. `argv` does not include the name of the program."""
-    arguments = with_signed_values(list(sys.argv[1:] if argv is None else argv))
+    options = options_from(sys.argv[1:] if argv is None else argv)
+    return USAGE if options is None else run(options)
+
+
+def options_from(argv: Sequence[str]) -> Any:
+    """Returns the options of a job by a command line; without a job prints the help and returns None.
+
+    Exits with status 2 after the sentence about a mistake.
+    """
+    arguments = with_signed_values(list(argv))
     parser = parser_of(arguments[0] if arguments else None)
     texts, unknown = parser.parse_known_args(arguments)
     part = parser.part(texts.job, getattr(texts, "action", None))
@@ -99,24 +108,18 @@ def main(argv: Sequence[str] | None = None) -> int:
         part.refuse(unknown)
     if texts.job is None:
         parser.print_help(sys.stderr)
-        return USAGE
+        return None
     if not hasattr(module_of(texts.job), "OPTIONS"):
-        return run(texts)
+        return texts
+    kind = options_of(texts.job)
+    kind = kind.actions.get(getattr(texts, "action", None) or "", kind)
+    names = {one.name for one in kind.declared()}
     try:
-        options = parsed(texts)
+        return kind(**{name: text for name, text in vars(texts).items() if name in names})
     except OptionError as error:
         part.error(f"argument {error.option.spelled}: {error.reason}")
     except UsageError as error:
         part.error(str(error))
-    return run(options)
-
-
-def parsed(texts: argparse.Namespace) -> Options:
-    """Returns the options of a job from the texts of the command line. Raises UsageError."""
-    kind = options_of(texts.job)
-    kind = kind.actions.get(getattr(texts, "action", None) or "", kind)
-    names = {one.name for one in kind.declared()}
-    return kind(**{name: text for name, text in vars(texts).items() if name in names})
 
 
 def options_of(job: str) -> type[Options]:

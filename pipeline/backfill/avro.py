@@ -15,7 +15,7 @@ from tidelog.pipeline.backfill import tables
 from tidelog.pipeline.errors import PipelineError, UsageError
 
 if TYPE_CHECKING:
-    import argparse
+    from tidelog.pipeline.jobs.backfill import BackfillOptions
 
 INSTALL: Final = "pip install '.[avro]' in a clone of tidelog"
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -44,7 +44,7 @@ class Schema(NamedTuple):
     number: int
 
 
-def schema_of(table: Any, options: argparse.Namespace) -> str:
+def schema_of(table: Any, options: BackfillOptions) -> str:
     """Returns the schema of the value columns of a DataFrame. Raises UsageError."""
     named = options.value_columns.split(",") if options.value_columns else table.columns
     fields = {one.name: one for one in table.schema.fields}
@@ -53,7 +53,7 @@ def schema_of(table: Any, options: argparse.Namespace) -> str:
     return json.dumps(_record(name, [fields[one] for one in named]))
 
 
-def registered(table: Any, options: argparse.Namespace) -> Schema:
+def registered(table: Any, options: BackfillOptions) -> Schema:
     """Registers the schema, or finds it there. Raises PipelineError and UsageError."""
     try:
         from confluent_kafka import schema_registry as registry

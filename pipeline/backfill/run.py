@@ -25,12 +25,12 @@ from tidelog.storage.time.retention import oldest_kept
 from tidelog.text import some
 
 if TYPE_CHECKING:
-    import argparse
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     from tidelog.pipeline.backfill.in_process.staging import RowsInProcess
     from tidelog.pipeline.backfill.malformed import Malformed
+    from tidelog.pipeline.jobs.backfill import BackfillOptions
     from tidelog.pipeline.replay.targets import Target
     from tidelog.pipeline.session import Session
     from tidelog.pipeline.source.splits import Split
@@ -55,7 +55,7 @@ class _Counts(NamedTuple):
     last_ms: int | None
     in_other_units: Mapping[str, int]  # by unit, how many times look like it instead of ms
 
-    def left_by(self, options: argparse.Namespace) -> int:
+    def left_by(self, options: BackfillOptions) -> int:
         """Returns how many rows remain to be written."""
         left_out = self.without_time if options.without_time == "drop" else 0
         left_out += self.too_old + self.too_new if options.outside == "drop" else 0
@@ -63,7 +63,7 @@ class _Counts(NamedTuple):
 
 
 def prepare(
-    options: argparse.Namespace, session: Session, directory: Path, name: str, now_ms: int
+    options: BackfillOptions, session: Session, directory: Path, name: str, now_ms: int
 ) -> int:
     """Stages and counts the rows, and makes the plan.
 
@@ -100,7 +100,7 @@ def prepare(
 
 
 def _counted(
-    session: Session, options: argparse.Namespace, target: Target, limits: Limits
+    session: Session, options: BackfillOptions, target: Target, limits: Limits
 ) -> tuple[RowsInProcess | RowsOnSpark, _Counts, Malformed]:
     """Returns the rows of the table, their counts and its broken lines; shows where they are made and why.
 
@@ -135,7 +135,7 @@ def _refuse_changed(staged: Mapping[int, tuple[str, ...]], counted: int) -> None
 
 
 def _plan(
-    options: argparse.Namespace,
+    options: BackfillOptions,
     directory: Path,
     name: str,
     now_ms: int,
@@ -173,7 +173,7 @@ def _plan(
     )
 
 
-def table_arguments(options: argparse.Namespace) -> dict[str, Any]:
+def table_arguments(options: BackfillOptions) -> dict[str, Any]:
     """Returns what plan.json says about the table, without passwords."""
     return {
         "table": tables.named(options),
@@ -185,7 +185,7 @@ def table_arguments(options: argparse.Namespace) -> dict[str, Any]:
     }
 
 
-def write(options: argparse.Namespace, session: Session, directory: Path, name: str) -> int:
+def write(options: BackfillOptions, session: Session, directory: Path, name: str) -> int:
     """Writes the staged rows; returns the exit status."""
     began_s = time.monotonic()
     plan = _plan(options, directory, name, 0, None)
@@ -224,7 +224,7 @@ def write(options: argparse.Namespace, session: Session, directory: Path, name: 
     )
 
 
-def target_of(client: Client, options: argparse.Namespace) -> Target:
+def target_of(client: Client, options: BackfillOptions) -> Target:
     """Returns the topic as it is or would be; nothing is created before all rows are counted."""
     if client.has_topic(options.topic):
         return targets.look_at(client, options.topic)
@@ -237,7 +237,7 @@ def _places(target: Target) -> list[TopicPartition]:
     return [(target.topic, partition) for partition in range(target.partition_count)]
 
 
-def _settings(options: argparse.Namespace) -> dict[str, str]:
+def _settings(options: BackfillOptions) -> dict[str, str]:
     return dict(options.set)
 
 
@@ -252,7 +252,7 @@ def limits_of(target: Target, now_ms: int) -> Limits:
     return Limits(*target.window(now_ms), kept_ms, now_ms)
 
 
-def _report_malformed(options: argparse.Namespace, broken: Malformed) -> list[str]:
+def _report_malformed(options: BackfillOptions, broken: Malformed) -> list[str]:
     """Prints how many lines are broken and where; returns the sentence that refuses them."""
     if not broken.lines:
         return []
@@ -263,7 +263,7 @@ def _report_malformed(options: argparse.Namespace, broken: Malformed) -> list[st
     return [said] if is_refused else []
 
 
-def _report_prediction(options: argparse.Namespace, target: Target, counts: _Counts) -> list[str]:
+def _report_prediction(options: BackfillOptions, target: Target, counts: _Counts) -> list[str]:
     """Prints the counts; returns the sentences that say why rows are refused."""
     span = (
         ""

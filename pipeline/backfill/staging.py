@@ -19,11 +19,11 @@ from tidelog.protocol.records.layout import NO_TIMESTAMP
 from tidelog.storage.time.arrivals import unit_mismatch_ranges, usual_range
 
 if TYPE_CHECKING:
-    import argparse
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from tidelog.pipeline.backfill.avro import Schema
+    from tidelog.pipeline.jobs.backfill import BackfillOptions
 
 AVRO: Final = "avro"
 _PARTITION: Final = "partition="
@@ -55,7 +55,7 @@ class Limits(NamedTuple):
 class RowsOnSpark:
     """The rows of a table, which Spark reads once to count them and once to stage them."""
 
-    def __init__(self, table: Any, options: argparse.Namespace, partition_count: int) -> None:
+    def __init__(self, table: Any, options: BackfillOptions, partition_count: int) -> None:
         """Raises UsageError for what the options cannot mean."""
         self._table, self._options, self._partition_count = table, options, partition_count
         self._frame = rows(table, options, partition_count)
@@ -74,7 +74,7 @@ class RowsOnSpark:
 
 
 def rows(
-    table: Any, options: argparse.Namespace, partition_count: int, schema: Schema | None = None
+    table: Any, options: BackfillOptions, partition_count: int, schema: Schema | None = None
 ) -> Any:
     """Returns the rows to stage, not yet in order. Raises UsageError for a missing column.
 
@@ -165,7 +165,7 @@ def _partition(sql: Any, name: str | None, kinds: Mapping[str, str]) -> Any:
     return sql.when(fits, column.cast("int")).when(column.isNotNull(), sql.lit(-1))
 
 
-def _value(sql: Any, options: argparse.Namespace, names: Sequence[str]) -> Any:
+def _value(sql: Any, options: BackfillOptions, names: Sequence[str]) -> Any:
     if options.format == "raw":
         return _column(sql, names[0]).cast("binary")
     columns = sql.struct(*(_column(sql, name) for name in names))
@@ -228,7 +228,7 @@ def count(
     return *found[: -len(units)], {unit: count for (unit, _, _), count in by_unit if count}
 
 
-def kept(frame: Any, options: argparse.Namespace, limits: Limits) -> Any:
+def kept(frame: Any, options: BackfillOptions, limits: Limits) -> Any:
     """Returns the rows without those that are to be left out."""
     from pyspark.sql import functions as sql
 

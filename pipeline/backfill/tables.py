@@ -15,10 +15,10 @@ from tidelog.pipeline.backfill import malformed, nanoseconds
 from tidelog.pipeline.errors import UsageError
 
 if TYPE_CHECKING:
-    import argparse
     from collections.abc import Iterator
 
     from tidelog.pipeline.backfill.malformed import Malformed
+    from tidelog.pipeline.jobs.backfill import BackfillOptions
     from tidelog.pipeline.session import Session
 
 _ENDINGS: Final = {
@@ -34,7 +34,7 @@ _IN_URL: Final = re.compile(  # key=..., //user:...@ and Oracle's thin:user/...@
 )
 
 
-def opened(session: Session, options: argparse.Namespace) -> tuple[Any, Malformed]:
+def opened(session: Session, options: BackfillOptions) -> tuple[Any, Malformed]:
     """Returns the table as a DataFrame, without broken lines of text, and what is known of these.
 
     Raises UsageError, and the errors of Spark.
@@ -49,13 +49,13 @@ def opened(session: Session, options: argparse.Namespace) -> tuple[Any, Malforme
     return _opened(session, options), malformed.NONE
 
 
-def _is_text(options: argparse.Namespace) -> bool:
+def _is_text(options: BackfillOptions) -> bool:
     is_file = options.jdbc is None and options.sql is None and options.table is not None
     has_frame = getattr(options, "frame", None) is not None
     return is_file and not has_frame and format_of(options) in {"csv", "json"}
 
 
-def _opened(session: Session, options: argparse.Namespace) -> Any:
+def _opened(session: Session, options: BackfillOptions) -> Any:
     frame = getattr(options, "frame", None)
     if frame is not None:
         return frame
@@ -73,7 +73,7 @@ def _opened(session: Session, options: argparse.Namespace) -> Any:
     return spark.read.options(**given).format(kind).load(options.table)
 
 
-def format_of(options: argparse.Namespace) -> str:
+def format_of(options: BackfillOptions) -> str:
     """Returns what --table is, by --input or its ending. Raises UsageError."""
     kind = options.input or _ENDINGS.get(Path(options.table.rstrip("/")).suffix.lower())
     if kind is None:
@@ -81,12 +81,11 @@ def format_of(options: argparse.Namespace) -> str:
     return str(kind)
 
 
-def named(options: argparse.Namespace) -> str:
+def named(options: BackfillOptions) -> str:
     """Returns what a table is called in plans and reports."""
     if getattr(options, "frame", None) is not None:
         return str(options.frame)
-    found: str = options.table or options.query or options.sql
-    return found
+    return str(options.table or options.query or options.sql)
 
 
 def without_password(text: str) -> str:
@@ -94,7 +93,7 @@ def without_password(text: str) -> str:
     return _IN_URL.sub(r"\1\2***", text)
 
 
-def _of_database(spark: Any, options: argparse.Namespace) -> Any:
+def _of_database(spark: Any, options: BackfillOptions) -> Any:
     reader = spark.read.format("jdbc").option("url", options.jdbc)
     reader = reader.option("preferTimestampNTZ", "true")
     if options.query is None:

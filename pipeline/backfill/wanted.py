@@ -8,8 +8,9 @@ from tidelog.pipeline.backfill.rows import LOCAL
 from tidelog.pipeline.errors import UsageError
 
 if TYPE_CHECKING:
-    import argparse
     from collections.abc import Mapping, Sequence
+
+    from tidelog.pipeline.jobs.backfill import BackfillOptions
 
 _TIMES: Final = frozenset({"timestamp", "timestamp_ntz", "date"})
 _WHOLE: Final = frozenset({"tinyint", "smallint", "int", "bigint"})
@@ -28,7 +29,7 @@ class Wanted(NamedTuple):
         return tuple(dict.fromkeys([*self.single, *self.values, *self.headers]))
 
 
-def wanted(options: argparse.Namespace, columns: Sequence[str]) -> Wanted:
+def wanted(options: BackfillOptions, columns: Sequence[str]) -> Wanted:
     """Returns the columns that the options name. Raises UsageError for one that is not there."""
     single = (options.time_column, options.key_column, options.partition_column)
     found = Wanted(
@@ -42,7 +43,7 @@ def wanted(options: argparse.Namespace, columns: Sequence[str]) -> Wanted:
     return found
 
 
-def unit_of_times(options: argparse.Namespace, kinds: Mapping[str, str]) -> str:
+def unit_of_times(options: BackfillOptions, kinds: Mapping[str, str]) -> str:
     """Returns the unit of the time column; `kinds` has Spark's names of types. Raises UsageError."""
     name, unit = options.time_column, options.time_unit
     kind = kinds[name]

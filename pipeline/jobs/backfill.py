@@ -23,154 +23,33 @@ from __future__ import annotations
 import argparse
 import time
 import zoneinfo
-from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, get_args
 
 from tidelog.pipeline import options as shared
+from tidelog.pipeline.declaring import (
+    Choice,
+    Flag,
+    Item,
+    Many,
+    Needed,
+    Option,
+    Options,
+    Text,
+    declared,
+)
 from tidelog.pipeline.errors import OK, UsageError
+from tidelog.pipeline.options import Run
 from tidelog.pipeline.plan import PLAN, at_work
 from tidelog.pipeline.replay import targets
-from tidelog.pipeline.times import UNITS
+from tidelog.pipeline.replay.targets import Writing
+from tidelog.pipeline.times import UNITS, Unit
 
 if TYPE_CHECKING:
     from tidelog.pipeline.session import Session
 
 JOB: Final = "backfill"
-FORMATS: Final = ("parquet", "csv", "json", "orc", "table")
-
-
-def arguments(parser: argparse.ArgumentParser) -> None:
-    """Adds the options of the job."""
-    _add_table(parser.add_argument_group("which rows"))
-    _add_columns(parser.add_argument_group("what becomes of a row"))
-    targets.add_target(parser)
-    one = parser.add_argument_group("the topic")
-    one.add_argument("--topic", required=True, metavar="TOPIC", help="where to")
-    one.add_argument(
-        "--partitions", type=int, default=1, metavar="N", help="of a topic that is made (1)"
-    )
-    targets.add_accept_deletion(one)
-    shared.add_run(parser)
-
-
-def _add_table(group: argparse._ArgumentGroup) -> None:
-    one = group.add_mutually_exclusive_group()
-    one.add_argument(
-        "--table", metavar="PATH|NAME", help="files, a directory, an URI, or a table (of --jdbc)"
-    )
-    one.add_argument(
-        "--sql", metavar="QUERY", help="a query of Spark, over its catalog or parquet.`PATH`"
-    )
-    one.add_argument("--query", metavar="QUERY", help="with --jdbc: a query that the database runs")
-    group.add_argument(
-        "--jdbc", metavar="URL", help="a database; its driver by --conf spark.jars=FILE"
-    )
-    group.add_argument(
-        "--input",
-        choices=FORMATS,
-        help="what the table is (by its ending; 'table' for one of Spark's catalog)",
-    )
-    group.add_argument(
-        "--option",
-        action="append",
-        default=[],
-        type=shared.pair,
-        metavar="KEY=VALUE",
-        help="an option of Spark's reader, header=true for CSV or user=me for JDBC say",
-    )
-    group.add_argument(
-        "--password-file", metavar="FILE", help="with --jdbc: holds the password, and nothing else"
-    )
-
-
-def _add_columns(group: argparse._ArgumentGroup) -> None:
-    add = group.add_argument
-    add("--time-column", required=True, metavar="COLUMN", help="when it happened")
-    add("--time-unit", choices=UNITS, help="the unit of the time column (not for timestamps)")
-    add(
-        "--time-zone",
-        type=_zone,
-        metavar="ZONE",
-        help="the zone of times that do not say theirs: UTC, Europe/Brussels",
-    )
-    add("--key-column", metavar="COLUMN", help="the key (none: null keys)")
-    add(
-        "--value-columns",
-        metavar="A,B",
-        help="what the value is made of (all columns; with raw: one column)",
-    )
-    add(
-        "--format",
-        choices=["json", "raw", "avro"],
-        default="json",
-        help="the value: a JSON object of the columns, one column's bytes as they are, or an Avro"
-        " record of the columns with the id of its schema",
-    )
-    add("--registry", metavar="URL", help="with --format avro: the schema registry")
-    add("--subject", metavar="NAME", help="with --format avro: where the schema goes (TOPIC-value)")
-    add(
-        "--header-columns",
-        metavar="A,B",
-        help="a header each, or all headers of a column as Spark's Kafka source has it",
-    )
-    add("--partition-column", metavar="COLUMN", help="the partition; null: by the key")
-    add(
-        "--without-time",
-        choices=["refuse", "keep", "drop"],
-        default="refuse",
-        help="rows whose time is null: refuse all, write them without a time, leave them out",
-    )
-    add(
-        "--malformed",
-        choices=["refuse", "drop"],
-        default="refuse",
-        help="lines that are no JSON, or have more or fewer fields of CSV than the first: refuse all,"
-        " leave them out",
-    )
-    add(
-        "--outside",
-        choices=["refuse", "drop"],
-        default="refuse",
-        help="rows outside the topic's window: refuse all, leave them out",
-    )
-
-
-def run(options: argparse.Namespace, session: Session) -> int:
-    """Stages, counts and writes; returns the exit status.
-
-    `options.frame`, if there is one, is a DataFrame of Spark, which then is the table.
-    """
-    _check(options)
-    from tidelog.pipeline.backfill import run as work
-
-    now_ms = time.time_ns() // 1_000_000
-    name = options.run or shared.new_run_id(JOB, now_ms)
-    directory = Path(options.out) / name
-    if options.dry_run:
-        has_plan = (directory / PLAN).exists()
-        return OK if has_plan else work.prepare(options, session, directory, name, now_ms)
-    with at_work(directory):
-        status = OK
-        if not (directory / PLAN).exists():
-            status = work.prepare(options, session, directory, name, now_ms)
-        return status if status != OK else work.write(options, session, directory, name)
-
-
-def _check(options: argparse.Namespace) -> None:
-    """Raises UsageError for options that contradict each other."""
-    if options.partitions < 1:
-        raise UsageError("--partitions: a topic has at least one")
-    if options.format == "raw" and (options.value_columns is None or "," in options.value_columns):
-        raise UsageError("--format raw needs one --value-columns COLUMN")
-    if (options.format == "avro") != (options.registry is not None):
-        raise UsageError("--format avro and --registry URL go together")
-    if options.jdbc is not None and options.table is None and options.query is None:
-        raise UsageError("--jdbc needs --table or --query")
-    given = (options.table, options.sql, options.query, getattr(options, "frame", None))
-    if all(one is None for one in given):
-        raise UsageError("say --table, --sql, or --jdbc with --table or --query")
-    if options.query is not None and options.jdbc is None:
-        raise UsageError("--query is run by a database: say --jdbc URL (or --sql for one of Spark)")
+Format = Literal["parquet", "csv", "json", "orc", "table"]
+FORMATS: Final[tuple[Format, ...]] = get_args(Format)
 
 
 def _zone(text: str) -> str:
@@ -182,3 +61,175 @@ def _zone(text: str) -> str:
             f"'{text}' is no time zone: write UTC, or a name such as Europe/Brussels"
         ) from None
     return text
+
+
+class _Place(Option[Any, Any]):
+    def parsed(self, value: Any) -> Any:
+        """Returns the text of a place; a DataFrame of Spark stays what it is."""
+        return value if hasattr(value, "sparkSession") else super().parsed(value)
+
+
+@declared
+class Table(Options):
+    """Which rows are read."""
+
+    section = "which rows"
+    one_of = ("table", "sql", "query")
+    frame: ClassVar[Any] = None
+    """The DataFrame of Spark that a program gave as its table."""
+
+    table: _Place = _Place(
+        "--table", metavar="PATH|NAME", help="files, a directory, an URI, or a table (of --jdbc)"
+    )
+    sql: Text = Text(
+        "--sql", metavar="QUERY", help="a query of Spark, over its catalog or parquet.`PATH`"
+    )
+    query: Text = Text(
+        "--query", metavar="QUERY", help="with --jdbc: a query that the database runs"
+    )
+    jdbc: Text = Text(
+        "--jdbc", metavar="URL", help="a database; its driver by --conf spark.jars=FILE"
+    )
+    input: Choice[Format | None] = Choice(
+        "--input",
+        choices=FORMATS,
+        help="what the table is (by its ending; 'table' for one of Spark's catalog)",
+    )
+    option: Many[tuple[str, str]] = Many(
+        "--option",
+        parse=shared.pair,
+        metavar="KEY=VALUE",
+        help="an option of Spark's reader, header=true for CSV or user=me for JDBC say",
+    )
+    password_file: Text = Text(
+        "--password-file", metavar="FILE", help="with --jdbc: holds the password, and nothing else"
+    )
+
+    def __post_init__(self) -> None:
+        """Separates a DataFrame from the names of tables."""
+        frame: Any = self.table
+        if hasattr(frame, "sparkSession"):
+            spark = self.spark or frame.sparkSession
+            self.__dict__.update(table=None, frame=frame, spark=spark)
+        super().__post_init__()
+
+
+@declared
+class Columns(Options):
+    """What becomes of a row."""
+
+    section = "what becomes of a row"
+
+    time_column: Needed = Needed("--time-column", metavar="COLUMN", help="when it happened")
+    time_unit: Choice[Unit | None] = Choice(
+        "--time-unit", choices=UNITS, help="the unit of the time column (not for timestamps)"
+    )
+    time_zone: Text = Text(
+        "--time-zone",
+        parse=_zone,
+        metavar="ZONE",
+        help="the zone of times that do not say theirs: UTC, Europe/Brussels",
+    )
+    key_column: Text = Text("--key-column", metavar="COLUMN", help="the key (none: null keys)")
+    value_columns: Text = Text(
+        "--value-columns",
+        metavar="A,B",
+        help="what the value is made of (all columns; with raw: one column)",
+    )
+    format: Choice[Literal["json", "raw", "avro"]] = Choice(
+        "--format",
+        choices=("json", "raw", "avro"),
+        default="json",
+        help="the value: a JSON object of the columns, one column's bytes as they are, or an Avro"
+        " record of the columns with the id of its schema",
+    )
+    registry: Text = Text(
+        "--registry", metavar="URL", help="with --format avro: the schema registry"
+    )
+    subject: Text = Text(
+        "--subject",
+        metavar="NAME",
+        help="with --format avro: where the schema goes (TOPIC-value)",
+    )
+    header_columns: Text = Text(
+        "--header-columns",
+        metavar="A,B",
+        help="a header each, or all headers of a column as Spark's Kafka source has it",
+    )
+    partition_column: Text = Text(
+        "--partition-column", metavar="COLUMN", help="the partition; null: by the key"
+    )
+    without_time: Choice[Literal["refuse", "keep", "drop"]] = Choice(
+        "--without-time",
+        choices=("refuse", "keep", "drop"),
+        default="refuse",
+        help="rows whose time is null: refuse all, write them without a time, leave them out",
+    )
+    malformed: Choice[Literal["refuse", "drop"]] = Choice(
+        "--malformed",
+        choices=("refuse", "drop"),
+        default="refuse",
+        help="lines that are no JSON, or have more or fewer fields of CSV than the first: refuse all,"
+        " leave them out",
+    )
+    outside: Choice[Literal["refuse", "drop"]] = Choice(
+        "--outside",
+        choices=("refuse", "drop"),
+        default="refuse",
+        help="rows outside the topic's window: refuse all, leave them out",
+    )
+
+
+@declared
+class BackfillOptions(Run, Writing, Columns, Table):
+    """The options of the job."""
+
+    job = JOB
+    section = "the topic"
+
+    topic: Needed = Needed("--topic", metavar="TOPIC", help="where to")
+    partitions: Item[int] = Item(
+        "--partitions",
+        parse=shared.whole,
+        default=1,
+        metavar="N",
+        help="of a topic that is made (1)",
+    )
+    accept_deletion: Flag = targets.accept_deletion()
+
+
+OPTIONS: Final = BackfillOptions
+
+
+def run(options: BackfillOptions, session: Session) -> int:
+    """Stages, counts and writes; returns the exit status."""
+    _check(options)
+    from tidelog.pipeline.backfill import run as work
+
+    now_ms = time.time_ns() // 1_000_000
+    name, directory = options.run, options.run_directory
+    if options.dry_run:
+        has_plan = (directory / PLAN).exists()
+        return OK if has_plan else work.prepare(options, session, directory, name, now_ms)
+    with at_work(directory):
+        status = OK
+        if not (directory / PLAN).exists():
+            status = work.prepare(options, session, directory, name, now_ms)
+        return status if status != OK else work.write(options, session, directory, name)
+
+
+def _check(options: BackfillOptions) -> None:
+    """Raises UsageError for options that contradict each other."""
+    if options.partitions < 1:
+        raise UsageError("--partitions: a topic has at least one")
+    if options.format == "raw" and (options.value_columns is None or "," in options.value_columns):
+        raise UsageError("--format raw needs one --value-columns COLUMN")
+    if (options.format == "avro") != (options.registry is not None):
+        raise UsageError("--format avro and --registry URL go together")
+    if options.jdbc is not None and options.table is None and options.query is None:
+        raise UsageError("--jdbc needs --table or --query")
+    given = (options.table, options.sql, options.query, options.frame)
+    if all(one is None for one in given):
+        raise UsageError("say --table, --sql, or --jdbc with --table or --query")
+    if options.query is not None and options.jdbc is None:
+        raise UsageError("--query is run by a database: say --jdbc URL (or --sql for one of Spark)")

@@ -140,11 +140,10 @@ class Writing(Options):
     )
 
 
-def accept_deletion(section: str) -> Flag:
+def accept_deletion() -> Flag:
     """Declares the option that writes what the target's retention would delete."""
     return Flag(
         "--accept-deletion",
-        section=section,
         help="continue although retention would delete some of the records",
     )
 

@@ -13,7 +13,7 @@ from tidelog.pipeline import cli
 from tidelog.pipeline.declaring import keyword_of
 from tidelog.pipeline.errors import UsageError
 
-KINDS = {job: cli.options_of(job) for job in ("audit", "failover", "mirror", "whatif")}
+KINDS = {job: cli.options_of(job) for job in ("audit", "backfill", "failover", "mirror", "whatif")}
 KINDS |= {
     f"{job}_{name}": action for job, kind in KINDS.items() for name, action in kind.actions.items()
 }

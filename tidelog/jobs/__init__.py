@@ -37,6 +37,7 @@ from tidelog.pipeline.calls.call import call as _call
 from tidelog.pipeline.errors import PipelineError as JobError
 from tidelog.pipeline.errors import Refused, SetupError, UsageError
 from tidelog.pipeline.jobs.audit import AuditOptions
+from tidelog.pipeline.jobs.backfill import BackfillOptions
 from tidelog.pipeline.jobs.failover import FailoverOptions
 from tidelog.pipeline.jobs.mirror import MirrorOptions
 from tidelog.pipeline.jobs.whatif import WhatifOptions
@@ -77,7 +78,7 @@ archive_compact = _function("archive_compact", CompactResult)
 restore = _function("restore", CopyResult)
 mirror = function(MirrorOptions, CopyResult)
 failover = function(FailoverOptions, FailoverResult)
-backfill = _function("backfill", CopyResult)
+backfill = function(BackfillOptions, CopyResult)
 
 __all__ = [
     "ArchiveResult",

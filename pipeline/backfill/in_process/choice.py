@@ -25,18 +25,18 @@ from tidelog.pipeline.backfill.wanted import wanted
 from tidelog.pipeline.options import INLINE
 
 if TYPE_CHECKING:
-    import argparse
     from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
     import pyarrow as pa
 
+    from tidelog.pipeline.jobs.backfill import BackfillOptions
     from tidelog.pipeline.session import Session
 
     ChooseColumns: TypeAlias = Callable[[Sequence[str]], Sequence[str]]
     """Of the names of all columns, returns those that are needed."""
     ReadFiles: TypeAlias = Callable[
-        [Sequence[Path], argparse.Namespace, ChooseColumns, int | None],
+        [Sequence[Path], BackfillOptions, ChooseColumns, int | None],
         tuple[Sequence[str], pa.Table],
     ]
     """Reads files of one format. The last argument is the most bytes of memory, None for any number.
@@ -54,7 +54,7 @@ _READERS: Final[Mapping[str, ReadFiles]] = {
 
 
 def rows_in_process(
-    session: Session, options: argparse.Namespace, partition_count: int
+    session: Session, options: BackfillOptions, partition_count: int
 ) -> RowsInProcess:
     """Returns the rows of the table, in memory. Raises NeedsSpark, and UsageError as Spark's way does."""
     if session.chosen is not None:

@@ -18,11 +18,11 @@ from tidelog.pipeline.backfill.in_process.errors import NeedsSpark
 from tidelog.pipeline.backfill.in_process.kinds import TIMESTAMP, TIMESTAMP_NTZ
 
 if TYPE_CHECKING:
-    import argparse
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     from tidelog.pipeline.backfill.in_process.choice import ChooseColumns
+    from tidelog.pipeline.jobs.backfill import BackfillOptions
 
     Texts = list[str | None]
 
@@ -49,7 +49,7 @@ _NO_WORDS: Final = re.compile(
 
 def read(
     paths: Sequence[Path],
-    options: argparse.Namespace,
+    options: BackfillOptions,
     choose: ChooseColumns,
     _limit_bytes: int | None,
 ) -> tuple[Sequence[str], pa.Table]:

@@ -17,11 +17,11 @@ from tidelog.pipeline.backfill.in_process import lines
 from tidelog.pipeline.backfill.in_process.errors import NeedsSpark
 
 if TYPE_CHECKING:
-    import argparse
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
     from tidelog.pipeline.backfill.in_process.choice import ChooseColumns
+    from tidelog.pipeline.jobs.backfill import BackfillOptions
 
 _LONGEST_LINE: Final = 1_000_000
 _INT64: Final = range(-(2**63), 2**63)
@@ -31,7 +31,7 @@ _SPARKS_OWN: Final = "_corrupt_record"
 
 def read(
     paths: Sequence[Path],
-    options: argparse.Namespace,
+    options: BackfillOptions,
     choose: ChooseColumns,
     _limit_bytes: int | None,
 ) -> tuple[Sequence[str], pa.Table]:

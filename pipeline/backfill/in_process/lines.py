@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Final
 from tidelog.pipeline.backfill.in_process.errors import NeedsSpark
 
 if TYPE_CHECKING:
-    import argparse
     from collections.abc import Collection, Mapping
     from pathlib import Path
+
+    from tidelog.pipeline.jobs.backfill import BackfillOptions
 
 _END: Final = re.compile(r"\r\n|\r|\n")
 _BLANK: Final = "".join(map(chr, range(0x21)))
@@ -37,7 +38,7 @@ def named(path: Path, line: str) -> str:
     return f"line {number} of {path} ({line[:_SHOWN]!r})"
 
 
-def options_of(options: argparse.Namespace, known: Collection[str]) -> Mapping[str, str]:
+def options_of(options: BackfillOptions, known: Collection[str]) -> Mapping[str, str]:
     """Returns the options of the reader, with names in lower case. Raises NeedsSpark for others."""
     given = {name.lower(): value for name, value in options.option}
     for name in given.keys() - set(known):

@@ -26,12 +26,12 @@ from tidelog.pipeline.source.arrays import HEADERS
 from tidelog.protocol.records.layout import NO_TIMESTAMP
 
 if TYPE_CHECKING:
-    import argparse
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     from tidelog.pipeline.backfill.avro import Schema
     from tidelog.pipeline.backfill.staging import Limits
+    from tidelog.pipeline.jobs.backfill import BackfillOptions
 
 _BATCH_ROWS: Final = 65_536
 _ORDER: Final = ("timestamp_ms", "key", "value", "headers")
@@ -44,7 +44,7 @@ class RowsInProcess:
         self,
         names: Sequence[str],
         table: pa.Table,
-        options: argparse.Namespace,
+        options: BackfillOptions,
         partition_count: int,
     ) -> None:
         """Makes keys, values and headers; `names` are those of all columns of the table.
@@ -198,7 +198,7 @@ def _partitions(
     return pc.if_else(fits, column, -1).cast(pa.int32())
 
 
-def _kept(rows: pa.Table, options: argparse.Namespace, limits: Limits) -> pa.Table:
+def _kept(rows: pa.Table, options: BackfillOptions, limits: Limits) -> pa.Table:
     """Returns the rows without those that are to be left out."""
     stamp = rows.column("timestamp_ms")
     has_none = pc.or_kleene(stamp.is_null(), pc.equal(stamp, NO_TIMESTAMP))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import subprocess
@@ -19,7 +18,6 @@ from tidelog.pipeline.backfill.in_process.errors import NeedsSpark
 from tidelog.pipeline.backfill.in_process.numbers import text_of_double, text_of_float
 from tidelog.pipeline.backfill.staging import Limits
 from tidelog.pipeline.errors import FAILED, OK
-from tidelog.pipeline.jobs import backfill
 from tidelog.pipeline.session import Session
 
 HEADER = ("--option", "header=true")
@@ -28,10 +26,18 @@ FIELDS = "when,text\n1,a\n"
 
 
 def rows(table, *given, session=None):
-    parser = argparse.ArgumentParser()
-    backfill.arguments(parser)
-    line = ("--table", table, "--to-brokers", "nobody:1", "--topic", "t", "--time-column", "when")
-    options = parser.parse_args([*map(str, (*line, *given))])
+    line = (
+        "backfill",
+        "--table",
+        table,
+        "--to-brokers",
+        "nobody:1",
+        "--topic",
+        "t",
+        "--time-column",
+        "when",
+    )
+    options = cli.options_from([*map(str, (*line, *given))])
     return choice.rows_in_process(session or Session("backfill"), options, 1)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import datetime as dt
 import decimal
 import json
@@ -13,11 +12,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.pipeline.backfill import registry
+from tidelog.pipeline import cli
 from tidelog.pipeline.backfill import tables
 from tidelog.pipeline.backfill.in_process.choice import rows_in_process
 from tidelog.pipeline.backfill.staging import Limits, RowsOnSpark, staged_files
 from tidelog.pipeline.cli import sentence
-from tidelog.pipeline.jobs import backfill
 from tidelog.pipeline.session import Session
 
 pytestmark = pytest.mark.spark
@@ -29,10 +28,8 @@ TEXTS = ("", "a", "é\u2028\x7f\U0001f600", '"\\/\b\f\n\r\t\x00\x1f', "x" * 300,
 
 
 def options_of(table, *given):
-    parser = argparse.ArgumentParser()
-    backfill.arguments(parser)
     target = ("--to-brokers", "nobody:1", "--topic", "t")
-    return parser.parse_args([*map(str, ("--table", table, *given)), *target])
+    return cli.options_from(["backfill", *map(str, ("--table", table, *given)), *target])
 
 
 def outcome(rows, directory):

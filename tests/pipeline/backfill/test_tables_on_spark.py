@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import datetime as dt
 import decimal
 import io
@@ -21,7 +20,7 @@ from tidelog.pipeline import cli
 from tidelog.pipeline.backfill import staging
 from tidelog.pipeline.errors import FAILED, OK, USAGE, Refused
 from tidelog.pipeline.jobs import backfill
-from tidelog.pipeline.secured import use_command_configs
+from tidelog.pipeline.secured import with_command_configs
 from tidelog.pipeline.session import Session
 
 pytestmark = pytest.mark.spark
@@ -62,11 +61,7 @@ def arrived(broker, topic):
 
 def from_frame(frame, given):
     """Backfill from a DataFrame, with the options of the command line."""
-    parser = argparse.ArgumentParser()
-    backfill.arguments(parser)
-    options = parser.parse_args(given)
-    use_command_configs(options)
-    options.frame = frame
+    options = with_command_configs(cli.options_from(["backfill", *given])).but(frame=frame)
     with Session("backfill", spark=frame.sparkSession) as session:
         return backfill.run(options, session)
 

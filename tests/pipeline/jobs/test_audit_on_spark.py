@@ -40,8 +40,7 @@ def logs(tmp_path_factory):
 def run(job, arguments, session, out):
     name = job.__name__.rpartition(".")[2]
     given = [name, "--out", str(out), "--run", "r", *arguments]
-    options = cli.parser_of(name).parse_args(given)
-    status = job.run(options, session)
+    status = job.run(cli.options_from(given), session)
     return status, json.loads((out / "r" / "report.json").read_text())
 
 
