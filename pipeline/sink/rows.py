@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from tidelog.pipeline.backfill.places import shown
 from tidelog.pipeline.backfill.rows import partitions_of
 from tidelog.pipeline.errors import PipelineError
-from tidelog.pipeline.source.arrays import HEADER_NAMES, HEADERS, shown
+from tidelog.pipeline.source.arrays import HEADER_NAMES, HEADERS, as_text
 from tidelog.protocol.records.layout import NO_TIMESTAMP
 
 if TYPE_CHECKING:
@@ -122,7 +122,7 @@ def _header_names(batch: Any, headers: Any) -> Any:
         found.filter(rows).to_pylist(), headers.filter(rows).to_pylist(), strict=True
     ):
         names = [one["key"] for one in listed or ()]
-        if None in exact or [shown(one) for one in exact] != names:
+        if None in exact or [as_text(one) for one in exact] != names:
             told, meant = (", ".join(map(repr, each)) or "nothing" for each in (exact, names))
             raise PipelineError(
                 f"header_names has {told}, and headers {meant}: drop the column header_names where"

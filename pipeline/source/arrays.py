@@ -53,7 +53,7 @@ def headers(buffers: ColumnBuffers, odd: list[bytes] | None) -> Any:
     if odd is None:
         names = _names(buffers, pa.string())
     else:
-        names = pa.array([shown(name) for name in odd], pa.string())
+        names = pa.array([as_text(name) for name in odd], pa.string())
     contents = _binary(
         buffers.header_count,
         buffers.header_value_valid,
@@ -78,13 +78,13 @@ def header_names(buffers: ColumnBuffers, odd: list[bytes] | None) -> Any:
     return pa.array([row if any(map(_is_odd, row)) else None for row in rows], HEADER_NAMES)
 
 
-def shown(name: bytes) -> str:
+def as_text(name: bytes) -> str:
     """Returns the name of a header as `headers` has it."""
     return name.decode(errors="replace")
 
 
 def _is_odd(name: bytes) -> bool:
-    return shown(name).encode() != name
+    return as_text(name).encode() != name
 
 
 def _names(buffers: ColumnBuffers, kind: Any) -> Any:
