@@ -130,7 +130,7 @@ class TestLeaders:
         def leads_not(topic, index):
             raise NotLeaderOrFollower(f"{topic}-{index}")
 
-        monkeypatch.setattr(producing, "leader_partition", leads_not)
+        monkeypatch.setattr(producing.partitions, "leader", leads_not)
         assert await produce(producing) == NOT_LEADER
 
 

@@ -120,7 +120,9 @@ async def test_a_partition_is_reset_to_what_the_clock_shows_at_its_turn(maintena
         cluster=None,
         clock=SimpleNamespace(now_ms=now_ms),
         pools=SimpleNamespace(maintenance=maintenance),
-        partition=lambda topic, index: SimpleNamespace(append_clock=SimpleNamespace(reset=reset)),
+        partitions=SimpleNamespace(
+            get=lambda *_: SimpleNamespace(append_clock=SimpleNamespace(reset=reset))
+        ),
     )
     answer = await reset_topic(node, {"topic": "t", "topic_id": str(topic_id)})
     assert [row["partition"] for row in answer["partitions"]] == [0, 1, 2]

@@ -30,7 +30,7 @@ def node_in(*, ready=True, why=None, all_suspended=False, went_back=None, offlin
         cluster=SimpleNamespace(why_not_serving=why),
         replicas=SimpleNamespace(all_suspended=all_suspended),
         metadata=SimpleNamespace(went_back=went_back, node_id=1),
-        offline=lambda: list(offline),
+        partitions=SimpleNamespace(offline=lambda: list(offline)),
         store=SimpleNamespace(full_directories=lambda: list(full)),
     )
 

@@ -174,7 +174,8 @@ class OffsetsWorld:
         clock.partition = None
         self.time.restart()
         self.open()
-        node = SimpleNamespace(partition=lambda *_: self.partition, ready=True)
+        partitions = SimpleNamespace(get=lambda *_: self.partition)
+        node = SimpleNamespace(partitions=partitions, ready=True)
         now = SimpleNamespace(now_ms=lambda: self.time.machine.wall_ms)
         log = GroupReader(node, now)
         loading = log.read(0, lambda name: Group(name, 0, 100))

@@ -123,9 +123,8 @@ async def test_few_logs_of_a_directory_are_opened_at_a_time():
         return B if index % 2 else A
 
     store = SimpleNamespace(is_closed=lambda _, index: index != 7, directory_of=directory_of)
-    node = SimpleNamespace(
-        store=store, open_partition=open_partition, opened_partition=lambda *_: "open already"
-    )
+    partitions = SimpleNamespace(open=open_partition, opened=lambda *_: "open already")
+    node = SimpleNamespace(store=store, partitions=partitions)
     work = RoleWork(node)
     found = await asyncio.gather(*(work.open("t", index) for index in range(20)))
     assert found == [index if index != 7 else "open already" for index in range(20)]
