@@ -24,7 +24,7 @@ class Client:
     """A connection without a socket."""
 
     def __init__(self, node, host="10.0.0.1"):
-        self.node = node
+        self.services = node
         self.session = SimpleNamespace(host=host)
         self.peer = f"{host}:1"
         self.last_active_s = node.clock.monotonic_s()
