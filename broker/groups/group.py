@@ -194,8 +194,7 @@ class Group(Membership):
     def _try_complete(self, now_ms: int) -> list[Action]:
         if self.state is not State.PREPARING or (self._is_initial and self.members):
             return []
-        is_missing = self.pending or self.tallies.joining < len(self.members)
-        if is_missing and "do not wait for members" not in self.planted:
+        if self.pending or self.tallies.joining < len(self.members):
             return []
         return self._complete_join(now_ms)
 
@@ -211,8 +210,7 @@ class Group(Membership):
             self.join_deadline_ms = now_ms + wait_ms
             return []
         self.join_deadline_ms = None
-        if "keep the generation" not in self.planted:
-            self.generation += 1
+        self.generation += 1
         if not self.members:
             self.state, self.protocol, self.leader = State.EMPTY, None, None
             return [Store()]
@@ -268,7 +266,7 @@ class Group(Membership):
         if member.syncing is not None:
             actions.append(Answer(member.syncing, RebalanceInProgress()))
         member.syncing = ticket
-        if member_id != self.leader and "anyone assigns" not in self.planted:
+        if member_id != self.leader:
             return actions
         for each in self.members.values():
             each.assignment = assignments.get(each.member_id, b"")
@@ -339,8 +337,7 @@ class Group(Membership):
                 return
             raise UnknownMemberId(f"group {self.group_id} has members: only they commit")
         member = self._known(member_id, instance_id)
-        if "any generation commits" not in self.planted:
-            self._check_generation(generation)
+        self._check_generation(generation)
         if is_transactional:
             return
         refusal = ON_COMMIT[self.state]

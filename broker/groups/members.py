@@ -60,10 +60,7 @@ class Member:
 
 @dataclass(slots=True)
 class Membership:
-    """The members of a group and its generation.
-
-    `planted` switches off rules, for tests that must notice their absence.
-    """
+    """The members of a group and its generation."""
 
     group_id: str
     initial_delay_ms: int = 0
@@ -76,7 +73,6 @@ class Membership:
     members: dict[str, Member] = field(default_factory=dict)
     static: dict[str, str] = field(default_factory=dict)  # instance id -> member id
     pending: dict[str, int] = field(default_factory=dict)  # ids without a join yet -> expiry in ms
-    planted: frozenset[str] = frozenset()
     pending_due: list[tuple[int, str]] = field(default_factory=list, compare=False)  # a heap
     tallies: Tallies = field(default_factory=Tallies, compare=False)
 
@@ -85,7 +81,7 @@ class Membership:
             current = self.static.get(instance_id)
             if current is None:
                 raise UnknownMemberId(f"group {self.group_id} has no instance {instance_id}")
-            if current != member_id and "no fencing" not in self.planted:
+            if current != member_id:
                 raise FencedInstanceId(f"{instance_id} is {current} now")
         member = self.members.get(member_id)
         if member is None:
@@ -101,8 +97,7 @@ class Membership:
             raise IllegalGeneration(f"generation {generation}: it is {self.generation}")
 
     def _touch(self, member: Member, now_ms: int) -> None:
-        lasts_ms = 2**40 if "never expire" in self.planted else member.session_timeout_ms
-        member.deadline_ms = now_ms + lasts_ms
+        member.deadline_ms = now_ms + member.session_timeout_ms
         self.tallies.note_deadline(member)
 
     def _put(self, member: Member) -> None:

@@ -41,9 +41,9 @@ class BrokenPromiseError(AssertionError):
 class World:
     """Time, the network, the coordinator and what is watched."""
 
-    def __init__(self, seed: int, planted: Iterable[str] = ()) -> None:
+    def __init__(self, seed: int, group_type: type[Group] = Group) -> None:
         self.random = random.Random(seed)
-        self.planted = frozenset(planted)
+        self.group_type = group_type
         self.now_ms = 0
         self.is_calm = False
         self.restarts = 0
@@ -62,7 +62,7 @@ class World:
 
     def _new(self, group_id: str) -> Group:
         delay_ms = self.random.choice([0, 0, 3_000])
-        return Group(group_id, initial_delay_ms=delay_ms, planted=self.planted)
+        return self.group_type(group_id, initial_delay_ms=delay_ms)
 
     def at(self, delay_ms: int, what: Callable[[], None]) -> None:
         heapq.heappush(self._events, (self.now_ms + delay_ms, next(self._order), what))
@@ -363,9 +363,9 @@ class Client:
             self.send(ask, lambda _: None)
 
 
-def run(seed: int, planted: Iterable[str] = ()) -> World:
+def run(seed: int, group_type: type[Group] = Group) -> World:
     """Live through one schedule; raises BrokenPromiseError."""
-    world = World(seed, planted)
+    world = World(seed, group_type)
     rng = world.random
     instances = itertools.count(1)
 

@@ -10,20 +10,55 @@ import os
 import pytest
 
 from tests.simulation.groups import BrokenPromiseError, run
+from tidelog.broker.groups.group import Group
+from tidelog.broker.groups.messages import State
 
 QUICK = int(os.environ.get("TIDELOG_SCHEDULES", "60"))
-PLANTED = [
-    "do not wait for members",
-    "keep the generation",
-    "anyone assigns",
-    "any generation commits",
-    "no fencing",
-    "never expire",
-]
 
 
-def run_all(seeds, planted=()):
-    return [run(seed, planted) for seed in seeds]
+class DoesNotWaitForMembers(Group):
+    def _try_complete(self, now_ms):
+        if self.state is not State.PREPARING or (self._is_initial and self.members):
+            return []
+        return self._complete_join(now_ms)
+
+
+class KeepsTheGeneration(Group):
+    def _complete_join(self, now_ms):
+        before = self.generation
+        self.generation -= 1
+        actions = super()._complete_join(now_ms)
+        self.generation = before  # also where static members are waited for
+        return actions
+
+
+class AnyoneAssigns(Group):
+    def sync(self, member_id, *how):
+        self.leader = member_id
+        return super().sync(member_id, *how)
+
+
+class AnyGenerationCommits(Group):
+    def check_commit(self, member_id, instance_id, generation, *how, **more):
+        generation = self.generation if generation >= 0 else generation
+        return super().check_commit(member_id, instance_id, generation, *how, **more)
+
+
+class DoesNotFence(Group):
+    def _known(self, member_id, _instance_id):
+        return super()._known(member_id, None)
+
+
+class NeverExpires(Group):
+    def _touch(self, member, now_ms):
+        super()._touch(member, now_ms + 2**40)
+
+
+PLANTED = Group.__subclasses__()
+
+
+def run_all(seeds, group_type=Group):
+    return [run(seed, group_type) for seed in seeds]
 
 
 def test_random_schedules():
@@ -39,7 +74,7 @@ def test_a_thousand_schedules():
     run_all(range(1_000, 2_000))
 
 
-@pytest.mark.parametrize("bug", PLANTED)
+@pytest.mark.parametrize("bug", PLANTED, ids=lambda bug: bug.__name__)
 def test_a_planted_bug_is_caught(bug):
     with pytest.raises(BrokenPromiseError):
-        run_all(range(100), [bug])
+        run_all(range(100), bug)
