@@ -126,8 +126,8 @@ def test_other_versions_go_the_ordinary_way(monkeypatch, short, ordinary, versio
 def test_the_log_of_a_deleted_topic_of_the_same_name_is_not_served(short):
     """The topic was deleted and created again, and its old log has not been deleted yet."""
     created_again = {name: (IDS[name], 2) for name in IDS} | {"plain": (uuid.UUID(int=9), 2)}
-    assert short.leader_partition("plain", 0).topic_id == IDS["plain"]
+    assert short.partitions.leader("plain", 0).topic_id == IDS["plain"]
     short.metadata.image = both_paths.image_of(short.config.cluster.node_id, created_again)
     with pytest.raises(UnknownTopicOrPartition, match="not created yet"):
-        short.leader_partition("plain", 0)
-    assert short.leader_partition("stamped", 0).topic_id == IDS["stamped"]
+        short.partitions.leader("plain", 0)
+    assert short.partitions.leader("stamped", 0).topic_id == IDS["stamped"]
