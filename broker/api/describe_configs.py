@@ -61,7 +61,7 @@ if TYPE_CHECKING:
 
 TOPIC = 2
 BROKER = 4
-_NODE_ID, _BROKER_ID = "services.id", "broker.id"
+_NODE_ID, _BROKER_ID = "node.id", "broker.id"
 _ADVERTISED, _HTTP = "advertised.listeners", "http.listener"
 _BROKER_LOGGER = 8
 _CLIENT_METRICS = 16

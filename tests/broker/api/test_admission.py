@@ -110,7 +110,7 @@ class TestRights:
     async def test_who_may_not_write_does_not_append(self, producing):
         producing.authorizer = Denying(Operation.WRITE, ResourceType.TOPIC)
         assert await produce(producing) == TOPIC_DENIED
-        assert producing.partition("plain", 0).log_end_offset == 0
+        assert producing.partitions.get("plain", 0).log_end_offset == 0
         asked = ("User:ANONYMOUS", Operation.WRITE, ResourceType.TOPIC, "plain")
         assert asked in producing.authorizer.asked
 
@@ -140,7 +140,7 @@ class TestWaiting:
     async def test_an_append_waits_for_it(self, way, producing, monkeypatch):
         answers = later(monkeypatch, "admit_produce")
         assert await produce(producing) == NONE
-        assert producing.partition("plain", 0).log_end_offset == 1
+        assert producing.partitions.get("plain", 0).log_end_offset == 1
         assert len(answers) == (2 if way == "in place" else 1)
 
     @pytest.mark.usefixtures("way")
@@ -148,7 +148,7 @@ class TestWaiting:
         denied = TopicAuthorizationFailed()
         later(monkeypatch, "admit_produce", denied)
         assert await produce(producing) == TOPIC_DENIED
-        assert producing.partition("plain", 0).log_end_offset == 0
+        assert producing.partitions.get("plain", 0).log_end_offset == 0
         later(monkeypatch, "admit_commit", denied)
         assert await commit(committing) == TOPIC_DENIED
 

@@ -30,7 +30,7 @@ class Slow:
 
     def __init__(self):
         self.begun = []
-        self.openings = SimpleNamespace(open=self.open)
+        self.partitions = SimpleNamespace(openings=SimpleNamespace(open=self.open))
         self.transactions = SimpleNamespace(
             begin_marker=self.begin, largest_epoch_for=self.largest_epoch
         )
