@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     from tests.broker.subject import Subject
     from tidelog.protocol.topic_partition import TopicPartition
 
-LOAD_IN_PROGRESS, REBALANCE_IN_PROGRESS = 14, 27
+LOAD_IN_PROGRESS, NOT_AVAILABLE, REBALANCE_IN_PROGRESS = 14, 15, 27
 _pool = ThreadPoolExecutor(max_workers=32, thread_name_prefix="member")
 
 
@@ -199,10 +200,15 @@ def commit_fields(
 def commit(
     connection: Any, group: str, topic: str, offset: int, *, version: int = 9, **more: Any
 ) -> int:
-    """Commit one offset, as `commit_fields` says; its error code."""
+    """Commit one offset, as `commit_fields` says; its error code, once the coordinator is loaded."""
     fields = commit_fields(group, topic, offset, **more)
-    answer = connection.ask("OffsetCommit", version, **fields)
-    return answer["topics"][0]["partitions"][0]["error_code"]
+    until_s = time.monotonic() + 60
+    while True:
+        answer = connection.ask("OffsetCommit", version, **fields)
+        code: int = answer["topics"][0]["partitions"][0]["error_code"]
+        if code not in (LOAD_IN_PROGRESS, NOT_AVAILABLE) or time.monotonic() > until_s:
+            return code
+        time.sleep(0.05)
 
 
 def fetched(
