@@ -1,7 +1,8 @@
 """Backfill: the rows of a table as records of a topic.
 
 `run.py` counts before and writes afterwards. `wanted.py` says what the options make of the columns. Who
-makes records of the rows is one of two: Spark (`tables.py` opens the table, `staging.py` counts the rows
-and stages them in order) or this process (`in_process/`, for small files). Both use `rows.py` (with
-`local_times.py` and `avro_values.py`) for times, partitions and Avro; `avro.py` is the schema.
+reads the table is one of two: Spark (`tables.py` opens it, `staging.py` has the rows) or this process,
+for small files (`local_files.py` reads them, `in_process.py` has the rows, `texts.py` writes values as
+Spark does). Both use `rows.py` (with `local_times.py` and `avro_values.py`) for times, partitions, Avro
+and counts; `avro.py` is the schema, and `places.py` says where in a table something is.
 """

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import json
+import re
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 from urllib.parse import unquote, urlsplit
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 _SHOWN: Final = 60
 
@@ -19,10 +24,10 @@ def path_of(file: str) -> str:
     return unquote(urlsplit(file).path) if file.startswith("file:") else file
 
 
-def place_of(file: str | None, row: int | None, text: str | None, value: object) -> str:
+def place_of(file: str | None, row: int | None, text: str, value: object) -> str:
     """Returns the place of a row with its value: `row` counts from 1; `text` is what is wrong in it.
 
-    Without a number it is the line of the file with this text, if there is one only.
+    Without a number it is the first line of a file that has this text and those in the value.
     """
     content = value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
     if not file:
@@ -30,19 +35,23 @@ def place_of(file: str | None, row: int | None, text: str | None, value: object)
     path = path_of(file)
     if row is not None:
         return f"row {row} of {path}"
-    line = _line_with(path, text) if text else None
+    line = _line_with(path, [text, *_texts(content)])
     return f"{path}, {shown(content)}" if line is None else f"line {line} of {path}"
 
 
-def _line_with(path: str, text: str) -> int | None:
-    found = None
+def _texts(content: str) -> list[str]:
+    try:
+        fields = json.loads(content)
+    except ValueError:
+        return []
+    return [one for one in fields.values() if isinstance(one, str)] if type(fields) is dict else []
+
+
+def _line_with(path: str, texts: Sequence[str]) -> int | None:
+    forms = [re.compile(rf"(?<!\w){re.escape(text)}(?!\w)") for text in texts]
     try:
         with Path(path).open(encoding="utf-8", errors="replace") as lines:
-            for number, line in enumerate(lines, 1):
-                if text in line:
-                    if found is not None:
-                        return None
-                    found = number
+            numbered = enumerate(lines, 1)
+            return next((n for n, line in numbered if all(one.search(line) for one in forms)), None)
     except OSError:
         return None
-    return found

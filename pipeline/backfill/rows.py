@@ -1,12 +1,14 @@
 """Turns rows of a table into records: exact times, partitions by key, headers, Avro values.
 
 `staged` turns an Arrow batch with a time, a key, a value, headers and a partition into the columns that
-are staged. This module does not use Spark.
+are staged; `counted` counts these, and `kept` leaves out what the options leave out. This module does
+not use Spark: Spark's workers use it, and so does a backfill in one process.
 """
 
 from __future__ import annotations
 
 import re
+from collections import Counter
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
@@ -17,12 +19,16 @@ from tidelog.pipeline.archive.layout import binary_parts
 from tidelog.pipeline.backfill import avro_values
 from tidelog.pipeline.backfill.local_times import instants_of
 from tidelog.pipeline.backfill.places import place_of
+from tidelog.pipeline.engine.plausible import in_other_units
 from tidelog.pipeline.errors import PipelineError
 from tidelog.pipeline.source.arrays import HEADERS
 from tidelog.pipeline.times import FIRST_MS, LAST_MS, is_local, to_ms
 from tidelog.protocol.records import kernels
+from tidelog.protocol.records.layout import NO_TIMESTAMP
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     import numpy.typing as npt
 
 STAGED: Final = pa.schema(
@@ -48,6 +54,42 @@ class BadTime(Exception):
         """`row` counts from 0 in the column that was read."""
         super().__init__(reason)
         self.row, self.value = row, value
+
+
+class Limits(NamedTuple):
+    """The oldest and newest time that the topic accepts, and the oldest that its retention keeps.
+
+    `now_ms` is for the rule by which a time looks like one of another unit.
+    """
+
+    oldest_ms: int
+    newest_ms: int
+    kept_ms: int
+    now_ms: int
+
+
+class Counts(NamedTuple):
+    """The counts that are made before anything is written."""
+
+    rows: int = 0
+    without_time: int = 0
+    elsewhere: int = 0  # a partition that the topic does not have
+    too_old: int = 0
+    too_new: int = 0
+    expired: int = 0
+    first_ms: int | None = None
+    last_ms: int | None = None
+    in_other_units: Mapping[str, int] = {}  # by unit, how many times look like it instead of ms
+
+    def plus(self, other: Counts) -> Counts:
+        """Returns the counts of both."""
+        both = (self, other)
+        firsts = [one.first_ms for one in both if one.first_ms is not None]
+        lasts = [one.last_ms for one in both if one.last_ms is not None]
+        units = Counter(self.in_other_units) + Counter(other.in_other_units)
+        sums = [one + two for one, two in zip(self[:6], other[:6], strict=True)]
+        ends = min(firsts, default=None), max(lasts, default=None)
+        return Counts._make([*sums, *ends, dict(units)])
 
 
 class Staging(NamedTuple):
@@ -93,6 +135,36 @@ def staged(batch: pa.RecordBatch, how: Staging) -> pa.RecordBatch:
     )
 
 
+def counted(batch: pa.RecordBatch, partition_count: int, limits: Limits) -> Counts:
+    """Counts staged rows."""
+    stamps, partitions = batch.column("timestamp_ms"), batch.column("partition").to_numpy()
+    times = stamps.filter(pc.not_equal(stamps, NO_TIMESTAMP)).to_numpy()
+    ends = pc.min_max(stamps).as_py()
+    units = in_other_units(times, limits.now_ms)
+    return Counts(
+        batch.num_rows,
+        batch.num_rows - len(times),
+        int(((partitions < 0) | (partitions >= partition_count)).sum()),
+        int((times < limits.oldest_ms).sum()),
+        int((times > limits.newest_ms).sum()),
+        int((times < limits.kept_ms).sum()),
+        ends["min"],
+        ends["max"],
+        {unit: int(meant.sum()) for unit, meant in units},
+    )
+
+
+def kept(
+    batch: pa.RecordBatch, limits: Limits, *, drops_timeless: bool, drops_outside: bool
+) -> pa.RecordBatch:
+    """Returns staged rows without those that are to be left out."""
+    stamps = batch.column("timestamp_ms").fill_null(NO_TIMESTAMP).to_numpy()
+    has_time = stamps != NO_TIMESTAMP
+    is_inside = (stamps >= limits.oldest_ms) & (stamps <= limits.newest_ms)
+    keeps_timeless, keeps_outside = not drops_timeless, not drops_outside
+    return batch.filter(pa.array(np.where(has_time, is_inside | keeps_outside, keeps_timeless)))
+
+
 def times_of(column: pa.Array, unit: str, zone: str | None = None) -> pa.Array:
     """Returns a column as int64 ms, rounded down; null stays null. Raises BadTime.
 
@@ -103,7 +175,7 @@ def times_of(column: pa.Array, unit: str, zone: str | None = None) -> pa.Array:
     if unit == LOCAL:
         assert zone is not None
         local_us = column.cast(pa.timestamp("us")).cast(pa.int64())
-        return _in_range(instants_of(_divided(local_us, 1000).to_pylist(), zone))
+        return _in_range(instants_of(floor_divided(local_us, 1000).to_pylist(), zone))
     numbers = _whole_numbers(column, unit)
     factor, divisor = _PER_UNIT[unit]
     values = numbers.fill_null(0).to_numpy(zero_copy_only=False)
@@ -114,7 +186,7 @@ def times_of(column: pa.Array, unit: str, zone: str | None = None) -> pa.Array:
             raise BadTime(row, values[row], f"{values[row]} {unit} {_OUTSIDE}")
         values = values * factor
     elif divisor > 1:
-        return _divided(numbers, divisor)
+        return floor_divided(numbers, divisor)
     return pa.array(values, pa.int64(), mask=~numbers.is_valid().to_numpy(zero_copy_only=False))
 
 
@@ -135,7 +207,7 @@ def _whole_numbers(column: pa.Array, unit: str) -> pa.Array:
     return pa.array(found, pa.int64())
 
 
-def _divided(numbers: pa.Array, divisor: int) -> pa.Array:
+def floor_divided(numbers: pa.Array, divisor: int) -> pa.Array:
     """Returns whole numbers divided and rounded down; null stays null."""
     values = np.floor_divide(numbers.fill_null(0).to_numpy(zero_copy_only=False), divisor)
     return pa.array(values, pa.int64(), mask=~numbers.is_valid().to_numpy(zero_copy_only=False))

@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 import shutil
 import time
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 
 from tidelog.client import Client
 from tidelog.pipeline.backfill import malformed, staging, tables
-from tidelog.pipeline.backfill.in_process import choice
-from tidelog.pipeline.backfill.in_process.errors import NeedsSpark
-from tidelog.pipeline.backfill.staging import Limits, RowsOnSpark
+from tidelog.pipeline.backfill.in_process import rows_in_process
+from tidelog.pipeline.backfill.local_files import NeedsSpark
+from tidelog.pipeline.backfill.rows import Limits
+from tidelog.pipeline.backfill.staging import RowsOnSpark
 from tidelog.pipeline.errors import FINDINGS, OK, PipelineError, Refused, SetupError, UsageError
 from tidelog.pipeline.options import INLINE
 from tidelog.pipeline.plan import Plan
@@ -28,8 +29,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    from tidelog.pipeline.backfill.in_process.staging import RowsInProcess
+    from tidelog.pipeline.backfill.in_process import RowsInProcess
     from tidelog.pipeline.backfill.malformed import Malformed
+    from tidelog.pipeline.backfill.rows import Counts
     from tidelog.pipeline.jobs.backfill import BackfillOptions
     from tidelog.pipeline.replay.targets import Target
     from tidelog.pipeline.session import Session
@@ -40,26 +42,6 @@ JOB: Final = "backfill"
 _STAGED: Final = "staged"
 _SECRET: Final = re.compile(r"password|pwd|secret|token", re.IGNORECASE)
 _KAFKAS_RETENTION_MS: Final = 604_800_000  # where the cluster does not tell its default
-
-
-class _Counts(NamedTuple):
-    """The counts that are made before anything is written."""
-
-    rows: int
-    without_time: int
-    elsewhere: int  # a partition that the topic does not have
-    too_old: int
-    too_new: int
-    expired: int
-    first_ms: int | None
-    last_ms: int | None
-    in_other_units: Mapping[str, int]  # by unit, how many times look like it instead of ms
-
-    def left_by(self, options: BackfillOptions) -> int:
-        """Returns how many rows remain to be written."""
-        left_out = self.without_time if options.without_time == "drop" else 0
-        left_out += self.too_old + self.too_new if options.outside == "drop" else 0
-        return self.rows - left_out
 
 
 def prepare(
@@ -88,7 +70,7 @@ def prepare(
         shutil.rmtree(directory / _STAGED, ignore_errors=True)
         directory.mkdir(parents=True, exist_ok=True)
         rows.stage(partial, limits)
-        _refuse_changed(staging.staged_files(partial), counts.left_by(options))
+        _refuse_changed(staging.staged_files(partial), _left(counts, options))
         partial.rename(directory / _STAGED)
         if options.create:
             target = targets.prepare(
@@ -101,7 +83,7 @@ def prepare(
 
 def _counted(
     session: Session, options: BackfillOptions, target: Target, limits: Limits
-) -> tuple[RowsInProcess | RowsOnSpark, _Counts, Malformed]:
+) -> tuple[RowsInProcess | RowsOnSpark, Counts, Malformed]:
     """Returns the rows of the table, their counts and its broken lines; shows where they are made and why.
 
     Raises UsageError, PipelineError and SetupError.
@@ -110,7 +92,7 @@ def _counted(
     broken = malformed.NONE
     with Progress(JOB, None, unit="rows") as progress:
         try:
-            rows = choice.rows_in_process(session, options, target.partition_count)
+            rows = rows_in_process(session, options, target.partition_count)
             note = "in this process"
         except NeedsSpark as reason:
             if session.master == INLINE:
@@ -119,9 +101,16 @@ def _counted(
             progress.begin(note)
             table, broken = tables.opened(session, options)
             rows = RowsOnSpark(table, options, target.partition_count)
-        counts = _Counts(*rows.count(limits))
+        counts = rows.count(limits)
         progress.update(counts.rows, note)
     return rows, counts, broken
+
+
+def _left(counts: Counts, options: BackfillOptions) -> int:
+    """Returns how many rows remain to be written."""
+    left_out = counts.without_time if options.without_time == "drop" else 0
+    left_out += counts.too_old + counts.too_new if options.outside == "drop" else 0
+    return counts.rows - left_out
 
 
 def _refuse_changed(staged: Mapping[int, tuple[str, ...]], counted: int) -> None:
@@ -263,7 +252,7 @@ def _report_malformed(options: BackfillOptions, broken: Malformed) -> list[str]:
     return [said] if is_refused else []
 
 
-def _report_prediction(options: BackfillOptions, target: Target, counts: _Counts) -> list[str]:
+def _report_prediction(options: BackfillOptions, target: Target, counts: Counts) -> list[str]:
     """Prints the counts; returns the sentences that say why rows are refused."""
     span = (
         ""

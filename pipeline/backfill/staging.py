@@ -1,28 +1,30 @@
 """The Spark part of backfill: makes records of rows, counts them, and stages them as sorted Parquet.
 
-The JVM makes JSON (`to_json`) and headers. Python parses times, assigns keys to partitions and encodes
-Avro, a batch at a time. The order is total (time, key, value, headers), so a partition that is staged
-twice has the same contents.
+The JVM makes JSON (`to_json`) and headers. Python parses times, assigns keys to partitions, encodes Avro
+and counts, a batch at a time (`rows`). The order is total (time, key, value, headers), so a partition
+that is staged twice has the same contents.
 """
 
 from __future__ import annotations
 
+import functools
+import json
 import urllib.parse
 import warnings
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 
 from tidelog.pipeline.arrival import arrive, home
-from tidelog.pipeline.backfill import avro
-from tidelog.pipeline.backfill.rows import LOCAL, Staging
+from tidelog.pipeline.backfill import avro, rows
+from tidelog.pipeline.backfill.rows import LOCAL, Counts, Limits, Staging
 from tidelog.pipeline.backfill.wanted import check_partitions, unit_of_times, wanted
-from tidelog.protocol.records.layout import NO_TIMESTAMP
-from tidelog.storage.time.arrivals import unit_mismatch_ranges, usual_range
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from tidelog.pipeline.backfill.avro import Schema
+    import pyarrow as pa
+
+    from tidelog.pipeline.backfill.wanted import Wanted
     from tidelog.pipeline.jobs.backfill import BackfillOptions
 
 AVRO: Final = "avro"
@@ -40,53 +42,55 @@ _JSON: Final = {
 }
 
 
-class Limits(NamedTuple):
-    """The oldest and newest time that the topic accepts, and the oldest that its retention keeps.
-
-    `now_ms` is for the rule by which a time looks like one of another unit.
-    """
-
-    oldest_ms: int
-    newest_ms: int
-    kept_ms: int
-    now_ms: int
-
-
 class RowsOnSpark:
     """The rows of a table, which Spark reads once to count them and once to stage them."""
 
     def __init__(self, table: Any, options: BackfillOptions, partition_count: int) -> None:
         """Raises UsageError for what the options cannot mean."""
-        self._table, self._options, self._partition_count = table, options, partition_count
-        self._frame = rows(table, options, partition_count)
+        self._table, self._options = table, options
+        names, kinds = wanted(options, table.columns), dict(table.dtypes)
+        unit = unit_of_times(options, kinds)
+        # Without a registered schema Avro values are made as by schema 0, to be counted alone.
+        schema = (avro.schema_of(table, options), 0) if options.format == AVRO else None
+        self._how = Staging(unit, options.time_zone, partition_count, options.time_column, schema)
+        self._frame = _columns(table, options, names, kinds, unit)
 
-    def count(self, limits: Limits) -> tuple[Any, ...]:
-        """Counts the rows, as `count` says."""
-        return count(self._frame, self._partition_count, *limits)
+    def count(self, limits: Limits) -> Counts:
+        """Counts the rows. Raises the errors of Spark."""
+        found = self._made("counts", limits, "counts string").collect()
+        parts = (Counts(*json.loads(row["counts"])) for row in found)
+        return functools.reduce(Counts.plus, parts, Counts())
 
     def stage(self, directory: Path, limits: Limits) -> None:
         """Writes the rows that are not left out, each partition in order."""
-        frame = self._frame
         if self._options.format == AVRO:  # registered only now, when nothing is refused
-            schema = avro.registered(self._table, self._options)
-            frame = rows(self._table, self._options, self._partition_count, schema)
-        stage(kept(frame, self._options, limits), directory, self._partition_count)
+            text, number = avro.registered(self._table, self._options)
+            self._how = self._how._replace(schema=(text, number))
+        ordered = (
+            self._made("rows", limits, _STAGED)
+            .repartition(self._how.partition_count, "partition")
+            .sortWithinPartitions("partition", "timestamp_ms", "key", "value", "headers")
+        )
+        writer = ordered.write.option("maxRecordsPerFile", _ROWS_PER_FILE).partitionBy("partition")
+        writer.parquet(str(directory.resolve()), compression="zstd")
+
+    def _made(self, what: str, limits: Limits, schema: str) -> Any:
+        """Returns what the workers make of the rows."""
+        # Of types that a worker knows before our packages are found there.
+        given = (what, tuple(self._how), tuple(limits), drops(self._options))
+        with warnings.catch_warnings():  # PySpark warns about a new pandas, which is not used here
+            warnings.filterwarnings("ignore", message=".*pandas", category=FutureWarning)
+            return self._frame.mapInArrow(_made_of_batches(tuple(home()), given), schema)
 
 
-def rows(
-    table: Any, options: BackfillOptions, partition_count: int, schema: Schema | None = None
+def _columns(
+    table: Any, options: BackfillOptions, names: Wanted, kinds: Mapping[str, str], unit: str
 ) -> Any:
-    """Returns the rows to stage, not yet in order. Raises UsageError for a missing column.
-
-    `schema` is that of Avro values; without one they are made as by schema 0, to be counted alone.
-    """
+    """Returns the columns that `rows.staged` needs."""
     from pyspark.sql import functions as sql
 
-    kinds = dict(table.dtypes)
-    names = wanted(options, table.columns)
-    unit = unit_of_times(options, kinds)
     file, row = _place(sql, table)
-    frame = table.select(
+    return table.select(
         _time(sql, options.time_column, kinds, unit).alias("time"),
         _text(sql, options.key_column, table).alias("key"),
         _value(sql, options, names.values).alias("value"),
@@ -95,12 +99,50 @@ def rows(
         file.alias("file"),
         row.alias("row"),
     )
-    if options.format == AVRO and schema is None:
-        schema = avro.Schema(avro.schema_of(table, options), 0)
-    how = Staging(unit, options.time_zone, partition_count, options.time_column, schema)
-    with warnings.catch_warnings():  # PySpark warns about a new pandas, which is not used here
-        warnings.filterwarnings("ignore", message=".*pandas", category=FutureWarning)
-        return frame.mapInArrow(_stager(how), _STAGED)
+
+
+def _made_of_batches(
+    place: tuple[str, ...], given: tuple[Any, ...]
+) -> Callable[[Iterator[Any]], Iterator[Any]]:
+    """Returns a function for mapInArrow, nested to be pickled by value (see `tidelog.pipeline.tasks`)."""
+
+    def made(batches: Iterator[Any]) -> Iterator[Any]:
+        arrive(*place)
+        from tidelog.pipeline.backfill import staging
+
+        yield from staging.made(batches, *given)
+
+    made.__module__ = "__main__"
+    return made
+
+
+def made(
+    batches: Iterable[pa.RecordBatch],
+    what: str,
+    how: tuple[Any, ...],
+    limits: tuple[int, ...],
+    left_out: Mapping[str, bool],
+) -> Iterator[pa.RecordBatch]:
+    """Yields the rows that are staged, or their counts as JSON, in a worker."""
+    import pyarrow as pa
+
+    count = Counts()
+    for batch in batches:
+        found = rows.staged(batch, Staging(*how))
+        if what == "rows":
+            yield rows.kept(found, Limits(*limits), **left_out)
+        else:
+            count = count.plus(rows.counted(found, Staging(*how).partition_count, Limits(*limits)))
+    if what == "counts":
+        yield pa.record_batch({"counts": [json.dumps(count)]})
+
+
+def drops(options: BackfillOptions) -> dict[str, bool]:
+    """Returns which rows are left out, for `rows.kept`."""
+    return {
+        "drops_timeless": options.without_time == "drop",
+        "drops_outside": options.outside == "drop",
+    }
 
 
 def _time(sql: Any, name: str, kinds: Mapping[str, str], unit: str) -> Any:
@@ -170,84 +212,6 @@ def _value(sql: Any, options: BackfillOptions, names: Sequence[str]) -> Any:
         return _column(sql, names[0]).cast("binary")
     columns = sql.struct(*(_column(sql, name) for name in names))
     return columns if options.format == AVRO else sql.to_json(columns, _JSON).cast("binary")
-
-
-def _stager(how: Staging) -> Callable[[Iterator[Any]], Iterator[Any]]:
-    """Returns a function for mapInArrow, nested to be pickled by value (see `tidelog.pipeline.tasks`)."""
-    place = tuple(home())
-    # Of types that a worker knows.
-    fields: tuple[Any, ...] = (*how[:-1], how.schema and tuple(how.schema))
-
-    def stage_batches(batches: Iterator[Any]) -> Iterator[Any]:
-        arrive(*place)
-        from tidelog.pipeline.backfill import rows as engine
-
-        for batch in batches:
-            yield engine.staged(batch, engine.Staging(*fields))
-
-    stage_batches.__module__ = "__main__"
-    return stage_batches
-
-
-def count(
-    frame: Any, partition_count: int, oldest_ms: int, newest_ms: int, kept_ms: int, now_ms: int
-) -> tuple[Any, ...]:
-    """Counts rows.
-
-    Returns all, those without a time, in no partition of the topic, too old, too new, past retention,
-    the first and the last time, and by unit those whose times look like another one than ms.
-    """
-    from pyspark.sql import functions as sql
-
-    stamp = sql.col("timestamp_ms")
-    has_time = stamp.isNotNull() & (stamp != NO_TIMESTAMP)
-
-    def those(condition: Any) -> Any:
-        return sql.count_if(sql.coalesce(condition, sql.lit(False)))
-
-    low, high = usual_range(now_ms)
-    units = unit_mismatch_ranges(now_ms)
-    left = has_time & ((stamp < low) | (stamp > high))
-    of_units = []
-    for _, first, last in units:
-        of_units.append(those(left & stamp.between(first, last)))
-        left &= ~stamp.between(first, last)
-    row = frame.agg(
-        sql.count(sql.lit(1)),
-        those(stamp.isNull() | (stamp == NO_TIMESTAMP)),
-        those((sql.col("partition") < 0) | (sql.col("partition") >= partition_count)),
-        those(has_time & (stamp < oldest_ms)),
-        those(has_time & (stamp > newest_ms)),
-        those(has_time & (stamp < kept_ms)),
-        sql.min(stamp),
-        sql.max(stamp),
-        *of_units,
-    ).first()
-    found = tuple(row)
-    by_unit = zip(units, found[-len(units) :], strict=True)
-    return *found[: -len(units)], {unit: count for (unit, _, _), count in by_unit if count}
-
-
-def kept(frame: Any, options: BackfillOptions, limits: Limits) -> Any:
-    """Returns the rows without those that are to be left out."""
-    from pyspark.sql import functions as sql
-
-    stamp = sql.col("timestamp_ms")
-    if options.without_time == "drop":
-        frame = frame.where(stamp.isNotNull() & (stamp != NO_TIMESTAMP))
-    if options.outside == "drop":
-        inside = (stamp >= limits.oldest_ms) & (stamp <= limits.newest_ms)
-        frame = frame.where(stamp.isNull() | (stamp == NO_TIMESTAMP) | inside)
-    return frame
-
-
-def stage(frame: Any, directory: Path, partition_count: int) -> None:
-    """Writes the rows, each partition in the order of its times."""
-    ordered = frame.repartition(partition_count, "partition").sortWithinPartitions(
-        "partition", "timestamp_ms", "key", "value", "headers"
-    )
-    writer = ordered.write.option("maxRecordsPerFile", _ROWS_PER_FILE).partitionBy("partition")
-    writer.parquet(str(directory.resolve()), compression="zstd")
 
 
 def place_of(partition: int) -> str:

@@ -136,7 +136,7 @@ def test_a_table_that_changes_after_it_was_counted(
     how = ("--option", "header=true", "--time-column", "when", "--time-unit", "ms")
     given = ["backfill", *into("--table", table, *how)]
     write(30)
-    count = staging.count
+    count = staging.RowsOnSpark.count
 
     def counted(*arguments):
         found = count(*arguments)
@@ -144,7 +144,7 @@ def test_a_table_that_changes_after_it_was_counted(
         return found
 
     with monkeypatch.context() as planted:
-        planted.setattr(staging, "count", counted)
+        planted.setattr(staging.RowsOnSpark, "count", counted)
         assert cli.main(given) == FAILED
     assert "20 rows of the 30 that were counted are there" in capsys.readouterr().err
     with Client(broker.bootstrap) as client:
