@@ -10,6 +10,7 @@ from __future__ import annotations
 import base64
 import datetime as dt
 import json
+import re
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
@@ -20,7 +21,7 @@ from tidelog.pipeline.backfill.local_files import NeedsSpark
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-_LETTERED: Final = r"[\x0b\x0e\x0f\x1a-\x1f]"
+_LETTERED: Final = re.compile(r"\\u00[01][a-f]")
 
 
 def json_of(names: Sequence[str], columns: Sequence[pa.Array]) -> pa.Array:
@@ -29,8 +30,10 @@ def json_of(names: Sequence[str], columns: Sequence[pa.Array]) -> pa.Array:
         raise NeedsSpark("a column is named twice")
     encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=_text).encode
     rows = zip(*map(_values, columns), strict=True)
-    texts = [encode(dict(zip(names, row, strict=True))).encode() for row in rows]
-    return pa.array(texts, pa.binary())
+    texts = [encode(dict(zip(names, row, strict=True))) for row in rows]
+    if any(map(_LETTERED.search, texts)):
+        raise NeedsSpark("a text has control characters")
+    return pa.array(texts, pa.string()).cast(pa.binary())
 
 
 def bytes_of(column: pa.Array) -> pa.Array:
@@ -62,9 +65,6 @@ def _check(column: pa.Array) -> None:
         parts = column.flatten()
         for part in parts if pa.types.is_struct(column.type) else [parts]:
             _check(part)
-    elif pa.types.is_string(column.type):
-        if pc.any(pc.match_substring_regex(column, _LETTERED)).as_py():
-            raise NeedsSpark("a text has control characters")
     elif pa.types.is_floating(column.type):
         size = pc.abs(column.drop_null())
         is_plain = pc.or_(
