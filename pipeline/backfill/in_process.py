@@ -75,6 +75,11 @@ class RowsInProcess:
         self._how = rows.Staging(unit, options.time_zone, partition_count, options.time_column)
         found = wanted(options, names)
         count = table.num_rows
+        numbers = (  # as far as Spark knows them too
+            pa.concat_arrays([pa.array(range(1, n + 1), pa.int64()) for _, n in files])
+            if format_of(options) == "parquet"
+            else pa.nulls(count, pa.int64())
+        )
         key = options.key_column
         self._batch = pa.record_batch(
             {
@@ -84,7 +89,7 @@ class RowsInProcess:
                 "headers": _headers(found.headers, columns, count),
                 "partition": _partitions(options.partition_column, columns, kinds, count),
                 "file": pa.concat_arrays([pa.repeat(str(path), n) for path, n in files]),
-                "row": pa.concat_arrays([_numbers(n, format_of(options)) for _, n in files]),
+                "row": numbers,
             }
         )
 
@@ -117,11 +122,6 @@ class RowsInProcess:
     def _staged(self) -> list[pa.RecordBatch]:
         starts = range(0, self._batch.num_rows, _BATCH_ROWS)
         return [rows.staged(self._batch.slice(start, _BATCH_ROWS), self._how) for start in starts]
-
-
-def _numbers(count: int, kind: str) -> pa.Array:
-    """Returns the numbers of the rows of a file, as far as Spark knows them too."""
-    return pa.array(range(1, count + 1) if kind == "parquet" else [None] * count, pa.int64())
 
 
 def _times(column: pa.Array, unit: str) -> pa.Array:

@@ -169,7 +169,8 @@ def _csv(
         lines = _lines(path)
         for number, line in lines.items():
             if '"' in line and not plain.fullmatch(line):
-                raise NeedsSpark(f"line {number} of {path} has quotes or backslashes within fields")
+                said = _named(path, number, line)
+                raise NeedsSpark(f"{said} has quotes or backslashes within fields")
         try:
             found = list(csv.reader(lines.values(), delimiter=separator, doublequote=False))
         except csv.Error as error:
@@ -191,7 +192,8 @@ def _csv(
     assert names is not None
     columns: dict[str, pa.Array] = {}
     for name in choose(names):
-        texts = [row[names.index(name)] for row in rows]
+        number = names.index(name)
+        texts = [row[number] for row in rows]
         columns[name] = _inferred(name, texts) if is_inferred else pa.array(texts, pa.string())
     return Read(names, pa.table(columns), files)
 
