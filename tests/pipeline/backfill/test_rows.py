@@ -14,6 +14,7 @@ from kafka.partitioner.default import murmur2
 
 from tidelog.pipeline.archive.layout import buffers_of
 from tidelog.pipeline.backfill.rows import LOCAL, BadTime, Staging, staged, times_of
+from tidelog.pipeline.errors import PipelineError
 from tidelog.pipeline.source.arrays import HEADERS
 from tidelog.pipeline.times import to_ms
 from tidelog.protocol.records.batch import records
@@ -163,3 +164,32 @@ def test_local_times_of_any_year():
 def test_a_text_without_a_zone_is_refused_with_what_helps():
     with pytest.raises(BadTime, match=r"does not say its zone.*or say --time-zone"):
         times_of(pa.array(["2020-01-01T00:00"]), "iso")
+
+
+@pytest.mark.parametrize(
+    ("file", "row", "place"),
+    [
+        ("t.parquet", 7, "row 7 of {directory}/t.parquet"),
+        ("t.csv", None, "line 4 of {directory}/t.csv"),
+        ("gone.csv", None, """{directory}/gone.csv, '{{"when":"soon","who":"b"}}'"""),
+        (None, None, """the row is '{{"when":"soon","who":"b"}}'"""),
+    ],
+)
+def test_a_value_that_is_no_time_is_named_with_its_place(tmp_path, file, row, place):
+    """In a file of texts it is the line with the other texts of the row."""
+    (tmp_path / "t.csv").write_text("when,who\nsooner,b\n5,soon\nsoon,b\n")
+    batch = pa.record_batch(
+        {
+            "time": pa.array(["5", "soon"]),
+            "key": pa.nulls(2, pa.binary()),
+            "value": pa.array([b"{}", b'{"when":"soon","who":"b"}']),
+            "headers": pa.nulls(2, HEADERS),
+            "partition": pa.nulls(2, pa.int32()),
+            "file": pa.array([None, file and (tmp_path / file).as_uri()], pa.string()),
+            "row": pa.array([None, row], pa.int64()),
+        }
+    )
+    with pytest.raises(PipelineError) as raised:
+        staged(batch, Staging("ms", None, 1, "when"))
+    where = place.format(directory=tmp_path)
+    assert str(raised.value) == f"column when: 'soon' is no whole number of ms ({where})"
