@@ -17,10 +17,9 @@ from tidelog.storage.time.stamping import rules_of
 from tidelog.storage.time.timestamp import later
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
     from tidelog.config import TopicConfig
-    from tidelog.pipeline.source.sampling import Sample
 
 NEWEST_MAGIC = 2
 
@@ -38,6 +37,26 @@ class Arrival(NamedTuple):
     size: int
 
 
+class Sample(NamedTuple):
+    """A batch, and the offsets from `start_offset` to before `end_offset` for which it stands.
+
+    `size` is the bytes of those offsets, exact where the batch stands for itself. Times are in ms;
+    None: there is none, or the broker does not tell append times. `segment` is the base offset of
+    its segment, where a broker tells append times and so names it. `has_missing`: a record is known
+    to have no time.
+    """
+
+    start_offset: int
+    end_offset: int
+    size: int
+    first_ms: int | None
+    largest_ms: int | None
+    append_ms: int | None
+    segment: int | None
+    is_control: bool
+    has_missing: bool = False
+
+
 def log_of(
     topic: str,
     partition: int,
@@ -47,32 +66,18 @@ def log_of(
     start_offset: int = 0,
 ) -> Log:
     """Returns the log that these batches would make by a topic's settings, appended at `now_ms`."""
-    rules = rules_of(config, NEWEST_MAGIC)
-    limit = event_limit(event_slack(config), now_ms)
-    _, span_ms, least_ms = rolling_of(config)
-    segments: list[LogSegment] = []
-    times, base, size, offset = SegmentTimes(), start_offset, 0, start_offset
-    largest_event: int | None = None
 
-    def close() -> None:
-        appended = ((base, now_ms),) if size else ()
-        segments.append(LogSegment(base, offset, size, times, appended, now_ms))
+    def appended() -> Iterator[Sample]:
+        is_stamped, offset = rules_of(config, NEWEST_MAGIC).log_append_time, start_offset
+        for first, largest, has_missing, records, size in arrivals:
+            times = (now_ms, now_ms) if is_stamped else (first, largest)
+            is_missing = has_missing and not is_stamped
+            end = offset + records
+            yield Sample(offset, end, size, *times, now_ms, None, False, is_missing)
+            offset = end
 
-    for arrival in arrivals:
-        first, largest, has_missing = arrival.first, arrival.largest, arrival.has_missing
-        if rules.log_append_time:
-            first, largest, has_missing = now_ms, now_ms, False
-        is_full = size > 0 and size + arrival.size > config.segment_bytes
-        if is_full or should_roll(times, largest, now_ms, now_ms, span_ms, least_ms):
-            close()
-            times, base, size = SegmentTimes(), offset, 0
-        last_offset = offset + arrival.records - 1
-        times.note(first, largest, last_offset, has_missing, now_ms, limit)
-        times.note_append(now_ms)
-        largest_event = later(times.event, largest_event)
-        offset, size = last_offset + 1, size + arrival.size
-    close()
-    return Log(topic, partition, tuple(segments), start_offset, offset, largest_event)
+    log = log_of_samples(topic, partition, appended(), config, now_ms, start_offset)
+    return log._replace(is_sampled=False)
 
 
 def log_of_samples(
@@ -121,12 +126,13 @@ def log_of_samples(
         else:
             limit = event_limit(slack, append)
             last_offset = one.end_offset - 1
-            times.note(one.first_ms, one.largest_ms, last_offset, False, append, limit)
+            times.note(one.first_ms, one.largest_ms, last_offset, one.has_missing, append, limit)
         if seen is None:
             times.note_adopted(now_ms)
         else:
             times.note_append(seen)
-            appended.append((one.start_offset, seen))
+            if not appended or seen != appended[-1][1]:
+                appended.append((one.start_offset, seen))
         largest_event = later(times.event, largest_event)
         offset, size = one.end_offset, size + one.size
     close()

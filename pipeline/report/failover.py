@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from typing import TYPE_CHECKING, Final
 
 from tidelog.pipeline.report import page
@@ -13,26 +12,45 @@ from tidelog.text import some
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from tidelog.pipeline.report.page import Block, Numbers
+    from tidelog.pipeline.report.page import Block, Numbers, Table
 
-_HEADS: Final = (
-    *("partition", "committed", "unread", "continues at"),
-    *("lost", "missing", "read again", "proven by"),
-)
-_COUNTS: Final = ("lost", "missing", "duplicates")
-_ALARMING: Final = ("lost", "missing")
 _LEVELS: Final = {"lost": "bad", "missing": "bad", "unproven": "warn", "refused": "bad"}
 
 
 def table(rows: Sequence[Numbers]) -> list[str]:
     """Returns the lines of a table, with the remarks on each partition below it."""
-    cells = [_HEADS, *(_cells(row) for row in rows)]
-    widths = [max(len(line[number]) for line in cells) for number in range(len(_HEADS))]
-    lines = [_line(_HEADS, widths)]
-    for row, line in zip(rows, cells[1:], strict=True):
-        lines.append(_line(line, widths))
-        lines += [f"    {said}" for said in sentences(row)]
-    return lines
+    found = _table(rows)
+    texts = [list(found.heads), *([cell.text for cell in row] for row in found.rows)]
+    first, *others = [max(map(len, column)) for column in zip(*texts, strict=True)]
+    form = "  ".join([f"{{:<{first}}}", *(f"{{:>{width}}}" for width in others)])
+    heads, *lines = [form.format(*each).rstrip() for each in texts]
+    said = [[f"    {each}" for each in sentences(row)] for row in rows]
+    return [
+        heads,
+        *(each for line, more in zip(lines, said, strict=True) for each in (line, *more)),
+    ]
+
+
+def _table(rows: Sequence[Numbers]) -> Table:
+    return page.table(
+        "Every partition",
+        rows,
+        {
+            "partition": _name,
+            "committed": lambda row: str(row["committed"]),
+            "unread": lambda row: _counted(row, "unread"),
+            "continues at": lambda row: NONE if row["offset"] is None else str(row["offset"]),
+            "lost": lambda row: _counted(row, "lost", is_alarming=True),
+            "missing": lambda row: _counted(row, "missing", is_alarming=True),
+            "read again": lambda row: _counted(row, "duplicates"),
+            "proven by": lambda row: row["proven_by"] or row["status"].upper(),
+        },
+    )
+
+
+def _counted(row: Numbers, name: str, *, is_alarming: bool = False) -> Cell:
+    number = None if row["proof"] is None else row["proof"][name]
+    return Cell(count(number), is_alarming and bool(number))
 
 
 def bare(name: str) -> str:
@@ -40,25 +58,10 @@ def bare(name: str) -> str:
     return f"{name}: nothing committed, left as it is: the group begins by its auto.offset.reset"
 
 
-def _line(cells: Sequence[str], widths: Sequence[int]) -> str:
-    first, *others = cells
-    padded = [first.ljust(widths[0])]
-    padded += [cell.rjust(width) for cell, width in zip(others, widths[1:], strict=True)]
-    return "  ".join(padded).rstrip()
-
-
 def _name(row: Numbers) -> str:
     name = f"{row['topic']}-{row['partition']}"
     other = f"{row['target_topic']}-{row['target_partition']}"
     return name if name == other else f"{name} > {other}"
-
-
-def _cells(row: Numbers) -> tuple[str, ...]:
-    proof = row["proof"]
-    counts = [NONE] * 4 if proof is None else [count(proof[name]) for name in ("unread", *_COUNTS)]
-    offset = NONE if row["offset"] is None else str(row["offset"])
-    proven = row["proven_by"] or row["status"].upper()
-    return (_name(row), str(row["committed"]), counts[0], offset, *counts[1:], proven)
 
 
 def sentences(row: Numbers) -> Iterator[str]:
@@ -103,8 +106,7 @@ def html(report: Numbers) -> str:
 
 def _body(report: Numbers) -> Iterator[Block]:
     rows = report["partitions"]
-    columns = {head: functools.partial(_shown, column) for column, head in enumerate(_HEADS)}
-    yield page.table("Every partition", rows, columns)
+    yield _table(rows)
     remarks = {_name(row): list(sentences(row)) for row in rows}
     if any(remarks.values()):
         yield Heading("What there is to say of each")
@@ -115,11 +117,6 @@ def _body(report: Numbers) -> Iterator[Block]:
     if report["nothing_committed"]:
         yield Heading("Without an offset")
         yield from map(bare, report["nothing_committed"])
-
-
-def _shown(column: int, row: Numbers) -> Cell:
-    text = _cells(row)[column]
-    return Cell(text, _HEADS[column] in _ALARMING and text not in ("0", NONE))
 
 
 def _findings(rows: Sequence[Numbers]) -> Iterator[Finding]:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import numpy as np
 
 from tidelog.client import EARLIEST, Client, RequestError
+from tidelog.pipeline.engine.planned import Sample
 from tidelog.pipeline.source.append_times import UNKNOWN, Answer, FetchedTimes
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.records.batch import scan
@@ -21,8 +22,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from tidelog.client import Fetched
-
-__all__ = ["MOST", "Partition", "Sample", "partitions", "samples"]
 
 MOST: Final = 512
 """How many batches of a partition are fetched, about."""
@@ -44,24 +43,6 @@ class Partition(NamedTuple):
     def size_bytes(self) -> int:
         """The number of bytes that sampling reads, roughly."""
         return min(self.end_offset - self.start_offset, MOST) * _RECORD_BYTES
-
-
-class Sample(NamedTuple):
-    """A batch, and the offsets from `start_offset` to before `end_offset` for which it stands.
-
-    `size` is the bytes of those offsets, exact where the batch stands for itself. Times are in ms;
-    None: there is none, or the broker does not tell append times. `segment` is the base offset of
-    its segment, where a broker tells append times and so names it.
-    """
-
-    start_offset: int
-    end_offset: int
-    size: int
-    first_ms: int | None
-    largest_ms: int | None
-    append_ms: int | None
-    segment: int | None
-    is_control: bool
 
 
 def partitions(brokers: str, wants: Callable[[str], bool]) -> list[Partition]:
