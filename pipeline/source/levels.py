@@ -33,14 +33,17 @@ from tidelog.protocol.records.layout import (
     TRANSACTIONAL_BIT,
     Compression,
 )
+from tidelog.storage.time.timestamp import later
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     import numpy.typing as npt
 
     from tidelog.pipeline.source.columns import Bools, Columns, Ints
     from tidelog.pipeline.source.splits import Split
+
+    _Column = tuple[Any, Callable[[Columns], Any]]  # the Arrow type, and how values are found
 
 RECORD: Final = "record"
 TIME: Final = "time"
@@ -50,62 +53,114 @@ LEVELS: Final = (SEGMENT, BATCH, TIME, RECORD)
 DEPTHS: Final = {SEGMENT: HEADERS, BATCH: HEADERS, TIME: TIMES, RECORD: RECORDS}
 
 MOST_US: Final = (2**63 - 1) // 1000  # milliseconds that int64 microseconds can hold
-_CODECS: Final = [codec.name.lower() for codec in Compression]
-
 _INSTANT: Any = pa.timestamp("us", "UTC")
+
+
+# --- columns -------------------------------------------------------------------------------------
+
+
+def known(times: Ints) -> Any:
+    """Returns append times as an Arrow array, null for unknown ones."""
+    return _or_null(times, times == UNKNOWN)
+
+
+def instants(timestamp_ms: Ints, has_timestamp: Bools) -> Any:
+    """Returns times as an Arrow array of microseconds, null for none or one that does not fit."""
+    fits = has_timestamp & (timestamp_ms >= -MOST_US) & (timestamp_ms <= MOST_US)
+    return pa.array(np.where(fits, timestamp_ms, 0) * 1000, pa.int64(), mask=~fits).cast(_INSTANT)
+
+
+def _or_null(values: Ints, is_null: Bools | None) -> Any:
+    return pa.array(values, mask=is_null if is_null is not None and is_null.any() else None)
+
+
+def _same(value: Any, count: int) -> Any:
+    return pa.repeat(pa.scalar(value), count)
+
+
+def _field(
+    index: int, kind: npt.DTypeLike = np.int64, *, unless: Callable[[Ints], Bools] | None = None
+) -> Callable[[Columns], Any]:
+    """Returns what finds a field of batches; it is null for those that `unless` marks."""
+
+    def found(columns: Columns) -> Any:
+        values = np.ascontiguousarray(columns.batches[:, index], kind)
+        return _or_null(values, None if unless is None else unless(columns.batches))
+
+    return found
+
+
+def _is_wrapper(table: Ints) -> Bools:
+    found: Bools = table[:, c.COUNT] < 0
+    return found
+
+
+def _has_no_times(table: Ints) -> Bools:
+    found: Bools = table[:, c.MAGIC] == 0
+    return found
+
+
+def _has(table: Ints, bit: int) -> Bools:
+    found: Bools = (table[:, c.MAGIC] == 2) & (table[:, c.ATTRIBUTES] & bit != 0)
+    return found
+
+
+def _codecs(columns: Columns) -> Any:
+    numbers = (columns.batches[:, c.ATTRIBUTES] & CODEC_MASK).astype(np.int32)
+    names = [*(codec.name.lower() for codec in Compression), *["unknown"] * 3]
+    return pa.DictionaryArray.from_arrays(pa.array(numbers), pa.array(names)).cast(pa.string())
+
+
+_OF_RECORDS: Final[dict[str, _Column]] = {
+    "key": (pa.binary(), lambda some: some.key),
+    "value": (pa.binary(), lambda some: some.value),
+    "topic": (pa.string(), lambda some: _same(some.topic, len(some))),
+    "partition": (pa.int32(), lambda some: _same(np.int32(some.partition), len(some))),
+    "offset": (pa.int64(), lambda some: pa.array(some.offset)),
+    "timestamp": (_INSTANT, lambda some: instants(some.timestamp_ms, some.has_timestamp)),
+    "timestampType": (pa.int32(), lambda some: pa.array(some.timestamp_type)),
+    "headers": (HEADERS_TYPE, lambda some: some.headers),
+    "timestamp_ms": (pa.int64(), lambda some: pa.array(some.timestamp_ms)),
+    "append_time_ms": (pa.int64(), lambda some: known(some.append_time_ms)),
+    "has_timestamp": (pa.bool_(), lambda some: pa.array(some.has_timestamp)),
+    "header_names": (HEADER_NAMES, lambda some: some.header_names),
+}
+_SHARED: Final = (
+    *("topic", "partition", "offset", "timestamp_ms", "append_time_ms", "has_timestamp"),
+    "timestampType",
+)
+_OF_TIMES: Final[dict[str, _Column]] = {
+    **{name: _OF_RECORDS[name] for name in _SHARED},
+    "producer_id": (pa.int64(), lambda some: pa.array(some.producer_id)),
+    "size_bytes": (pa.int64(), lambda some: pa.array(some.size)),
+}
+_OF_BATCHES: Final[dict[str, _Column]] = {
+    "topic": (pa.string(), lambda some: _same(some.topic, len(some.batches))),
+    "partition": (pa.int32(), lambda some: _same(np.int32(some.partition), len(some.batches))),
+    "base_offset": (pa.int64(), _field(c.BASE_OFFSET, unless=_is_wrapper)),
+    "last_offset": (pa.int64(), _field(c.LAST_OFFSET)),
+    "record_count": (pa.int64(), _field(c.COUNT, unless=_is_wrapper)),
+    "size_bytes": (pa.int64(), _field(c.SIZE)),
+    "position": (pa.int64(), _field(c.POSITION, unless=lambda table: table[:, c.POSITION] < 0)),
+    "format": (pa.int32(), _field(c.MAGIC, np.int32)),
+    "codec": (pa.string(), _codecs),
+    "timestampType": (pa.int32(), lambda some: pa.array(some.batch_timestamp_type)),
+    "base_timestamp_ms": (pa.int64(), _field(c.BASE_TIMESTAMP, unless=_has_no_times)),
+    "max_timestamp_ms": (pa.int64(), _field(c.MAX_TIMESTAMP, unless=_has_no_times)),
+    "append_time_ms": (pa.int64(), lambda some: known(some.batch_append_time_ms)),
+    "producer_id": (pa.int64(), _field(c.PRODUCER_ID)),
+    "producer_epoch": (pa.int32(), _field(c.PRODUCER_EPOCH, np.int32)),
+    "base_sequence": (pa.int32(), _field(c.BASE_SEQUENCE, np.int32)),
+    "leader_epoch": (pa.int32(), _field(c.LEADER_EPOCH, np.int32)),
+    "is_transactional": (pa.bool_(), lambda some: pa.array(_has(some.batches, TRANSACTIONAL_BIT))),
+    "is_control": (pa.bool_(), lambda some: pa.array(_has(some.batches, CONTROL_BIT))),
+}
+_COLUMNS: Final = {RECORD: _OF_RECORDS, TIME: _OF_TIMES, BATCH: _OF_BATCHES}
 SCHEMAS: Final[dict[str, Any]] = {
-    RECORD: pa.schema(
-        [
-            ("key", pa.binary()),
-            ("value", pa.binary()),
-            ("topic", pa.string()),
-            ("partition", pa.int32()),
-            ("offset", pa.int64()),
-            ("timestamp", _INSTANT),
-            ("timestampType", pa.int32()),
-            ("headers", HEADERS_TYPE),
-            ("timestamp_ms", pa.int64()),
-            ("append_time_ms", pa.int64()),
-            ("has_timestamp", pa.bool_()),
-            ("header_names", HEADER_NAMES),
-        ]
-    ),
-    TIME: pa.schema(
-        [
-            ("topic", pa.string()),
-            ("partition", pa.int32()),
-            ("offset", pa.int64()),
-            ("timestamp_ms", pa.int64()),
-            ("append_time_ms", pa.int64()),
-            ("has_timestamp", pa.bool_()),
-            ("timestampType", pa.int32()),
-            ("producer_id", pa.int64()),
-            ("size_bytes", pa.int64()),
-        ]
-    ),
-    BATCH: pa.schema(
-        [
-            ("topic", pa.string()),
-            ("partition", pa.int32()),
-            ("base_offset", pa.int64()),
-            ("last_offset", pa.int64()),
-            ("record_count", pa.int64()),
-            ("size_bytes", pa.int64()),
-            ("position", pa.int64()),
-            ("format", pa.int32()),
-            ("codec", pa.string()),
-            ("timestampType", pa.int32()),
-            ("base_timestamp_ms", pa.int64()),
-            ("max_timestamp_ms", pa.int64()),
-            ("append_time_ms", pa.int64()),
-            ("producer_id", pa.int64()),
-            ("producer_epoch", pa.int32()),
-            ("base_sequence", pa.int32()),
-            ("leader_epoch", pa.int32()),
-            ("is_transactional", pa.bool_()),
-            ("is_control", pa.bool_()),
-        ]
-    ),
+    **{
+        level: pa.schema([(name, kind) for name, (kind, _) in columns.items()])
+        for level, columns in _COLUMNS.items()
+    },
     SEGMENT: pa.schema(
         [
             ("topic", pa.string()),
@@ -134,75 +189,10 @@ def rows(split: Split, level: str, options: Options) -> Iterator[Any]:
     if level == SEGMENT:
         yield _segment(split, options)
         return
-    make = {RECORD: _records, TIME: _times, BATCH: _batches}[level]
     for columns in read(split, options):
-        arrays = make(columns)
+        arrays = [values(columns) for _, values in _COLUMNS[level].values()]
         if len(arrays[0]):
             yield pa.RecordBatch.from_arrays(arrays, schema=SCHEMAS[level])
-
-
-def _records(columns: Columns) -> list[Any]:
-    count = len(columns)
-    return [
-        columns.key,
-        columns.value,
-        pa.repeat(pa.scalar(columns.topic), count),
-        pa.repeat(pa.scalar(columns.partition, pa.int32()), count),
-        pa.array(columns.offset),
-        instants(columns.timestamp_ms, columns.has_timestamp),
-        pa.array(columns.timestamp_type),
-        columns.headers,
-        pa.array(columns.timestamp_ms),
-        known(columns.append_time_ms),
-        pa.array(columns.has_timestamp),
-        columns.header_names,
-    ]
-
-
-def _times(columns: Columns) -> list[Any]:
-    count = len(columns)
-    return [
-        pa.repeat(pa.scalar(columns.topic), count),
-        pa.repeat(pa.scalar(columns.partition, pa.int32()), count),
-        pa.array(columns.offset),
-        pa.array(columns.timestamp_ms),
-        known(columns.append_time_ms),
-        pa.array(columns.has_timestamp),
-        pa.array(columns.timestamp_type),
-        pa.array(columns.producer_id),
-        pa.array(columns.size),
-    ]
-
-
-def _batches(columns: Columns) -> list[Any]:
-    table = columns.batches
-    count = len(table)
-    attributes, magic = table[:, c.ATTRIBUTES], table[:, c.MAGIC]
-    is_wrapper = table[:, c.COUNT] < 0
-    codecs = pa.DictionaryArray.from_arrays(
-        pa.array((attributes & CODEC_MASK).astype(np.int32)), pa.array(_CODECS + ["unknown"] * 3)
-    )
-    return [
-        pa.repeat(pa.scalar(columns.topic), count),
-        pa.repeat(pa.scalar(columns.partition, pa.int32()), count),
-        _or_null(table[:, c.BASE_OFFSET], is_wrapper),
-        _ints(table[:, c.LAST_OFFSET]),
-        _or_null(table[:, c.COUNT], is_wrapper),
-        _ints(table[:, c.SIZE]),
-        _or_null(table[:, c.POSITION], table[:, c.POSITION] < 0),
-        _ints(magic, np.int32),
-        codecs.cast(pa.string()),
-        pa.array(columns.batch_timestamp_type),
-        _or_null(table[:, c.BASE_TIMESTAMP], magic == 0),
-        _or_null(table[:, c.MAX_TIMESTAMP], magic == 0),
-        known(columns.batch_append_time_ms),
-        _ints(table[:, c.PRODUCER_ID]),
-        _ints(table[:, c.PRODUCER_EPOCH], np.int32),
-        _ints(table[:, c.BASE_SEQUENCE], np.int32),
-        _ints(table[:, c.LEADER_EPOCH], np.int32),
-        pa.array((magic == 2) & (attributes & TRANSACTIONAL_BIT != 0)),
-        pa.array((magic == 2) & (attributes & CONTROL_BIT != 0)),
-    ]
 
 
 def _segment(split: Split, options: Options) -> Any:
@@ -217,12 +207,12 @@ def _segment(split: Split, options: Options) -> Any:
         table = columns.batches
         batches += len(table)
         size += int(table[:, c.SIZE].sum())
-        is_counted &= not (table[:, c.COUNT] < 0).any()
-        is_data = ~((table[:, c.MAGIC] == 2) & (table[:, c.ATTRIBUTES] & CONTROL_BIT != 0))
+        is_counted &= not _is_wrapper(table).any()
+        is_data = ~_has(table, CONTROL_BIT)
         records += int(table[is_data, c.COUNT].sum())
         times = table[is_data & (table[:, c.MAX_TIMESTAMP] != NO_TIMESTAMP), c.MAX_TIMESTAMP]
         if len(times):
-            largest = int(times.max()) if largest is None else max(largest, int(times.max()))
+            largest = later(int(times.max()), largest)
         appended = columns.batch_append_time_ms
         appended = appended[appended != UNKNOWN]
         if len(appended):
@@ -245,22 +235,3 @@ def _segment(split: Split, options: Options) -> Any:
     schema = SCHEMAS[SEGMENT]
     arrays = [pa.array([value], one.type) for value, one in zip(row, schema, strict=True)]
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
-
-
-def known(times: Ints) -> Any:
-    """Returns append times as an Arrow array, null for unknown ones."""
-    return _or_null(times, times == UNKNOWN)
-
-
-def instants(timestamp_ms: Ints, has_timestamp: Bools) -> Any:
-    """Returns times as an Arrow array of microseconds, null for none or one that does not fit."""
-    fits = has_timestamp & (timestamp_ms >= -MOST_US) & (timestamp_ms <= MOST_US)
-    return pa.array(np.where(fits, timestamp_ms, 0) * 1000, pa.int64(), mask=~fits).cast(_INSTANT)
-
-
-def _or_null(values: Ints, is_null: Bools) -> Any:
-    return pa.array(np.ascontiguousarray(values), mask=is_null if is_null.any() else None)
-
-
-def _ints(values: Ints, kind: npt.DTypeLike = np.int64) -> Any:
-    return pa.array(np.ascontiguousarray(values, kind))
