@@ -138,22 +138,3 @@ def read(path: Path) -> list[PartitionMap]:
         run = Run(row["source_offset"], row["target_offset"], row["count"])
         found.setdefault(key, []).append(run)
     return [PartitionMap(*key, tuple(runs)) for key, runs in found.items()]
-
-
-def target_offset_of(runs: Sequence[Run], source_offset: int) -> int | None:
-    """Returns the target offset of the first record at or after a source offset, or None.
-
-    Only tests use it: jobs look up many offsets at once.
-    """
-    low, high = 0, len(runs)
-    while low < high:
-        middle = (low + high) // 2
-        run = runs[middle]
-        if run.source_offset + run.count <= source_offset:
-            low = middle + 1
-        else:
-            high = middle
-    if low == len(runs):
-        return None
-    run = runs[low]
-    return run.target_offset + max(0, source_offset - run.source_offset)

@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.pipeline.offset_maps import target_offset_of
 from tidelog.pipeline.replay.offset_map import (
     PartitionMap,
     Run,
     Runs,
     read,
     renew,
-    target_offset_of,
     write,
 )
 

@@ -15,11 +15,11 @@ import pytest
 from tests.pipeline.archive.archives import DAY_MS, expected, some, with_logs
 from tests.pipeline.jobs.test_mirror import everything
 from tests.pipeline.logs import Writer, committed
+from tests.pipeline.offset_maps import target_offset_of
 from tidelog.client import Client
 from tidelog.pipeline import cli
 from tidelog.pipeline.errors import FAILED, FINDINGS, OK, USAGE
 from tidelog.pipeline.replay import offset_map
-from tidelog.pipeline.replay.offset_map import target_offset_of
 from tidelog.protocol.records.batch import Record, build
 
 pytest.importorskip("pyiceberg", reason="the extra `iceberg` is not installed")

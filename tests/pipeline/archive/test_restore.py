@@ -19,6 +19,7 @@ from tests.pipeline.archive.archives import (
     with_logs,
 )
 from tests.pipeline.jobs.test_mirror import everything, fill
+from tests.pipeline.offset_maps import target_offset_of
 from tidelog.client import Client
 from tidelog.pipeline import cli
 from tidelog.pipeline.archive import selecting
@@ -28,7 +29,6 @@ from tidelog.pipeline.archive.store import Store
 from tidelog.pipeline.engine import prediction
 from tidelog.pipeline.errors import FAILED, FINDINGS, OK, USAGE, PipelineError
 from tidelog.pipeline.replay import offset_map
-from tidelog.pipeline.replay.offset_map import target_offset_of
 from tidelog.process import BrokerProcess
 from tidelog.protocol.records.batch import build
 

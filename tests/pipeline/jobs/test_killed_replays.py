@@ -13,13 +13,13 @@ import pytest
 from tests.broker.subject import eventually
 from tests.pipeline.drivers import standing_still
 from tests.pipeline.jobs.test_mirror import KEEP, check, delete, everything, mirror, plain, some
+from tests.pipeline.offset_maps import target_offset_of
 from tidelog.client import READ_COMMITTED, Client, Fenced
 from tidelog.client.appender import Appender
 from tidelog.client.calls import producers
 from tidelog.pipeline.errors import OK
 from tidelog.pipeline.replay import delivery
 from tidelog.pipeline.replay.delivery import AT_LEAST_ONCE, POSITION, TRANSACTIONS, Delivery
-from tidelog.pipeline.replay.offset_map import target_offset_of
 from tidelog.pipeline.replay.replay import Task, replay_partition
 from tidelog.pipeline.replay.targets import look_at
 from tidelog.pipeline.replay.transactions import Transactions, ensure_progress_topic

@@ -13,11 +13,11 @@ import pytest
 from kafka import KafkaAdminClient
 
 from tests.broker.subject import eventually
+from tests.pipeline.offset_maps import target_offset_of
 from tidelog.client import Client
 from tidelog.pipeline import cli
 from tidelog.pipeline.errors import FAILED, FINDINGS, OK, USAGE
 from tidelog.pipeline.replay import offset_map
-from tidelog.pipeline.replay.offset_map import target_offset_of
 from tidelog.process import BrokerProcess
 from tidelog.protocol.records.batch import Record, build, records, scan
 from tidelog.protocol.records.layout import INT64_MAX, Compression
