@@ -28,10 +28,10 @@ MOST_SPANS: Final = 20_000
 class Tables:
     """The sums by event time, and by producer."""
 
-    def __init__(self, hours: Table, delays: Table, late: Counted, level: int = 0) -> None:
-        """Begins with sums by the hour, or by the coarser span SPAN_HOURS[level]."""
+    def __init__(self, hours: Table, delays: Table, late: Counted) -> None:
+        """Begins with sums by the hour."""
         self.hours, self.delays, self.late = hours, delays, late
-        self.level = level
+        self.level = 0  # of SPAN_HOURS
 
     @property
     def span_ms(self) -> int:

@@ -68,9 +68,8 @@ def example(each: Example) -> dict[str, Any]:
 
 def _lateness(audit: Audit, buckets: Ints, counts: Ints, late: int) -> dict[str, int | None]:
     plausible = audit.counts.plausible
-    zeros = np.array([plausible - late], np.int64)
-    all_buckets = np.concatenate([np.zeros(1, np.int64), buckets])
-    all_counts = np.concatenate([zeros, counts])
+    all_buckets = np.concatenate([[0], buckets])
+    all_counts = np.concatenate([[plausible - late], counts])
     worst = audit.tables.late.worst.columns()[1]
     largest = int(worst.max()) if len(worst) else (0 if plausible else None)
     found: dict[str, int | None] = {
@@ -126,17 +125,17 @@ def producers(audit: Audit) -> list[dict[str, Any]]:
     ]
 
 
-def plot_range(audit: Audit, outside: float = 0.001) -> tuple[int, int, int]:
+def plot_range(audit: Audit) -> tuple[int, int, int]:
     """Returns what a plot over event time shows: first and last span, and how many to combine.
 
-    On each side up to the share `outside` of the plausible records is left out, so that a few
-    records do not hide the others.
+    On each side up to a thousandth of the plausible records is left out, so that a few records do
+    not hide the others.
     """
     hours, records, odd, *_ = audit.tables.hours.columns()
     plausible = np.cumsum(records - odd)
     if not len(hours) or not plausible[-1]:
         return 0, 0, 1
-    aside = int(plausible[-1] * outside)
+    aside = int(plausible[-1]) // 1000
     first = int(hours[np.searchsorted(plausible, aside, side="right")])
     last = int(hours[np.searchsorted(plausible, plausible[-1] - aside, side="left")])
     spans = last - first + 1
@@ -158,11 +157,10 @@ def rows(audit: Audit, factor: int = 1) -> dict[str, list[Any]]:
     """
     tables = audit.tables
     span_ms = tables.span_ms * factor
-    hour_table, cells, delay_table = (
+    hour_table, cells, worst_table, delay_table = (
         table if factor == 1 else table.coarsened(factor)
-        for table in (tables.hours, tables.late.cells, tables.delays)
+        for table in (tables.hours, tables.late.cells, tables.late.worst, tables.delays)
     )
-    worst_table = tables.late.worst if factor == 1 else tables.late.worst.coarsened(factor)
     hours, *values = hour_table.columns()
     found: dict[str, list[Any]] = {"event_ms": (hours * span_ms).tolist()}
     for name, column in zip((*HOUR_COUNTS, "least_ms", "largest_ms"), values, strict=True):
