@@ -78,60 +78,57 @@ def _percent(value: float) -> str:
     return f"{100 * value:.12f}".rstrip("0").rstrip(".") + " %"
 
 
-def _shown(topic: Numbers) -> tuple[list[int], int, int, str]:
-    """Returns the rows to draw, the range of the time axis, and a sentence about the rest."""
-    plot, (low, high) = topic["plot"], topic["plot_range_ms"]
-    rows = [n for n, at in enumerate(plot["event_ms"]) if low <= at < high]
-    plausible = sum(plot["records"]) - sum(plot["odd"])
-    outside = plausible - sum(plot["records"][n] - plot["odd"][n] for n in rows)
-    return rows, low, high, f" {count(outside)} are outside of the plot." if outside else ""
+def _shown(topic: Numbers) -> tuple[list[Numbers], str]:
+    """Returns the rows in the range that is drawn, and a sentence about the rest."""
+    columns, (low, high) = topic["plot"], topic["plot_range_ms"]
+    rows: list[Numbers] = [
+        dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)
+    ]
+    outside = sum(row["records"] - row["odd"] for row in rows if not low <= row["event_ms"] < high)
+    shown = [row for row in rows if low <= row["event_ms"] < high]
+    return shown, f" {count(outside)} are outside of the plot." if outside else ""
 
 
 def hours(topic: Numbers) -> Plot | str | None:
     """Returns how many records have which event time; a sentence if all are of one span."""
-    plot, span_ms = topic["plot"], topic["plot_span_ms"]
-    rows, low, high, outside = _shown(topic)
-    plausible = [r - o for r, o in zip(plot["records"], plot["odd"], strict=True)]
-    rows = [n for n in rows if plausible[n]]
+    shown, outside = _shown(topic)
+    rows = [row for row in shown if row["records"] > row["odd"]]
     if not rows:
         return None
-    late = plot["later_than_a_second"]
     if len(rows) == 1:
-        number = plausible[rows[0]]
+        number, late = rows[0]["records"] - rows[0]["odd"], rows[0]["later_than_a_second"]
         all_are = f"All {count(number)} plausible records are"
         return (
             f"{all_are if number > 1 else 'The only plausible record is'} of"
-            f" {_one_span(plot, rows[0], span_ms)}; {count(late[rows[0]])} of them more than a second late."
-            f"{outside}"
+            f" {_one_span(topic, rows[0])}; {count(late)} of them more than a second late.{outside}"
         )
-    bars = [
-        Bar(
-            plot["event_ms"][n],
-            plot["event_ms"][n] + span_ms,
-            (plausible[n] - late[n], late[n]),
-            f"{moment(plot['event_ms'][n])}: {some(plausible[n], 'record')},"
-            f" {count(late[n])} more than a second late",
-        )
-        for n in rows
-    ]
-    highest = max(plausible[n] for n in rows)
-    sentence = (
-        f"Plausible records by event time, {span(span_ms)} each;"
-        f" the busiest has {count(highest)}.{outside}"
-    )
+    bars = [_bar(row, topic["plot_span_ms"]) for row in rows]
+    highest = max(sum(bar.parts) for bar in bars)
     return Plot(
         "When events happened",
-        sentence,
-        Axis(low, high, plots.date_ticks(low, high), "event time (UTC)"),
+        f"Plausible records by event time, {span(topic['plot_span_ms'])} each;"
+        f" the busiest has {count(int(highest))}.{outside}",
+        _event_times(topic),
         Axis(0, highest * 1.05, plots.linear_ticks(highest, _thousands), "records"),
         bars=bars,
         parts=("in order, or hardly late", "more than a second late"),
     )
 
 
-def _one_span(plot: Numbers, row: int, span_ms: int) -> str:
+def _bar(row: Numbers, span_ms: int) -> Bar:
+    at, plausible, late = row["event_ms"], row["records"] - row["odd"], row["later_than_a_second"]
+    words = f"{some(plausible, 'record')}, {count(late)} more than a second late"
+    return Bar(at, at + span_ms, (plausible - late, late), f"{moment(at)}: {words}")
+
+
+def _one_span(topic: Numbers, row: Numbers) -> str:
     """Names the span of event time of a row."""
-    return f"the {span(span_ms)} from {moment(plot['event_ms'][row])} on"
+    return f"the {span(topic['plot_span_ms'])} from {moment(row['event_ms'])} on"
+
+
+def _event_times(topic: Numbers) -> Axis:
+    low, high = topic["plot_range_ms"]
+    return Axis(low, high, plots.date_ticks(low, high), "event time (UTC)")
 
 
 def _thousands(value: float) -> str:
@@ -143,36 +140,32 @@ def _thousands(value: float) -> str:
 
 def arrival(topic: Numbers) -> Plot | str | None:
     """Returns delays over event time; a sentence if all are of one span, or all are equal."""
-    plot, span_ms, delay = topic["plot"], topic["plot_span_ms"], topic["summary"]["delay_ms"]
-    rows, low, high, _ = _shown(topic)
-    rows = [n for n in rows if plot["delays"][n]]
+    delay = topic["summary"]["delay_ms"]
+    rows = [row for row in _shown(topic)[0] if row["delays"]]
     if not delay["count"] or not rows:
         return None
-    values = {plot[f"delay_{name}_ms"][n] for name, _ in _QUANTILES for n in rows}
+    values = {row[f"delay_{name}_ms"] for name, _ in _QUANTILES for row in rows}
     if len(rows) == 1 or len(values) == 1:
-        when = f" They are of {_one_span(plot, rows[0], span_ms)}." if len(rows) == 1 else ""
+        when = f" They are of {_one_span(topic, rows[0])}." if len(rows) == 1 else ""
         return (
             f"Half of the records arrive within {span(delay['p50'])}, 99 % within {span(delay['p99'])},"
             f" 99.9 % within {span(delay['p99_9'])}.{when}"
         )
-    styles = plots.styles(len(_QUANTILES))
     lines = [
         Line(f"{words} within", style, points)
-        for (name, words), style in zip(_QUANTILES, styles, strict=True)
+        for (name, words), style in zip(_QUANTILES, plots.styles(len(_QUANTILES)), strict=True)
         for points in _pieces(
-            [(plot["event_ms"][n], max(plot[f"delay_{name}_ms"][n], 1)) for n in rows], span_ms
+            [(row["event_ms"], max(row[f"delay_{name}_ms"], 1)) for row in rows],
+            topic["plot_span_ms"],
         )
     ]
     largest = max(*values, 1)
-    sentence = (
-        f"Append time minus event time, by event time: half of all records within"
-        f" {span(delay['p50'])}, 99.9 % within {span(delay['p99_9'])}."
-        " What came from the future is drawn at the bottom."
-    )
     return Plot(
         "How long records take to arrive",
-        sentence,
-        Axis(low, high, plots.date_ticks(low, high), "event time (UTC)"),
+        f"Append time minus event time, by event time: half of all records within"
+        f" {span(delay['p50'])}, 99.9 % within {span(delay['p99_9'])}."
+        " What came from the future is drawn at the bottom.",
+        _event_times(topic),
         Axis(1, _above(largest), _spans(largest), "append minus event", is_log=True),
         lines=lines,
     )
