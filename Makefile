@@ -76,7 +76,7 @@ fetch: $(TEST) ## fetch what oracle, test-clients and test-spark need: jars, and
 	@$(BIN)/python tests/clients/environments.py
 	@for version in $(ORACLES) $(TOOLS); do $(FETCH) $$version >/dev/null || $(FETCH) $$version >/dev/null || true; done
 	@$(BIN)/python -m tests.pipeline.spark_kafka
-	@$(BIN)/python -m tests.pipeline.iceberg_spark
+	@$(BIN)/python -m tests.pipeline.packaged_spark
 
 test: $(TEST) ## run the tests for every change, under five minutes
 	$(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal -m '$(FAST)' $(TESTS)
@@ -119,7 +119,7 @@ soak: $(TEST) ## one broker under a mixed load: nothing lost, and memory, descri
 test-spark: $(SPARK) ## the pipeline's jobs on Spark; installs PySpark into .venv, needs Java
 	@$(FETCH) 3.9.1 >/dev/null || $(FETCH) 3.9.1 >/dev/null || true
 	@$(BIN)/python -m tests.pipeline.spark_kafka
-	@$(BIN)/python -m tests.pipeline.iceberg_spark
+	@$(BIN)/python -m tests.pipeline.packaged_spark
 	$(BIN)/python -m pytest -q $(HEAVY) -m spark --timeout 600 tests/docs tests/pipeline tests/tidelog
 
 oracle: $(TEST) ## the same requests to Apache Kafka and to tidelog, differences classified
@@ -146,6 +146,7 @@ derived:
 	$(BIN)/python tools/derive_http.py --check
 	$(BIN)/python tools/derive_job_options.py --check
 	$(BIN)/python tools/derive_spark_options.py --check
+	$(BIN)/python tools/derive_spark_versions.py --check
 	$(BIN)/python tools/derive_time_picture.py --check
 	$(BIN)/python tools/measure_broker.py --check
 	$(BIN)/python tools/check_links.py
@@ -161,6 +162,7 @@ derive: $(TEST) ## write the derived pages anew
 	$(BIN)/python tools/derive_http.py
 	$(BIN)/python tools/derive_job_options.py
 	$(BIN)/python tools/derive_spark_options.py
+	$(BIN)/python tools/derive_spark_versions.py
 	$(BIN)/python tools/derive_time_picture.py
 
 rewrite: $(TEST) ## rewrite the expected output of the time scripts (then read the diff)

@@ -20,16 +20,16 @@ from tests.oracle.apache_kafka import (
     cache_root,
     maven_available,
 )
+from tidelog.pipeline.spark_versions import FITTING
 
-_SPARK = "org.apache.spark"
+_RELEASES = [one.kafka for one in reversed(FITTING) if one.kafka is not None]
+CLIENT = ("org.apache.commons:commons-pool2:2.12.1", "org.apache.kafka:kafka-clients:3.9.1")
 ARTIFACTS = (
-    [f"{_SPARK}:spark-sql-kafka-0-10_2.13:{version}" for version in ("4.3.0", "4.2.0", "4.1.2")],
-    [
-        f"{_SPARK}:spark-token-provider-kafka-0-10_2.13:{version}"
-        for version in ("4.3.0", "4.2.0", "4.1.2", "4.0.0")
-    ],
-    ["org.apache.commons:commons-pool2:2.12.1"],
-    ["org.apache.kafka:kafka-clients:3.9.1"],
+    *(
+        [f"org.apache.spark:{name}-kafka-0-10_2.13:{release}" for release in _RELEASES]
+        for name in ("spark-sql", "spark-token-provider")
+    ),
+    *([one] for one in CLIENT),
 )
 
 
