@@ -189,7 +189,7 @@ class Table:
         files = TableFiles(f"table {self.name}", self._properties)
         try:
             tasks = list(self._table.scan().plan_files())
-        except OSError as error:
+        except Exception as error:  # whatever pyiceberg makes of damaged metadata
             raise PipelineError(f"table {self.name} cannot be read: {error}") from error
         return (
             archive,

@@ -135,7 +135,11 @@ def _changed(item: DataFile, data: bytes, crc: int | None) -> str | None:
 
 def _examined(item: DataFile, source: Any, columns: tuple[str, ...] | None) -> Surveyed:
     with pq.ParquetFile(source, page_checksum_verification=True) as parquet:
-        table = parquet.read(columns=columns).select(_SURVEYED)
+        read = (
+            parquet.read_row_group(number, columns=columns).select(_SURVEYED)
+            for number in range(parquet.num_row_groups)
+        )
+        table = pa.concat_tables([parquet.schema_arrow.empty_table().select(_SURVEYED), *read])
         findings = tuple(_contradictions(item, table))
         nulls = [name for name in _KEYS if table.column(name).null_count]
         if nulls:

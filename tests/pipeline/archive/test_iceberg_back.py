@@ -27,13 +27,13 @@ from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
 from pyiceberg.typedef import Record as IcebergRecord
 
 from tests.pipeline.archive import test_iceberg
-from tests.pipeline.archive.test_iceberg import NAME, catalog, table
+from tests.pipeline.archive.test_iceberg import NAME, table
 
 FOREVER = ("--set", "retention.ms=-1")
 
 
 def place(root):
-    pairs = (f"{key}={value}" for key, value in catalog(root).items())
+    pairs = (f"{key}={value}" for key, value in test_iceberg.catalog(root).items())
     return ("--table", NAME, *(item for pair in pairs for item in ("--catalog", pair)))
 
 
@@ -149,8 +149,11 @@ def test_a_part_by_time_also_of_years_that_the_table_cannot_name(root, broker, t
 # --- what others do to the table ------------------------------------------------------------------
 
 
-def rewrite(root, shaped=lambda rows: rows):
-    """Replace all files of each day by one, as other programs do: rows in any order, partitions mixed."""
+def rewrite(root, shaped=lambda rows: rows, later=0):
+    """Replace all files of each day by one, as other programs do: rows in any order, partitions mixed.
+
+    `later` lists them under a day so much later.
+    """
     found = table(root)
     by_day = {}
     for task in found.scan().plan_files():
@@ -166,7 +169,8 @@ def rewrite(root, shaped=lambda rows: rows):
             pq.write_table(rows, path, row_group_size=20, write_page_checksum=True)
             for one in files:
                 update.delete_data_file(one)
-            update.append_data_file(listed(found, path, day, rows.num_rows))
+            shown = None if day is None else day + later
+            update.append_data_file(listed(found, path, shown, rows.num_rows))
 
 
 def listed(found, path, day, count):
@@ -284,6 +288,23 @@ def deleted_records(root):
     return "records read, and its files have"
 
 
+def another_day(root):
+    rewrite(root, later=1)
+    return "holds records of other dates than"
+
+
+def another_timestamp(root):
+    """Of the column that shows it; what is restored is `timestamp_ms`."""
+
+    def shaped(rows):
+        place = rows.schema.get_field_index("timestamp")
+        shown = pc.add(rows.column(place).cast("int64"), 1).cast(rows.schema.field(place).type)
+        return rows.set_column(place, rows.schema.field(place), shown)
+
+    rewrite(root, shaped)
+    return "whose timestamp is not their timestamp_ms"
+
+
 def rolled_back(root):
     with_logs(root, [(0, some(20, 5))])
     assert test_iceberg.fill(root, run="two") == OK
@@ -309,6 +330,8 @@ DAMAGE = [
     cut_file,
     another_value,
     deleted_records,
+    another_day,
+    another_timestamp,
     rolled_back,
     foreign_records,
     doubled_records,
@@ -337,6 +360,35 @@ def test_what_is_damaged_is_not_restored(tmp_path, broker, topic, capsys, damage
     assert f"table {NAME} is not sound: " in capsys.readouterr().err
     with Client(broker.bootstrap) as client:
         assert not client.has_topic(topic)
+
+
+def test_metadata_of_the_table_that_is_damaged(root, capsys):
+    assert test_iceberg.fill(root) == OK
+    (manifest,) = table(root).current_snapshot().manifests(table(root).io)
+    path = Path(manifest.manifest_path.removeprefix("file://"))
+    for damaged in (path.read_bytes()[:200], None):
+        path.write_bytes(damaged) if damaged else path.unlink()
+        assert verify(root) == FAILED
+        assert f"table {NAME} cannot be read: " in capsys.readouterr().err
+
+
+def test_a_gap_that_was_accepted_is_named(tmp_path, capsys):
+    with_logs(tmp_path, [(0, some(100, 1))], segment_bytes=2500)
+    assert test_iceberg.fill(tmp_path) == OK
+    with_logs(tmp_path, [(0, some(200, 2))], segment_bytes=2500)
+    directory = tmp_path / "logs" / "t-0"
+    starts = [int(path.stem) for path in sorted(directory.glob("*.log"))]
+    first = next(start for start in starts if start > 120)
+    for start in starts:
+        if start < first:
+            for path in directory.glob(f"{start:020d}.*"):
+                path.unlink()
+    assert test_iceberg.fill(tmp_path, "--accept-gap", run="two") == OK
+    with_logs(tmp_path, [(0, some(30, 3))], segment_bytes=2500)
+    assert test_iceberg.fill(tmp_path, run="three") == OK
+    capsys.readouterr()
+    assert verify(tmp_path) == OK
+    assert f"t-0: offsets 100 to {first - 1} were gone before they were" in capsys.readouterr().out
 
 
 def test_what_cannot_be_meant(root, broker, topic, capsys):

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 from pyarrow import fs
 
-from tests.pipeline.archive import archives, test_iceberg
+from tests.pipeline.archive import archives, test_iceberg, test_iceberg_back
 from tests.pipeline.archive.archives import expected, some, with_logs
 from tidelog.pipeline import cli
-from tidelog.pipeline.errors import OK
+from tidelog.pipeline.errors import FINDINGS, OK
 
 pytestmark = pytest.mark.slow
 
@@ -96,7 +96,7 @@ def test_an_archive_there_of_logs_there(root, store, capsys):
     assert len(archives.tree(root, "near")) == len(set(archives.DATES.values()))
 
 
-def test_an_iceberg_table_there(root, store, server, monkeypatch):
+def test_an_iceberg_table_there(root, store, server, monkeypatch, capsys):
     pytest.importorskip("pyiceberg", reason="the extra `iceberg` is not installed")
     system, _ = store
     there = {
@@ -113,5 +113,9 @@ def test_an_iceberg_table_there(root, store, server, monkeypatch):
     with_logs(logs, [(0, some(10, 2, dates=[0, -2]))])
     assert test_iceberg.fill(logs, run="two") == OK
     assert test_iceberg.contents(test_iceberg.table(logs).scan()) == expected(logs)
-    data = system.get_file_info(fs.FileSelector(f"{BUCKET}/{root.name}/warehouse", recursive=True))
-    assert any(one.path.endswith(".parquet") for one in data)
+    assert test_iceberg_back.verify(logs) == OK
+    found = system.get_file_info(fs.FileSelector(f"{BUCKET}/{root.name}/warehouse", recursive=True))
+    data = [one.path for one in found if one.path.endswith(".parquet")]
+    system.delete_file(data[0])
+    assert test_iceberg_back.verify(logs) == FINDINGS
+    assert "missing (" in capsys.readouterr().out
