@@ -60,11 +60,16 @@ def wanted(root):
     }
 
 
-def assert_restored(root, broker, topic, run="back"):
+def assert_records(root, broker, topic):
     with Client(broker.bootstrap) as client:
         for partition, (_, records) in wanted(root).items():
             assert rows(everything(client, topic, partition)) == records
-    for one in offset_map.read(root / "runs" / run / "offsets.parquet"):
+
+
+def assert_restored(root, broker, topic):
+    """Also each record's offset, where no markers of transactions are between them."""
+    assert_records(root, broker, topic)
+    for one in offset_map.read(root / "runs" / "back" / "offsets.parquet"):
         offsets, _ = wanted(root)[one.source_partition]
         assert [target_offset_of(one.runs, n) for n in offsets] == list(range(len(offsets)))
 
@@ -154,23 +159,30 @@ def rewrite(root, shaped=lambda rows: rows, later=0):
 
     `later` lists them under a day so much later.
     """
-    found = table(root)
     by_day = {}
-    for task in found.scan().plan_files():
-        by_day.setdefault(task.file.partition[0], []).append(task.file)
+    for task in table(root).scan().plan_files():
+        by_day.setdefault(task.file.partition[0], []).append(task.file.file_path)
+    made = {}
+    for day, paths in by_day.items():
+        rows = pa.concat_tables(pq.read_table(path.removeprefix("file://")) for path in paths)
+        order = np.random.default_rng(3).permutation(rows.num_rows)
+        path = Path(root, "warehouse", f"{uuid.uuid4()}.parquet")
+        pq.write_table(
+            shaped(rows.take(pa.array(order))), path, row_group_size=20, write_page_checksum=True
+        )
+        made[None if day is None else day + later] = path
+    replace(root, made)
+
+
+def replace(root, made):
+    """Replace all files of the table by these, each of a day."""
+    found = table(root)
     with found.transaction() as transaction, transaction.update_snapshot().overwrite() as update:
-        for day, files in by_day.items():
-            rows = pa.concat_tables(
-                pq.read_table(one.file_path.removeprefix("file://")) for one in files
-            )
-            order = np.random.default_rng(3).permutation(rows.num_rows)
-            rows = shaped(rows.take(pa.array(order)))
-            path = Path(root, "warehouse", f"{uuid.uuid4()}.parquet")
-            pq.write_table(rows, path, row_group_size=20, write_page_checksum=True)
-            for one in files:
-                update.delete_data_file(one)
-            shown = None if day is None else day + later
-            update.append_data_file(listed(found, path, shown, rows.num_rows))
+        for task in found.scan().plan_files():
+            update.delete_data_file(task.file)
+        for day, path in made.items():
+            count = pq.read_metadata(path).num_rows
+            update.append_data_file(listed(found, path, day, count))
 
 
 def listed(found, path, day, count):
