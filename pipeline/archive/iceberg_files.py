@@ -57,15 +57,6 @@ class TableFiles:
 
         return load_file_io(dict(self.properties), name).new_input(name).open()
 
-    def read(self, name: str) -> bytes | None:
-        """Returns the contents of a file, or None if there is none. Raises OSError."""
-        try:
-            with self.open(name) as file:
-                data: bytes = file.read()
-        except FileNotFoundError:
-            return None
-        return data
-
 
 @dataclass(frozen=True, slots=True)
 class DataFile:
@@ -106,31 +97,34 @@ def survey(item: DataFile) -> Surveyed:
             (), (f"{item.path}: {deletes} of deletes: records were deleted from the table",)
         )
     try:
-        if not item.is_whole:
-            with item.files.open(item.path) as source:
+        with item.files.open(item.path) as source:
+            if not item.is_whole:
                 return _examined(item, source, _SURVEYED)
-        data = item.files.read(item.path)
-        if data is not None:
-            named = _CRC.search(item.path)
-            found = _changed(item, data, None if named is None else int(named[1], 16))
-            if found is not None:
-                return Surveyed((), (found,))
-            columns = None if named is None else _SURVEYED  # else the pages have the only checksums
-            return _examined(item, pa.BufferReader(data), columns)
+            data: bytes = source.read()
     except FileNotFoundError:
-        pass
+        return Surveyed((), (f"{item.path}: missing ({some(item.records, 'record')})",))
+    except (pa.ArrowException, KeyError) as error:
+        return _unreadable(item, error)
+    return _checked(item, data)
+
+
+def _checked(item: DataFile, data: bytes) -> Surveyed:
+    """Compares the bytes of a file with those that were written, and examines it."""
+    named = _CRC.search(item.path)
+    crc = None if named is None else int(named[1], 16)
+    if len(data) != item.size_bytes or crc not in {None, crc32c(data)}:
+        expected = f"{item.size_bytes}" + ("" if crc is None else f" with {crc:08x}")
+        there = f"{some(len(data), 'byte')} with CRC {crc32c(data):08x}"
+        return Surveyed((), (f"{item.path}: changed: {there}, written were {expected}",))
+    columns = None if crc is None else _SURVEYED  # all: its pages have the only checksums
+    try:
+        return _examined(item, pa.BufferReader(data), columns)
     except (pa.ArrowException, OSError, KeyError) as error:
-        return Surveyed((), (f"{item.path}: cannot be read: {error}",))
-    return Surveyed((), (f"{item.path}: missing ({some(item.records, 'record')})",))
+        return _unreadable(item, error)
 
 
-def _changed(item: DataFile, data: bytes, crc: int | None) -> str | None:
-    """Returns a sentence if the bytes of a file are not those that were written."""
-    if len(data) == item.size_bytes and crc in {None, crc32c(data)}:
-        return None
-    expected = f"{item.size_bytes}" + ("" if crc is None else f" with {crc:08x}")
-    there = f"{some(len(data), 'byte')} with CRC {crc32c(data):08x}"
-    return f"{item.path}: changed: {there}, written were {expected}"
+def _unreadable(item: DataFile, error: Exception) -> Surveyed:
+    return Surveyed((), (f"{item.path}: cannot be read: {error}",))
 
 
 def _examined(item: DataFile, source: Any, columns: tuple[str, ...] | None) -> Surveyed:
