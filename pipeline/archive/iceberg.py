@@ -188,13 +188,7 @@ class Table:
             raise UsageError(f"table {self.name} is no archive: nothing was archived to it")
         files = TableFiles(f"table {self.name}", self._properties)
         try:
-            tasks = list(self._table.scan().plan_files())
-        except Exception as error:  # whatever pyiceberg makes of damaged metadata
-            raise PipelineError(f"table {self.name} cannot be read: {error}") from error
-        return (
-            archive,
-            files,
-            [
+            items = [
                 DataFile(
                     files,
                     one.file.file_path,
@@ -204,9 +198,11 @@ class Table:
                     len(one.delete_files),
                     is_whole,
                 )
-                for one in tasks
-            ],
-        )
+                for one in self._table.scan().plan_files()
+            ]
+        except Exception as error:  # whatever pyiceberg makes of damaged metadata
+            raise PipelineError(f"table {self.name} cannot be read: {error}") from error
+        return archive, files, items
 
     @property
     def _properties(self) -> tuple[tuple[str, str], ...]:
