@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 INCOMING: Final = "incoming"
 _MARK: Final = ".shared-"
-_CREATED_WITHIN_S: Final = 5
+_CREATED_WITHIN_S: Final = 10
 _AGAIN_S: Final = 0.1
 _PASSING: Final = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.LEADER_NOT_AVAILABLE)
 _MOST_ROWS: Final = 65_536

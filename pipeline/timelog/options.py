@@ -275,8 +275,9 @@ class TimelogOptions:
         return int(text)
 
     def _duration(self, name: str, default: str) -> int:
+        text = self._given.get(name, default).strip().lower()
         try:
-            return parse_duration(self._given.get(name, default))
+            return parse_duration(f"{text[:-3]}m" if text.endswith("min") else text)  # as in Spark
         except ValueError as error:
             raise OptionError(f"{name}: {error}") from error
 

@@ -14,9 +14,9 @@ _DEFAULT = "ErrorIfExists"
 
 def append_by_default(writer: Any, format_name: str) -> None:
     """Wraps `save` of PySpark's DataFrameWriter, once: other formats and modes stay as they are."""
-    if hasattr(writer.save, "__wrapped__"):
-        return
     save = writer.save
+    if getattr(save, "appends_to", "") == format_name:
+        return
 
     @functools.wraps(save)
     def saved(
@@ -33,4 +33,5 @@ def append_by_default(writer: Any, format_name: str) -> None:
             mode = "append" if written.curmode().toString() == _DEFAULT else None
         save(self, path, format, mode, *args, **options)
 
+    saved.appends_to = format_name  # type: ignore[attr-defined]
     writer.save = saved

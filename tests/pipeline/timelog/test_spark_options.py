@@ -83,6 +83,12 @@ def test_a_stream_starts_at_the_end_and_a_batch_at_the_beginning(caplog):
     assert "stream starts at the end of its topics" in record.getMessage()
 
 
+def test_a_delay_is_written_as_in_spark():
+    for text, delay_ms in (("15m", 900_000), ("2min", 120_000), ("10S", 10_000), ("5", 5)):
+        assert TimelogOptions({**BROKERS, "maxTriggerDelay": text}, 0).delay_ms == delay_ms
+    assert TimelogOptions(BROKERS, 0).delay_ms == 900_000
+
+
 def test_a_micro_batch_waits_for_offsets_or_a_delay():
     triggers = Triggers()
     given = ((0, 0.0), (9, 1.0), (10, 2.0), (9, 11.9), (0, 12.0), (9, 13.0))
