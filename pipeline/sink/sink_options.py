@@ -56,7 +56,7 @@ COLUMNS: Final[Mapping[str, tuple[str, ...]]] = {
 
 _MOST_REMOVALS: Final = 100
 _RUN: Final = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,100}")
-_OF_READS: Final = ("offset", "timestampType", "append_time_ms", "has_timestamp")
+_OF_READS: Final = ("offset", "timestampType", "append_time_ms", "has_timestamp", "plausible")
 """Columns of a read, which a record cannot be given: they are left out."""
 
 

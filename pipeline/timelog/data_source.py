@@ -191,12 +191,15 @@ class _Reading:
 
         if partition.value is None:  # Spark's placeholder if nothing was planned
             return iter(())
-        return batches_of(settings, pickle.loads(partition.value), self._names)
+        planned_ms, group = pickle.loads(partition.value)
+        return batches_of(settings, group, self._names, planned_ms)
 
     def _plan(self, settings: TimelogOptions, selection: Selection) -> list[InputPartition]:
         from tidelog.pipeline.timelog.columns import grouped
 
-        return [InputPartition(pickle.dumps(group)) for group in grouped(settings, selection)]
+        now_ms = time.time_ns() // 1_000_000
+        groups = grouped(settings, selection)
+        return [InputPartition(pickle.dumps((now_ms, group))) for group in groups]
 
 
 class Reader(_Reading, DataSourceReader):  # type: ignore[misc]
@@ -223,7 +226,8 @@ class PushingReader(Reader):
 
         of_records = settings.level in ("record", "time")
         self._narrowed = pickle.dumps(narrowed(settings.selection, filters, of_records=of_records))
-        return iter(not_exact(filters, of_records=of_records))
+        shows_all = not settings.hides
+        return iter(not_exact(filters, of_records=of_records, shows_all=shows_all))
 
 
 class StreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailableNow):  # type: ignore[misc]

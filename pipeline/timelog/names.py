@@ -47,6 +47,7 @@ NAMES: Final = (
     "minOffsetsPerTrigger",
     "maxTriggerDelay",
     "failOnDataLoss",
+    "plausible",
     "pushFilters",
 )
 PATHS: Final = "paths"

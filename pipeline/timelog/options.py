@@ -67,6 +67,12 @@ class TimelogOptions:
         is_deep = self.level in (levels.RECORD, levels.TIME)
         self.verify_crc = self._flag("verifyCrc", default=is_deep)
         self.with_headers = self._flag("includeHeaders", default=True)
+        self.hides = self._flag("plausible", default=False)
+        if self.hides and self.level != levels.RECORD:
+            raise OptionError(
+                f"plausible=true is about the column timestamp, which level {self.level} does not have:"
+                " use the column plausible of level time"
+            )
         self.pushes = self._flag("pushFilters", default=False)
         self.batch_bytes = self._size("maxBatchBytes", 16 << 20)
         self.start = bounds.start_of(self._given, now_ms, LATEST if is_stream else bounds.EARLIEST)

@@ -53,13 +53,16 @@ def narrowed(selection: Selection, filters: Iterable[Any], *, of_records: bool) 
     return replace(selection, within=within)
 
 
-def not_exact(filters: Iterable[Any], *, of_records: bool) -> list[Any]:
-    """Returns the filters that exclude more than `narrowed` does."""
+def not_exact(filters: Iterable[Any], *, of_records: bool, shows_all: bool) -> list[Any]:
+    """Returns the filters that exclude more than `narrowed` does.
+
+    `shows_all`: no `timestamp` is null because its time is not plausible.
+    """
     filters = list(filters)
     exact = {"topic", "partition"}
     if of_records:
         given = [one for one in filters if len(getattr(one, "attribute", ())) == 1]
-        exact |= {"offset", "timestamp"}
+        exact |= {"offset", "timestamp"} if shows_all else {"offset"}
         low, end = _span(given, "timestamp_ms")
         if low < _END and not low <= NO_TIMESTAMP < end:
             exact.add("timestamp_ms")

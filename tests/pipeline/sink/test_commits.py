@@ -396,6 +396,7 @@ def test_what_a_read_returns_can_be_written():
         "append_time_ms": "bigint",
         "has_timestamp": "boolean",
         "header_names": "array<binary>",
+        "plausible": "boolean",
     }
     options = SinkOptions({"kafka.bootstrap.servers": "h:1", "kafka.acks": "all"})
     assert check(schema_of(**columns), options, overwrite=False) == []

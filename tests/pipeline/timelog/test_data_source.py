@@ -268,6 +268,22 @@ def test_a_stream_from_a_time(spark, broker, topic, tmp_path):
         assert sum(available_now(writer)) == 1
 
 
+def test_one_absurd_time_moves_no_watermark(spark, tmp_path):
+    """Its record is counted, without a time, and those of the next micro-batch are not late."""
+    now_ms = time.time_ns() // 1_000_000
+    writer = Writer(tmp_path / "logs")
+    for at in (now_ms, now_ms * 1000, now_ms + 1, now_ms + 20_000):
+        writer.append([Record(0, at, None, b"v")], now=now_ms)
+    writer.close()
+    source = spark.readStream.format("timelog").option("plausible", "true")
+    frame = source.option("maxOffsetsPerTrigger", 2).load(str(tmp_path / "logs"))
+    counts = frame.withWatermark("timestamp", "1 second").groupBy("timestamp").count()
+    stream = counts.writeStream.format("memory").queryName("plausible").outputMode("append")
+    available_now(stream.option("checkpointLocation", str(tmp_path / "checkpoint")))
+    found = spark.sql("SELECT unix_millis(timestamp) AS at FROM plausible ORDER BY at").collect()
+    assert [row["at"] for row in found] == [now_ms, now_ms + 1]
+
+
 def test_a_table(spark, edges, tmp_path):
     """A table in Spark's catalog keeps the options of the source."""
     name = f"logs_{tmp_path.name}"

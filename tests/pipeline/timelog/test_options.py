@@ -14,8 +14,10 @@ from tidelog.pipeline.timelog import columns
 from tidelog.pipeline.timelog.names import NAMES, OptionError, named
 from tidelog.pipeline.timelog.options import TimelogOptions
 from tidelog.pipeline.timelog.pushing import narrowed
+from tidelog.protocol.records.batch import Record
 
 NOW_MS = 8_000
+TODAY_MS = 1_780_000_000_000
 TIMES = (1000, 5000, 2000, -1, 7000, 3000, -500, 6000)
 
 
@@ -124,6 +126,7 @@ def test_what_a_batch_reads(log, options, expected):
         ({"topicsPattern": "("}, "is no regular expression"),
         ({"offsets": "{"}, "offsets is .* in JSON"),
         ({"topics": "t", "topicsPattern": "t"}, "not both"),
+        ({"plausible": "true", "level": "time"}, "timestamp, which level time does not have"),
     ],
 )
 def test_mistakes_are_said(log, options, words):
@@ -179,7 +182,7 @@ def test_the_number_of_tasks(tmp_path):
 
 
 def rows_of(settings, group):
-    return columns.batches_of(settings, group, columns.schema_of(settings).names)
+    return columns.batches_of(settings, group, columns.schema_of(settings).names, TODAY_MS)
 
 
 def test_headers_may_be_left_out(log):
@@ -191,6 +194,52 @@ def test_headers_may_be_left_out(log):
     for group in columns.grouped(settings, settings.planned()):
         for batch in rows_of(settings, group):
             assert batch.schema.names == names
+
+
+@pytest.mark.parametrize("level", ["record", "time"])
+def test_which_times_are_plausible(tmp_path, level):
+    """By the append time where it is known, else by the moment of the plan."""
+    writer = Writer(tmp_path)
+    day = 86_400_000
+    times = [
+        TODAY_MS,
+        0,
+        -1,
+        TODAY_MS // 1000,
+        TODAY_MS * 1000,
+        TODAY_MS + 60_000,
+        TODAY_MS + 60_001,
+        -5,
+    ]
+    writer.append([Record(0, at, None, b"v") for at in times], now=TODAY_MS)
+    writer.append([Record(0, TODAY_MS + day, None, b"v")], now=TODAY_MS + day)
+    writer.close()
+    settings = TimelogOptions({"path": str(tmp_path), "upto": "log-end", "level": level}, TODAY_MS)
+    (group,) = columns.grouped(settings, settings.planned())
+
+    def plausible():
+        return [one for batch in rows_of(settings, group) for one in batch["plausible"].to_pylist()]
+
+    known = [True, True, None, False, False, True, False, True]
+    assert plausible() == [*known, True]
+    for path in (tmp_path / "t-0").glob("*.appendtimes"):
+        path.unlink()
+    assert plausible() == [*known, False]
+
+
+def test_times_that_are_not_plausible_are_hidden(tmp_path):
+    writer = Writer(tmp_path)
+    writer.append(
+        [Record(0, at, None, b"v") for at in (TODAY_MS, TODAY_MS * 1000, -1)], now=TODAY_MS
+    )
+    writer.close()
+    given = {"path": str(tmp_path), "upto": "log-end", "plausible": "true"}
+    settings = TimelogOptions(given, TODAY_MS)
+    (group,) = columns.grouped(settings, settings.planned())
+    (batch,) = rows_of(settings, group)
+    assert batch.schema.equals(columns.schema_of(settings))
+    assert batch["timestamp"].is_valid().to_pylist() == [True, False, False]
+    assert batch["timestamp_ms"].to_pylist() == [TODAY_MS, TODAY_MS * 1000, -1]
 
 
 def test_streams_have_no_end(log):
