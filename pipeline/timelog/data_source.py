@@ -104,10 +104,7 @@ class TimelogDataSource(DataSource):  # type: ignore[misc]
         return _parsed(self.home, self._carried, self._now_ms)
 
     def _take_from(self, schema: Any) -> tuple[str, ...]:
-        """Takes the options of a table from its schema; returns the columns that are wanted.
-
-        Raises OptionError if a table has no options, and for a column that is not there.
-        """
+        """Takes the options of a table from its schema; returns the wanted columns. Raises OptionError."""
         if not self._carried:
             arrive_whole(*self.home)
             from tidelog.pipeline.timelog.names import carried
@@ -197,8 +194,7 @@ class _Reading:
     def _plan(self, settings: TimelogOptions, selection: Selection) -> list[InputPartition]:
         from tidelog.pipeline.timelog.columns import grouped
 
-        now_ms = time.time_ns() // 1_000_000
-        groups = grouped(settings, selection)
+        groups, now_ms = grouped(settings, selection), time.time_ns() // 1_000_000
         return [InputPartition(pickle.dumps((now_ms, group))) for group in groups]
 
 
@@ -213,11 +209,7 @@ class Reader(_Reading, DataSourceReader):  # type: ignore[misc]
 
 
 class PushingReader(Reader):
-    """Reads less because of filters.
-
-    It uses comparisons of `topic` and `partition` (=, in), and of `offset`, `timestamp_ms` and
-    `timestamp` if each row is a record.
-    """
+    """Reads less because of filters on `topic`, `partition`, and on `offset` and times of records."""
 
     def pushFilters(self, filters: Sequence[Any]) -> Iterator[Any]:
         """Reduces the plan by filters; returns those that Spark has to apply again."""
@@ -226,23 +218,17 @@ class PushingReader(Reader):
 
         of_records = settings.level in ("record", "time")
         self._narrowed = pickle.dumps(narrowed(settings.selection, filters, of_records=of_records))
-        shows_all = not settings.hides
-        return iter(not_exact(filters, of_records=of_records, shows_all=shows_all))
+        return iter(not_exact(filters, of_records=of_records, shows_all=not settings.hides))
 
 
 class StreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailableNow):  # type: ignore[misc]
     """Reads new records; `stream_offsets` has the form of the offsets in Spark's log."""
 
     is_stream = True
-
-    def __init__(
-        self, home: tuple[str, ...], carried: dict[str, str], now_ms: int, names: tuple[str, ...]
-    ) -> None:
-        super().__init__(home, carried, now_ms, names)
-        self._last: dict[TopicPartition, int] | None = None
-        self._found: Found | None = None  # when `latestOffset` was asked last
-        self._told: Offsets | None = None  # what it returned
-        self._triggers: Triggers | None = None
+    _last: dict[TopicPartition, int] | None = None
+    _found: Found | None = None  # when `latestOffset` was asked last
+    _told: Offsets | None = None  # what it returned
+    _triggers: Triggers | None = None
 
     def prepareForTriggerAvailableNow(self) -> None:
         """Fixes the end of the query: what is there now. Spark 4.2 and later ask for it."""
@@ -297,6 +283,10 @@ class StreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailableNow
         self._triggers = self._triggers or Triggers()
         delay_s = settings.delay_ms / 1000
         return self._triggers.is_due(offsets, settings.least_offsets, delay_s, time.monotonic())
+
+    def reportLatestOffset(self) -> Offsets | None:
+        """Returns the end of the logs when `latestOffset` was asked last. Spark 4.2 and later ask for it."""
+        return None if self._found is None else self._found.latest()
 
     def getDefaultReadLimit(self) -> Any:
         """Returns the maximum size of a micro-batch."""

@@ -1,4 +1,4 @@
-"""Offsets of a stream: as Spark's log has them, what of them is lost, and how a limit is shared.
+"""Offsets of a stream: as Spark's log has them, what is lost or not yet read, and how a limit is shared.
 
 Spark's log has {"topic": {"0": next offset, "id": "the topic's id"}}. There is no id where none is
 known: from brokers and directories without ids, and in checkpoints of older versions.
@@ -6,7 +6,8 @@ known: from brokers and directories without ids, and in checkpoints of older ver
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, NamedTuple
+import json
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from tidelog.text import some
 
@@ -33,6 +34,10 @@ class Found(NamedTuple):
 
     ranges: Mapping[TopicPartition, OffsetRange]
     ids: Mapping[str, str]
+
+    def latest(self) -> Offsets:
+        """Returns the ends as JSON has them."""
+        return nested({key: end for key, (_, end) in self.ranges.items()}, self.ids)
 
 
 def nested(offsets: Mapping[TopicPartition, int], ids: Mapping[str, str]) -> Offsets:
@@ -127,6 +132,27 @@ def _created_again(position: Position, found: Found) -> set[str]:
         topic
         for topic, known in position.ids.items()
         if found.ids.get(topic) and found.ids[topic] != known
+    }
+
+
+def offsets_behind(source: Any) -> dict[str, str]:
+    """Returns how far behind the end of its logs a stream was after a micro-batch, in offsets.
+
+    `source` is a source in the progress of a query (`query.lastProgress.sources[0]`). The names and
+    the form are those of the metrics of Spark's Kafka source. Returns {} if the progress has no
+    `latestOffset`.
+    """
+    if not source.latestOffset or not source.endOffset:
+        return {}
+    done = flat(json.loads(source.endOffset)).offsets
+    latest = flat(json.loads(source.latestOffset)).offsets
+    behind = [max(end - done.get(key, 0), 0) for key, end in latest.items()]
+    if not behind:
+        return {}
+    return {
+        "minOffsetsBehindLatest": str(min(behind)),
+        "maxOffsetsBehindLatest": str(max(behind)),
+        "avgOffsetsBehindLatest": str(sum(behind) / len(behind)),
     }
 
 

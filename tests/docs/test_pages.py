@@ -44,6 +44,7 @@ def test_every_command_of_a_page_does_what_the_page_says(name, tmp_path):
 
 
 @pytest.mark.spark
+@pytest.mark.timeout(1200)  # each program starts a JVM
 @pytest.mark.parametrize("name", [name for name in PAGES if ON_SPARK in PAGES[name].read_text()])
 def test_every_program_of_a_page_runs_on_spark(name, tmp_path):
     pytest.importorskip("pyspark")

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from pyspark.sql.streaming import DataStreamWriter, StreamingQuery
+    from pyspark.sql.streaming.listener import StreamingQueryProgress
 
 WORKER_CONNECTS_WITHIN_S = 10
 ENDS_WITHIN_S = 200
@@ -21,6 +22,11 @@ TRIES = 4
 
 def drained(writer: DataStreamWriter) -> list[int]:
     """Run a query until it has read all; how many rows each of its batches had."""
+    return [one.numInputRows for one in progress_of(writer)]
+
+
+def progress_of(writer: DataStreamWriter) -> list[StreamingQueryProgress]:
+    """Run a query until it has read all; the progress of each batch with rows."""
     return _begun_again(writer, lambda query: query.processAllAvailable())
 
 
@@ -30,10 +36,13 @@ def available_now(writer: DataStreamWriter) -> list[int]:
     def end(query: StreamingQuery) -> None:
         assert query.awaitTermination(ENDS_WITHIN_S)
 
-    return _begun_again(writer.trigger(availableNow=True), end)
+    done = _begun_again(writer.trigger(availableNow=True), end)
+    return [one.numInputRows for one in done]
 
 
-def _begun_again(writer: DataStreamWriter, run: Callable[[StreamingQuery], None]) -> list[int]:
+def _begun_again(
+    writer: DataStreamWriter, run: Callable[[StreamingQuery], None]
+) -> list[StreamingQueryProgress]:
     from pyspark.errors import StreamingQueryException
 
     for tries_left in reversed(range(TRIES)):
@@ -41,7 +50,7 @@ def _begun_again(writer: DataStreamWriter, run: Callable[[StreamingQuery], None]
         query = writer.start()
         try:
             run(query)
-            return [one.numInputRows for one in query.recentProgress if one.numInputRows]
+            return [one for one in query.recentProgress if one.numInputRows]
         except StreamingQueryException as error:
             was_late = "worker failed to connect back" in str(error)
             if (

@@ -15,20 +15,21 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any
 
-__all__ = ["NotThere", "OptionError", "SourceError", "register"]
+__all__ = ["NotThere", "OptionError", "SourceError", "offsets_behind", "register"]
 
-_ERRORS = {
+_FROM = {
     "NotThere": "tidelog.pipeline.source.splits",
     "OptionError": "tidelog.pipeline.timelog.names",
     "SourceError": "tidelog.pipeline.source.splits",
+    "offsets_behind": "tidelog.pipeline.timelog.stream_offsets",
 }
 
 
 def __getattr__(name: str) -> Any:
-    """Returns an error, whose module is imported only when it is asked for."""
-    if name not in _ERRORS:
+    """Returns a name whose module is imported only when it is asked for."""
+    if name not in _FROM:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(_ERRORS[name]), name)
+    return getattr(import_module(_FROM[name]), name)
 
 
 def register(spark: Any) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from pathlib import Path
 
@@ -10,7 +11,7 @@ import pytest
 import tidelog.spark
 from tests.pipeline.logs import Writer, segments, truth
 from tests.pipeline.source.test_brokers import fill
-from tests.pipeline.streams import available_now, drained
+from tests.pipeline.streams import available_now, drained, progress_of
 from tidelog.client import Client
 from tidelog.protocol.records.batch import Record, build, scan
 
@@ -224,6 +225,27 @@ def test_brokers(spark, source, broker, topic):
     assert None not in {row.append_time_ms for row in found}
     with pytest.raises(ValueError, match="level segment needs a path"):
         source({"brokers": "h:1", "level": "segment"}).schema()
+
+
+def test_progress_of_a_stream(spark, tmp_path):
+    """Each micro-batch reports the end of the logs; by it one sees how far behind the query is."""
+    writer = Writer(tmp_path / "logs")
+    for partition, count in enumerate((30, 10)):
+        writer.append(range(count), number=partition)
+    writer.close()
+    source = spark.readStream.format("timelog").option("maxOffsetsPerTrigger", 20)
+    stream = source.load(str(tmp_path / "logs")).writeStream.format("noop")
+    done = progress_of(stream.option("checkpointLocation", str(tmp_path / "checkpoint")))
+    sources = [one.sources[0] for one in done]
+    ends = [json.loads(one.latestOffset)["t"] for one in sources]
+    assert [(end["0"], end["1"]) for end in ends] == [(30, 10), (30, 10)]
+    first, last = map(tidelog.spark.offsets_behind, sources)
+    assert first == {
+        "minOffsetsBehindLatest": "5",
+        "maxOffsetsBehindLatest": "15",
+        "avgOffsetsBehindLatest": "10.0",
+    }
+    assert set(last.values()) == {"0", "0.0"}
 
 
 def test_available_now_in_batches(spark, broker, topic, tmp_path):
