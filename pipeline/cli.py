@@ -274,6 +274,8 @@ def _argument(option: Option[Any, Any]) -> dict[str, Any]:
     found: dict[str, Any] = {"help": option.help, "default": argparse.SUPPRESS}
     if option.spellings:
         found |= {"dest": option.name, "required": option.is_needed}
+    elif not option.is_needed:
+        found["nargs"] = "?"
     if option.is_flag:
         return {**found, "action": "store_true"}
     if option.instead is not None:

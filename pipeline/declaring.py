@@ -81,7 +81,6 @@ class Option(Generic[Given, Parsed]):
         default: Any = None,
         secured_by: str | None = None,
         instead: str | None = None,
-        kw_only: bool = True,  # noqa: ARG002 - for type checkers; `declared_in_order` has the effect
     ) -> None:
         self.spellings, self.help, self.section, self.metavar = spellings, help, section, metavar
         self.choices, self.default = choices, default
@@ -268,16 +267,12 @@ class Options:
 
     @classmethod
     def declared(cls) -> list[Option[Any, Any]]:
-        """Returns the options in the order of the help: how to run, and what every job has, at the end."""
+        """Returns the options by the sections of the help; last how to run, and what every job has."""
         found = [inspect.getattr_static(cls, one.name) for one in dataclasses.fields(cls)]
         options = [one for one in found if isinstance(one, Option)]
-        return sorted(
-            options,
-            key=lambda one: (
-                one.section is None and bool(one.spellings),
-                one.section == HOW_TO_RUN,
-            ),
-        )
+        last = (HOW_TO_RUN, None)
+        sections = [one.section for one in options if one.section not in last]
+        return sorted(options, key=lambda one: [*sections, *last].index(one.section))
 
     def but(self, **parsed: Any) -> Self:
         """Returns a copy in which some fields have other values, which are parsed already."""

@@ -2,51 +2,63 @@
 
 from __future__ import annotations
 
-import argparse
 from typing import TYPE_CHECKING
 
 from tidelog.pipeline import options as shared
+from tidelog.pipeline.declaring import Many, Options, Text, declared, declared_in_order
 from tidelog.pipeline.errors import UsageError
 
 if TYPE_CHECKING:
     from tidelog.pipeline.archive.directory import Directory
     from tidelog.pipeline.archive.iceberg import Table
+    from tidelog.pipeline.jobs.archive import ArchiveOptions
 
 
-def add_table(group: argparse._ActionsContainer, other: str, *, is_nested: bool = False) -> None:
-    """Adds the options that name an Iceberg table; `other` is what names a directory.
-
-    `is_nested` is for an action of a job whose own parser has them, too.
-    """
-    group.add_argument(
+def table(other: str) -> Text:
+    """Declares the name of an Iceberg table; `other` is what names a directory."""
+    return Text(
         "--table",
         metavar="NAMESPACE.TABLE",
-        default=argparse.SUPPRESS if is_nested else None,
         help=f"an Iceberg table as the archive, instead of {other}",
     )
-    group.add_argument(
+
+
+def catalog() -> Many[tuple[str, str]]:
+    """Declares the properties of the catalog of an Iceberg table."""
+    return Many(
         "--catalog",
-        action="append",
-        default=argparse.SUPPRESS if is_nested else [],
-        type=shared.pair,
+        parse=shared.pair,
         metavar="KEY=VALUE",
         help="with --table: a property of its catalog as pyiceberg has it, uri=sqlite:///catalog.db say;"
         " may be given many times",
     )
 
 
-def add_archive(parser: argparse.ArgumentParser, *, is_nested: bool = False) -> None:
-    """Adds what names an archive that is read."""
-    parser.add_argument("directory", nargs="?", metavar="DIR|URI", help="the archive")
-    add_table(parser, "DIR|URI", is_nested=is_nested)
+@declared_in_order
+class _Directory(Options):
+    section = "which archive"
+
+    directory: Text = Text(metavar="DIR|URI", help="the archive")
 
 
-def place_of(location: str | None, options: argparse.Namespace, name: str) -> Directory | Table:
+@declared
+class Archived(_Directory):
+    """The archive that is read."""
+
+    section = "which archive"
+
+    table: Text = table("DIR|URI")
+    catalog: Many[tuple[str, str]] = catalog()
+
+
+def place_of(
+    location: str | None, options: Archived | ArchiveOptions, name: str
+) -> Directory | Table:
     """Returns the archive that is named. Raises UsageError unless it is one, PipelineError for a catalog.
 
     `name` is how the command line names a directory.
     """
-    table: str | None = options.table
+    table = options.table
     if (location is None) == (table is None):
         raise UsageError(
             f"{name} names the archive, a directory or an URI; or --table names an Iceberg table"

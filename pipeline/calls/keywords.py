@@ -22,7 +22,7 @@ from tidelog.text import did_you_mean
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-MOVED: Final = ("backfill", "failover", "mirror", "whatif", "audit")
+MOVED: Final = ("restore", "archive", "backfill", "failover", "mirror", "whatif", "audit")
 SPARK: Final = "spark"
 Append: Final = argparse._AppendAction  # noqa: SLF001 - argparse gives it no public name
 _SubParsers: Final = argparse._SubParsersAction  # noqa: SLF001 - as above

@@ -16,14 +16,24 @@ those of different partitions too.
 
 from __future__ import annotations
 
-import argparse
 import time
-from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, ClassVar, Final
 
 from tidelog.pipeline import options as shared
 from tidelog.pipeline.archive import places
+from tidelog.pipeline.declaring import (
+    Choice,
+    Flag,
+    Item,
+    Many,
+    Needed,
+    Options,
+    Text,
+    declared,
+    declared_in_order,
+)
 from tidelog.pipeline.errors import OK, UsageError
+from tidelog.pipeline.options import Isolation, Run, Source, UpTo
 from tidelog.pipeline.plan import at_work, described
 from tidelog.pipeline.report.output import say
 from tidelog.pipeline.runs import ARCHIVE
@@ -37,82 +47,126 @@ _TASK_OFFSETS: Final = 1_000_000
 _ARCHIVES: Final = ("/archive", "s3://bucket/archive", "./archive --run monday")  # in the help
 
 
-def arguments(parser: argparse.ArgumentParser) -> None:
-    """Adds the options of the job."""
-    group = shared.add_source(parser, is_required=False, is_timed=False)  # `verify` has no run
-    group.add_argument(
-        "--cluster",
-        type=shared.brokers,
-        metavar="HOST:PORT,...",
-        help="with --logs: the cluster they belong to, which knows the settings of topics",
-    )
-    shared.add_ends(group)
-    group = parser.add_argument_group("where to")
-    group.add_argument("--to", metavar="DIR|URI", help="the archive")
-    places.add_table(group, "--to")
-    group.add_argument(
-        "--accept-gap",
-        action="store_true",
-        help="continue if offsets were deleted before they were archived; the manifest lists them",
-    )
-    group.add_argument(
-        "--task-offsets",
-        type=_count,
-        default=_TASK_OFFSETS,
-        metavar="N",
-        action=shared.Deprecated,
-        instead=f"a task archives {_TASK_OFFSETS:,} offsets, and --file-bytes limits its memory",
-    )
-    _add_file_bytes(group, "before compression")
-    shared.add_run(parser)
-    _add_actions(parser)
+def _count(text: str) -> int:
+    """Parses a whole number above 0."""
+    if not text.isdecimal() or int(text) == 0:
+        raise ValueError(f"'{text}' is no number above 0")
+    return int(text)
 
 
-def _add_file_bytes(group: argparse._ActionsContainer, measure: str) -> None:
-    group.add_argument(
+def _file_size(text: str) -> int:
+    """Parses a size within the limits of Arrow's columns."""
+    found = shared.size(text)
+    if found > _MOST_FILE_BYTES:
+        raise ValueError(f"'{text}' is more than 1g")
+    return found
+
+
+def _file_bytes(measure: str) -> Item[int]:
+    return Item(
         "--file-bytes",
-        type=_file_size,
+        parse=_file_size,
         default=_FILE_BYTES,
         metavar="SIZE",
         help=f"largest file, {measure} (128m)",
     )
 
 
-def _add_actions(parser: argparse.ArgumentParser) -> None:
-    actions = parser.add_subparsers(dest="action", metavar="action")
-    for name, summary in (
-        ("verify", "compare an archive with its manifests"),
-        ("compact", "put the small files of each date together"),
-    ):
-        examples = "".join(f"\n    tidelog pipeline archive {name} {each}" for each in _ARCHIVES)
-        action = actions.add_parser(
-            name, help=summary, description=f"{summary}.\n{examples}", allow_abbrev=False
-        )
-        if name == "compact":
-            action.add_argument("directory", metavar="DIR|URI", help="the archive")
-            _add_file_bytes(action, "as it is stored; files of half of it stay")
-        else:
-            places.add_archive(action, is_nested=True)
-        shared.add_run(action)
-        shared.add_verbose(action, default=argparse.SUPPRESS)
+@declared
+class _Upkeep(Run):
+    job = ARCHIVE
+
+    @classmethod
+    def description(cls) -> str:
+        """Returns the help text, with examples."""
+        command = f"\n    tidelog pipeline archive {cls.action} "
+        return f"{cls.summary}.\n{''.join(command + each for each in _ARCHIVES)}"
 
 
-def run(options: argparse.Namespace, session: Session) -> int:
+@declared
+class VerifyOptions(_Upkeep, places.Archived):
+    """The options of `archive verify`."""
+
+    action = "verify"
+    summary = "compare an archive with its manifests"
+
+
+@declared_in_order
+class _Compacted(Options):
+    section = "which archive"
+
+    directory: Needed = Needed(metavar="DIR|URI", help="the archive")
+
+
+@declared
+class CompactOptions(_Upkeep, _Compacted):
+    """The options of `archive compact`."""
+
+    action = "compact"
+    summary = "put the small files of each date together"
+    section = "which archive"
+
+    file_bytes: Item[int] = _file_bytes("as it is stored; files of half of it stay")
+
+
+@declared
+class _Logs(Source):
+    section = shared.WHICH_RECORDS
+    needs_one = False
+
+    cluster: Text = shared.addresses(
+        "--cluster",
+        help="with --logs: the cluster they belong to, which knows the settings of topics",
+    )
+    isolation: Choice[Isolation] = shared.isolation()
+    upto: Choice[UpTo] = shared.upto()
+
+
+@declared
+class ArchiveOptions(Run, _Logs):
+    """The options of the job."""
+
+    job = ARCHIVE
+    actions: ClassVar = {"verify": VerifyOptions, "compact": CompactOptions}
+    section = "where to"
+
+    to: Text = Text("--to", metavar="DIR|URI", help="the archive")
+    table: Text = places.table("--to")
+    catalog: Many[tuple[str, str]] = places.catalog()
+    accept_gap: Flag = Flag(
+        "--accept-gap",
+        help="continue if offsets were deleted before they were archived; the manifest lists them",
+    )
+    task_offsets: Item[int] = Item(
+        "--task-offsets",
+        parse=_count,
+        default=_TASK_OFFSETS,
+        metavar="N",
+        instead=f"a task archives {_TASK_OFFSETS:,} offsets, and --file-bytes limits its memory",
+    )
+    file_bytes: Item[int] = _file_bytes("before compression")
+
+
+OPTIONS: Final = ArchiveOptions
+
+
+def run(options: ArchiveOptions | VerifyOptions | CompactOptions, session: Session) -> int:
     """Archives, verifies or compacts; returns the exit status."""
     now_ms = time.time_ns() // 1_000_000
-    name = options.run or shared.new_run_id(options.action or ARCHIVE, now_ms)
-    directory = Path(options.out) / name
-    if options.action is not None:
+    name, directory = options.run, options.run_directory
+    if isinstance(options, CompactOptions):
         from tidelog.pipeline.archive.store import Store
         from tidelog.pipeline.runs import archive_upkeep
 
-        if options.action == "compact":
-            store = Store(options.directory)
-            return archive_upkeep.compact(options, session, store, name, directory)
+        store = Store(options.directory)
+        return archive_upkeep.compact(options, session, store, name, directory)
+    if isinstance(options, VerifyOptions):
+        from tidelog.pipeline.runs import archive_upkeep
+
         place = places.place_of(options.directory, options, "DIR|URI")
         return archive_upkeep.verify(options, session, place, name, directory)
     place = places.place_of(options.to, options, "--to")
-    if (options.broker is None) == (options.logs is None):
+    if (options.broker is None) == (not options.logs):
         raise UsageError("give either --broker or --logs to read from")
     from tidelog.pipeline.runs.archive_run import Run
 
@@ -122,18 +176,3 @@ def run(options: argparse.Namespace, session: Session) -> int:
         return OK
     with at_work(directory):
         return one.do(session, now_ms)
-
-
-def _count(text: str) -> int:
-    """Parses a whole number above 0."""
-    if not text.isdecimal() or int(text) == 0:
-        raise argparse.ArgumentTypeError(f"'{text}' is no number above 0")
-    return int(text)
-
-
-def _file_size(text: str) -> int:
-    """Parses a size within the limits of Arrow's columns."""
-    found = shared.size(text)
-    if found > _MOST_FILE_BYTES:
-        raise argparse.ArgumentTypeError(f"'{text}' is more than 1g")
-    return found

@@ -20,7 +20,6 @@ same --run, and still writes each row exactly once.
 
 from __future__ import annotations
 
-import argparse
 import time
 import zoneinfo
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, get_args
@@ -57,7 +56,7 @@ def _zone(text: str) -> str:
     try:
         zoneinfo.ZoneInfo(text)
     except (KeyError, OSError, ValueError):
-        raise argparse.ArgumentTypeError(
+        raise ValueError(
             f"'{text}' is no time zone: write UTC, or a name such as Europe/Brussels"
         ) from None
     return text

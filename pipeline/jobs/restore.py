@@ -16,70 +16,22 @@ the same --run. The file offsets.parquet in the directory of the run says which 
 
 from __future__ import annotations
 
-import argparse
 import time
-from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from tidelog.pipeline import options as shared
 from tidelog.pipeline.archive import places
+from tidelog.pipeline.archive.places import Archived
+from tidelog.pipeline.declaring import Flag, Many, Text, declared
 from tidelog.pipeline.errors import OK
+from tidelog.pipeline.options import Run, Times
 from tidelog.pipeline.plan import PLAN, at_work
 from tidelog.pipeline.replay import targets
+from tidelog.pipeline.replay.targets import Writing
 from tidelog.pipeline.runs import RESTORE
 
 if TYPE_CHECKING:
     from tidelog.pipeline.session import Session
-
-
-def arguments(parser: argparse.ArgumentParser) -> None:
-    """Adds the options of the job."""
-    places.add_archive(parser)
-    group = parser.add_argument_group("which records")
-    group.add_argument(
-        "--topics", metavar="A,B|REGEX", help="names, or a regular expression (all in the archive)"
-    )
-    shared.add_times(group)
-    group.add_argument(
-        "--offsets",
-        action="append",
-        default=[],
-        type=_span,
-        metavar="TOPIC-PARTITION=START:END",
-        help="only these offsets, the end not included; may be given many times",
-    )
-    targets.add_target(parser)
-    group = parser.add_argument_group("restoring")
-    shared.add_rename(group)
-    group.add_argument(
-        "--keep-times",
-        action="store_true",
-        help="topics that are made keep the times of records, though they had LogAppendTime",
-    )
-    targets.add_accept_deletion(group)
-    shared.add_run(parser)
-
-
-def run(options: argparse.Namespace, session: Session) -> int:
-    """Predicts and writes; returns the exit status."""
-    from tidelog.pipeline.runs.archive_reading import sound
-    from tidelog.pipeline.runs.restore_run import Run
-
-    now_ms = time.time_ns() // 1_000_000
-    name = options.run or shared.new_run_id(RESTORE, now_ms)
-    directory = Path(options.out) / name
-    shared.as_begun(options, directory / PLAN)
-    shared.range_of(options)
-    place = places.place_of(options.directory, options, "DIR|URI")
-    one = Run(options, *sound(place, session), name, directory)
-    if options.dry_run:
-        return one.prepare(session, now_ms)
-    with at_work(directory):
-        if not (directory / PLAN).exists():
-            status = one.prepare(session, now_ms)
-            if status != OK:
-                return status
-        return one.write(session)
 
 
 def _span(text: str) -> tuple[str, int, int, int]:
@@ -89,7 +41,61 @@ def _span(text: str) -> tuple[str, int, int, int]:
     start, colon, end = span.partition(":")
     numbers = (partition, start, end)
     if not topic or not colon or not all(one.isdecimal() for one in numbers):
-        raise argparse.ArgumentTypeError(f"'{text}': expected TOPIC-PARTITION=START:END")
+        raise ValueError(f"'{text}': expected TOPIC-PARTITION=START:END")
     if int(start) >= int(end):
-        raise argparse.ArgumentTypeError(f"'{text}': {start} is not before {end}")
+        raise ValueError(f"'{text}': {start} is not before {end}")
     return topic, int(partition), int(start), int(end)
+
+
+@declared
+class _Chosen(Times, Archived):
+    section = shared.WHICH_RECORDS
+
+    topics: Text = shared.topics("names, or a regular expression (all in the archive)")
+    offsets: Many[tuple[str, int, int, int]] = Many(
+        "--offsets",
+        parse=_span,
+        metavar="TOPIC-PARTITION=START:END",
+        help="only these offsets, the end not included; may be given many times",
+    )
+
+
+@declared
+class RestoreOptions(Run, Writing, _Chosen):
+    """The options of the job."""
+
+    job = RESTORE
+    section = "restoring"
+
+    rename: Many[tuple[str, str]] = shared.rename(
+        "write a topic under another name; may be given many times"
+    )
+    keep_times: Flag = Flag(
+        "--keep-times",
+        help="topics that are made keep the times of records, though they had LogAppendTime",
+    )
+    accept_deletion: Flag = targets.accept_deletion()
+
+
+OPTIONS: Final = RestoreOptions
+
+
+def run(options: RestoreOptions, session: Session) -> int:
+    """Predicts and writes; returns the exit status."""
+    from tidelog.pipeline.runs.archive_reading import sound
+    from tidelog.pipeline.runs.restore_run import Run
+
+    now_ms = time.time_ns() // 1_000_000
+    directory = options.run_directory
+    options = shared.as_begun(options, directory / PLAN)
+    shared.range_of(options)
+    place = places.place_of(options.directory, options, "DIR|URI")
+    one = Run(options, *sound(place, session), options.run, directory)
+    if options.dry_run:
+        return one.prepare(session, now_ms)
+    with at_work(directory):
+        if not (directory / PLAN).exists():
+            status = one.prepare(session, now_ms)
+            if status != OK:
+                return status
+        return one.write(session)

@@ -24,13 +24,13 @@ from tidelog.storage import checkpoints, filenames
 from tidelog.text import some
 
 if TYPE_CHECKING:
-    import argparse
     from collections.abc import Iterable, Mapping, Sequence
 
     from tidelog.pipeline.archive.directory import Directory
     from tidelog.pipeline.archive.iceberg import Table
     from tidelog.pipeline.archive.manifests import Archive
     from tidelog.pipeline.archive.writing import Written
+    from tidelog.pipeline.jobs.archive import ArchiveOptions
     from tidelog.pipeline.session import Session
     from tidelog.pipeline.source.splits import OffsetRange, Split
     from tidelog.protocol.topic_partition import TopicPartition
@@ -40,7 +40,7 @@ class Run:
     """One run of the archive job: plans what is new and writes it; see `do`."""
 
     def __init__(
-        self, options: argparse.Namespace, place: Directory | Table, name: str, directory: Path
+        self, options: ArchiveOptions, place: Directory | Table, name: str, directory: Path
     ) -> None:
         self.options, self.place, self.name, self.directory = options, place, name, directory
         topics, pattern = topics_of(options.topics)
@@ -99,7 +99,7 @@ class Run:
             run=self.name,
             arguments={
                 "brokers": options.broker,
-                "logs": options.logs,
+                "logs": options.logs or None,
                 "topics": options.topics,
                 "isolation": options.isolation,
                 "upto": options.upto,
@@ -138,7 +138,7 @@ class Run:
 
     @property
     def _place(self) -> dict[str, Any]:
-        return {"logs": self.options.logs or (), "brokers": self.options.broker}
+        return {"logs": self.options.logs, "brokers": self.options.broker}
 
     def _plan_splits(self, spans: Mapping[TopicPartition, OffsetRange]) -> list[Split]:
         selection = dataclasses.replace(self.selection, offsets=spans)
@@ -219,7 +219,7 @@ class Run:
             created_ms=plan.created_ms,
             source={
                 "brokers": options.broker,
-                "logs": options.logs,
+                "logs": options.logs or None,
                 "isolation": options.isolation,
                 "upto": options.upto,
             },

@@ -17,7 +17,6 @@ from tidelog.pipeline.runs.task_progress import watching
 from tidelog.text import some
 
 if TYPE_CHECKING:
-    import argparse
     from collections.abc import Sequence
     from pathlib import Path
 
@@ -25,6 +24,7 @@ if TYPE_CHECKING:
     from tidelog.pipeline.archive.iceberg_files import TableFiles
     from tidelog.pipeline.archive.manifests import File
     from tidelog.pipeline.archive.store import Store
+    from tidelog.pipeline.jobs.archive import CompactOptions, VerifyOptions
     from tidelog.pipeline.session import Session
     from tidelog.protocol.topic_partition import TopicPartition
 
@@ -43,7 +43,7 @@ class _Checked(NamedTuple):
 
 
 def verify(
-    options: argparse.Namespace,
+    options: VerifyOptions,
     session: Session,
     place: Directory | Table,
     name: str,
@@ -159,7 +159,7 @@ def _check_order(
 
 
 def compact(
-    options: argparse.Namespace, session: Session, store: Store, name: str, directory: Path
+    options: CompactOptions, session: Session, store: Store, name: str, directory: Path
 ) -> int:
     """Merges small files: writes, publishes the manifest, only then deletes what it replaces."""
     began_s = time.monotonic()

@@ -26,7 +26,6 @@ from tidelog.pipeline.source.splits import Split
 from tidelog.text import some
 
 if TYPE_CHECKING:
-    import argparse
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
@@ -35,6 +34,7 @@ if TYPE_CHECKING:
     from tidelog.pipeline.archive.store import Store
     from tidelog.pipeline.engine.prediction import Prediction, TopicPrediction
     from tidelog.pipeline.engine.whatif import Policy, Rules
+    from tidelog.pipeline.jobs.restore import RestoreOptions
     from tidelog.pipeline.replay.targets import Target
     from tidelog.pipeline.session import Session
     from tidelog.protocol.topic_partition import TopicPartition
@@ -79,7 +79,7 @@ class Run:
 
     def __init__(
         self,
-        options: argparse.Namespace,
+        options: RestoreOptions,
         store: Store | TableFiles,
         archive: Archive,
         name: str,

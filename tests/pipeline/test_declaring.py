@@ -13,11 +13,12 @@ from tidelog.pipeline import cli
 from tidelog.pipeline.declaring import keyword_of
 from tidelog.pipeline.errors import UsageError
 
-KINDS = {job: cli.options_of(job) for job in ("audit", "backfill", "failover", "mirror", "whatif")}
+KINDS = {job: cli.options_of(job) for job in cli.JOBS}
 KINDS |= {
     f"{job}_{name}": action for job, kind in KINDS.items() for name, action in kind.actions.items()
 }
 READ = {"logs": "/data"}
+COPY_BACK = {"directory": "/arch", "to_broker": "b:1"}
 COPY = {"broker": "a:1", "to_broker": "b:1"}
 
 
@@ -60,6 +61,9 @@ def test_every_option_has_its_keyword_and_is_described(name):
         ("mirror", {**COPY, "rename": {"x": "y", "v": "w"}}, "rename", (("x", "y"), ("v", "w"))),
         ("mirror", {**COPY, "rename": "x=y"}, "rename", (("x", "y"),)),
         ("mirror", {**COPY, "set": {"retention.ms": -1}}, "set", (("retention.ms", "-1"),)),
+        ("archive_verify", {"directory": Path("/arch")}, "directory", "/arch"),
+        ("archive_compact", {"directory": "/arch", "file_bytes": "1m"}, "file_bytes", 1 << 20),
+        ("restore", {**COPY_BACK, "offsets": {"a-b-3": "5:9"}}, "offsets", (("a-b", 3, 5, 9),)),
         (
             "whatif",
             {"logs": "/d", "policy": {"week": {"retention.ms": "7d", "retention.bytes": 5}}},

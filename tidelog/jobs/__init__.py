@@ -19,8 +19,6 @@ Importing this package imports neither PySpark nor pyarrow.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
 from tidelog.jobs.calling import function
 from tidelog.jobs.results import (
     ArchiveResult,
@@ -32,50 +30,22 @@ from tidelog.jobs.results import (
     VerifyResult,
     WhatifResult,
 )
-from tidelog.pipeline.calls import keywords as _keywords
-from tidelog.pipeline.calls.call import call as _call
 from tidelog.pipeline.errors import PipelineError as JobError
 from tidelog.pipeline.errors import Refused, SetupError, UsageError
+from tidelog.pipeline.jobs.archive import ArchiveOptions, CompactOptions, VerifyOptions
 from tidelog.pipeline.jobs.audit import AuditOptions
 from tidelog.pipeline.jobs.backfill import BackfillOptions
 from tidelog.pipeline.jobs.failover import FailoverOptions
 from tidelog.pipeline.jobs.mirror import MirrorOptions
+from tidelog.pipeline.jobs.restore import RestoreOptions
 from tidelog.pipeline.jobs.whatif import WhatifOptions
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-
-def _function(name: str, result: type[Result]) -> Callable[..., Any]:
-    """Returns the function that runs a job, with the signature of its options."""
-    (one,) = (each for each in _keywords.CALLS if each.name == name)
-    signature = _keywords.signature_of(one)
-
-    def run(*args: Any, **keywords: Any) -> Any:
-        keywords = {_keywords.RENAMED.get(name, name): each for name, each in keywords.items()}
-        try:
-            given = signature.bind(*args, **keywords).arguments
-        except TypeError as error:
-            raise UsageError(_keywords.unbound(name, signature, keywords, error)) from error
-        try:
-            return result(*_call(one, given.pop(_keywords.SPARK, None), given))
-        except Refused as refusal:
-            refusal.result = refusal.result and result(*refusal.result)
-            raise
-
-    run.__name__ = run.__qualname__ = name
-    run.__module__ = __name__
-    run.__doc__ = _keywords.described(one)
-    run.__signature__ = signature.replace(return_annotation=result)  # type: ignore[attr-defined]
-    return run
-
 
 audit = function(AuditOptions, AuditResult)
 whatif = function(WhatifOptions, WhatifResult)
-archive = _function("archive", ArchiveResult)
-archive_verify = _function("archive_verify", VerifyResult)
-archive_compact = _function("archive_compact", CompactResult)
-restore = _function("restore", CopyResult)
+archive = function(ArchiveOptions, ArchiveResult)
+archive_verify = function(VerifyOptions, VerifyResult)
+archive_compact = function(CompactOptions, CompactResult)
+restore = function(RestoreOptions, CopyResult)
 mirror = function(MirrorOptions, CopyResult)
 failover = function(FailoverOptions, FailoverResult)
 backfill = function(BackfillOptions, CopyResult)
