@@ -24,8 +24,8 @@ from tidelog.client import ClientError
 from tidelog.command_line import Parser
 from tidelog.pipeline.declaring import Option, OptionError, Options
 from tidelog.pipeline.errors import FAILED, FINDINGS, USAGE, PipelineError, Refused, UsageError
-from tidelog.pipeline.options import add_verbose
-from tidelog.pipeline.secured import use_command_configs, with_command_configs
+from tidelog.pipeline.options import Run
+from tidelog.pipeline.secured import with_command_configs
 from tidelog.pipeline.session import Session
 from tidelog.pipeline.source.splits import NotThere, SourceError
 from tidelog.pipeline.spark_start import INSTALL, kept_log
@@ -95,7 +95,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     return USAGE if options is None else run(options)
 
 
-def options_from(argv: Sequence[str]) -> Any:
+def options_from(argv: Sequence[str]) -> Options | None:
     """Returns the options of a job by a command line; without a job prints the help and returns None.
 
     Exits with status 2 after the sentence about a mistake.
@@ -109,8 +109,6 @@ def options_from(argv: Sequence[str]) -> Any:
     if texts.job is None:
         parser.print_help(sys.stderr)
         return None
-    if not hasattr(module_of(texts.job), "OPTIONS"):
-        return texts
     kind = options_of(texts.job)
     kind = kind.actions.get(getattr(texts, "action", None) or "", kind)
     names = {one.name for one in kind.declared()}
@@ -127,14 +125,11 @@ def options_of(job: str) -> type[Options]:
     return module_of(job).OPTIONS
 
 
-def run(options: Any) -> int:
+def run(options: Options) -> int:
     """Runs a job whose options are parsed; returns the exit status."""
     job = module_of(options.job)
     try:
-        if isinstance(options, Options):
-            options = with_command_configs(options)
-        else:
-            use_command_configs(options)
+        options = with_command_configs(options)
         with _terminable(), session_of(options) as session:
             return job.run(options, session)
     except Refused:
@@ -156,14 +151,11 @@ def run(options: Any) -> int:
         return USAGE if isinstance(error, (UsageError, NotThere)) else FAILED
 
 
-def session_of(options: Any, spark: Any = None) -> Session:
-    """Returns the session that the options ask for; `spark` is a SparkSession of the caller's."""
+def session_of(options: Options) -> Session:
+    """Returns the session that the options ask for."""
+    master, conf = (options.master, options.conf) if isinstance(options, Run) else (None, ())
     return Session(
-        options.job,
-        master=getattr(options, "master", None),
-        conf=getattr(options, "conf", ()),
-        spark=spark,
-        is_verbose=options.verbose,
+        options.job, master=master, conf=conf, spark=options.spark, is_verbose=options.verbose
     )
 
 
@@ -234,26 +226,15 @@ def parser_of(job: str | None) -> Parser:
     for name, described in JOBS.items():
         one = jobs.add_parser(name, help=described, allow_abbrev=False)
         if name == job:
-            add_options(one, name)
+            add_options(one, options_of(name))
     return parser
 
 
-def add_options(parser: argparse.ArgumentParser, job: str) -> None:
-    """Adds the description and all options of a job to its parser."""
-    module: Any = module_of(job)
-    if hasattr(module, "OPTIONS"):
-        add_declared(parser, module.OPTIONS)
-        return
-    parser.description = module.__doc__
-    module.arguments(parser)
-    add_verbose(parser, default=False)
-
-
-def add_declared(parser: argparse.ArgumentParser, options: type[Options]) -> None:
+def add_options(parser: argparse.ArgumentParser, options: type[Options]) -> None:
     """Adds a job's description, options and actions to its parser, which leaves values as texts."""
     parser.description = options.description()
-    groups: dict[str | None, argparse._ActionsContainer] = {None: parser}
-    rivals: argparse._ActionsContainer | None = None
+    groups: dict[str | None, Any] = {None: parser}
+    rivals: Any = None
     for option in options.declared():
         if option.section not in groups:
             groups[option.section] = parser.add_argument_group(option.section)
@@ -266,7 +247,7 @@ def add_declared(parser: argparse.ArgumentParser, options: type[Options]) -> Non
     if options.actions:
         actions = parser.add_subparsers(dest="action", metavar="action")
         for name, one in options.actions.items():
-            add_declared(actions.add_parser(name, help=one.summary, allow_abbrev=False), one)
+            add_options(actions.add_parser(name, help=one.summary, allow_abbrev=False), one)
 
 
 def _argument(option: Option[Any, Any]) -> dict[str, Any]:

@@ -13,7 +13,6 @@ command line, or Python's own. An instance has what `parse` makes of the text. A
 
 from __future__ import annotations
 
-import argparse
 import copy
 import dataclasses
 import datetime as dt
@@ -85,7 +84,7 @@ class Option(Generic[Given, Parsed]):
         self.spellings, self.help, self.section, self.metavar = spellings, help, section, metavar
         self.choices, self.default = choices, default
         self.secured_by, self.instead = secured_by, instead
-        self._parse = parse
+        self.parse = parse
 
     def __set_name__(self, owner: type, name: str) -> None:
         self.name = name
@@ -130,8 +129,8 @@ class Option(Generic[Given, Parsed]):
         if self.choices is not None and text not in self.choices:
             raise OptionError(self, invalid_choice(text, self.choices))
         try:
-            return self._parse(text)
-        except (ValueError, argparse.ArgumentTypeError) as error:
+            return self.parse(text)
+        except ValueError as error:
             raise OptionError(self, str(error)) from None
 
 
@@ -273,6 +272,11 @@ class Options:
         last = (HOW_TO_RUN, None)
         sections = [one.section for one in options if one.section not in last]
         return sorted(options, key=lambda one: [*sections, *last].index(one.section))
+
+    @classmethod
+    def shown(cls) -> list[Option[Any, Any]]:
+        """Returns the options that are not deprecated."""
+        return [one for one in cls.declared() if one.instead is None]
 
     def but(self, **parsed: Any) -> Self:
         """Returns a copy in which some fields have other values, which are parsed already."""

@@ -11,13 +11,11 @@ plan.json.
 
 from __future__ import annotations
 
-import argparse
 import re
 import secrets
 import sys
 import time
 from pathlib import Path
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar, get_args
 
 from tidelog.client import address_of
@@ -35,12 +33,9 @@ from tidelog.pipeline.declaring import (
 )
 from tidelog.pipeline.errors import UsageError
 from tidelog.pipeline.plan import TYPED, Plan
-from tidelog.pipeline.secured import add_command_config
 from tidelog.pipeline.source.splits import (
     HIGH_WATERMARK,
-    LOG_END,
     READ_COMMITTED,
-    READ_UNCOMMITTED,
     SPLIT_BYTES,
     Selection,
     SourceError,
@@ -48,9 +43,8 @@ from tidelog.pipeline.source.splits import (
 from tidelog.pipeline.times import is_relative, parse_duration, parse_time, to_iso
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
-_TIMES: Final = {"from": "from_", "to": "to", "at": "at"}
 Isolation = Literal["read_committed", "read_uncommitted"]
 UpTo = Literal["high-watermark", "log-end"]
 Report = Literal["html", "json", "none"]
@@ -87,161 +81,21 @@ class Instant(int):
     typed: str | None = None
 
 
-class Deprecated(argparse.Action):
-    """An option that still works, is in no help, and says on standard error what stands for it."""
-
-    def __init__(
-        self, option_strings: Sequence[str], dest: str, *, instead: str, **more: Any
-    ) -> None:
-        super().__init__(option_strings, dest, **{**more, "help": argparse.SUPPRESS})
-        self._instead = instead
-
-    def __call__(
-        self,
-        parser: argparse.ArgumentParser,
-        namespace: argparse.Namespace,
-        values: object,
-        option_string: str | None = None,
-    ) -> None:
-        """Stores the value, and says the sentence."""
-        setattr(namespace, self.dest, values)
-        sys.stderr.write(f"{parser.prog}: {option_string} is deprecated: {self._instead}\n")
-
-
-def add_source(
-    parser: argparse.ArgumentParser, *, is_required: bool = True, is_timed: bool = True
-) -> argparse._ArgumentGroup:
-    """Adds the options for the source and the selection of records; returns their group."""
-    group = parser.add_argument_group("which records")
-    where = group.add_mutually_exclusive_group(required=is_required)
-    where.add_argument(*BROKER, **ADDRESSES, help="read from a cluster")
-    where.add_argument(
-        "--logs",
-        metavar="DIR|URI",
-        action="append",
-        help="read log directories, or copies of them in an object store (s3://bucket/logs)",
-    )
-    add_command_config(group)
-    group.add_argument(
-        "--topics", metavar="A,B|REGEX", help="names, or a regular expression (all but __ topics)"
-    )
-    if is_timed:
-        add_times(group)
-    group.add_argument(
-        "--split-bytes",
-        type=size,
-        default=SPLIT_BYTES,
-        metavar="SIZE",
-        help="how much a task reads (128m)",
-    )
-    return group
-
-
-def add_times(group: argparse._ArgumentGroup) -> None:
-    """Adds the limits of event time."""
-    group.add_argument(
-        "--from", dest="from_", type=instant, metavar="TIME", help="event time, included"
-    )
-    group.add_argument("--to", type=instant, metavar="TIME", help="event time, not included")
-
-
-def add_rename(group: argparse._ArgumentGroup) -> None:
-    """Adds the option that writes topics under other names."""
-    group.add_argument(
-        "--rename",
-        action="append",
-        default=[],
-        type=pair,
-        metavar="TOPIC=NEW",
-        help="write a topic under another name; may be given many times",
-    )
-
-
-def add_ends(group: argparse._ArgumentGroup) -> None:
-    """Adds the options of a copy: which transactions count, and up to where the log is read."""
-    group.add_argument(
-        "--isolation",
-        choices=[READ_COMMITTED, READ_UNCOMMITTED],
-        default=READ_COMMITTED,
-        help="whether records of aborted transactions are left out (read_committed)",
-    )
-    group.add_argument(
-        "--upto",
-        choices=[HIGH_WATERMARK, LOG_END],
-        default=HIGH_WATERMARK,
-        help="of log directories: what is replicated (high-watermark), or all there is",
-    )
-
-
-def add_run(parser: argparse.ArgumentParser, *, out: str | None = "tidelog-runs") -> None:
-    """Adds the options for how to run and where to write.
-
-    A job with its own output passes `out=None`.
-    """
-    group = parser.add_argument_group("how to run")
-    group.add_argument(
-        "--dry-run", action="store_true", help="say what would be done: splits and bytes; no Spark"
-    )
-    group.add_argument(
-        "--run",
-        type=run_id,
-        metavar="ID",
-        help="a name for this run; again with the same name, it reads the same offsets",
-    )
-    if out is not None:
-        group.add_argument("--out", default=out, metavar="DIR", help=f"where to leave it ({out})")
-    group.add_argument(
-        "--report", choices=["html", "json", "none"], default="html", help="which report to write"
-    )
-    group.add_argument(
-        "--master",
-        type=master,
-        metavar="URL",
-        help=f"a Spark master, or '{INLINE}': this process, without Spark; '{AUTO}': this process for what"
-        f" is small, else {DEFAULT_MASTER} (the master of spark-submit, else {AUTO})",
-    )
-    group.add_argument(
-        "--conf",
-        action="append",
-        default=[],
-        type=pair,
-        metavar="KEY=VALUE",
-        help="a Spark setting; may be given many times",
-    )
-
-
-def add_verbose(parser: argparse.ArgumentParser, *, default: Any) -> None:
-    """Adds the option for what is said of Spark and of a failure."""
-    parser.add_argument(
-        "--verbose",
-        "--traceback",
-        action="store_true",
-        default=default,
-        help="show Spark's log, and on failure where it happened",
-    )
-
-
-# --- values; argparse shows the message of an ArgumentTypeError -----------------------------------
+# --- values; the message of a ValueError is shown ------------------------------------------------
 
 
 def brokers(text: str) -> str:
     """Checks and returns `host:port,...`, without `PLAINTEXT://` before an address."""
     found = [_PLAIN.sub("", one.strip()) for one in text.split(",")]
-    try:
-        for one in found:
-            address_of(one)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
+    for one in found:
+        address_of(one)
     return ",".join(found)
 
 
 def instant(text: str) -> Instant:
     """Parses a time: ISO 8601 with its zone, milliseconds, or a span relative to now."""
     now_ms = time.time_ns() // 1_000_000
-    try:
-        found = Instant(parse_time(text, now_ms))
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
+    found = Instant(parse_time(text, now_ms))
     if suspect := suspect_unit(text):
         sys.stderr.write(f"tidelog pipeline: warning: {suspect}\n")
     if is_relative(text):
@@ -251,30 +105,24 @@ def instant(text: str) -> Instant:
 
 def duration(text: str) -> int:
     """Parses a span in ms, not below 0: 7d, 1h30m, 250ms, or milliseconds."""
-    try:
-        found = parse_duration(text)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
+    found = parse_duration(text)
     if found < 0:
-        raise argparse.ArgumentTypeError(f"'{text}' is below 0")
+        raise ValueError(f"'{text}' is below 0")
     return found
 
 
 def size(text: str) -> int:
     """Parses a number of bytes above 0: 1000, 64k, 128MiB, 1g."""
-    try:
-        found = parse_size(text)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
+    found = parse_size(text)
     if not found:
-        raise argparse.ArgumentTypeError(f"'{text}' is no size: write 128MiB, or bytes")
+        raise ValueError(f"'{text}' is no size: write 128MiB, or bytes")
     return found
 
 
 def master(text: str) -> str:
     """Checks the form of a master before Spark, which takes seconds, is started for it."""
     if text not in {AUTO, INLINE} and not _MASTER.fullmatch(text):
-        raise argparse.ArgumentTypeError(
+        raise ValueError(
             f"'{text}' is no master: give {AUTO}, {INLINE}, local, local[N], spark://HOST:PORT, yarn or"
             " k8s://URL"
         )
@@ -284,7 +132,7 @@ def master(text: str) -> str:
 def run_id(text: str) -> str:
     """Parses the name of a run, which must be usable as a file name."""
     if not _RUN_ID.fullmatch(text):
-        raise argparse.ArgumentTypeError(
+        raise ValueError(
             f"'{text}' is no name: letters, digits, . _ - alone, the first a letter, a digit or _"
         )
     return text
@@ -294,7 +142,7 @@ def pair(text: str) -> tuple[str, str]:
     """Parses `key=value`."""
     key, equals, value = text.partition("=")
     if not equals or not key.strip():
-        raise argparse.ArgumentTypeError(f"'{text}': expected KEY=VALUE")
+        raise ValueError(f"'{text}': expected KEY=VALUE")
     return key.strip(), value
 
 
@@ -304,7 +152,7 @@ def setting(text: str) -> tuple[str, str]:
     try:
         return key, in_its_unit(key, value)
     except ValueError as error:
-        raise argparse.ArgumentTypeError(f"{key}: {error}") from None
+        raise ValueError(f"{key}: {error}") from None
 
 
 def whole(text: str) -> int:
@@ -321,12 +169,6 @@ def real(text: str) -> float:
         return float(text)
     except ValueError:
         raise ValueError(f"invalid float value: {text!r}") from None
-
-
-ADDRESSES: Final[Mapping[str, Any]] = MappingProxyType(
-    {"type": brokers, "metavar": "HOST:PORT,..."}
-)
-"""How the addresses of a cluster are declared."""
 
 
 # --- what jobs share ----------------------------------------------------------------------------
@@ -427,6 +269,11 @@ class Times(Options):
 
 
 @declared
+class TimedSource(Times, Source):
+    """A selection of records, also by event time."""
+
+
+@declared
 class Left(Options):
     """The name of a run, and what it leaves."""
 
@@ -489,7 +336,7 @@ class Run(Left):
 # --- combined options ---------------------------------------------------------------------------
 
 
-def selection_of(options: Any, **more: Any) -> Selection:
+def selection_of(options: TimedSource, **more: Any) -> Selection:
     """Returns the selection by the options and further fields in `more`. Raises UsageError."""
     low, high = range_of(options)
     names, pattern = topics_of(options.topics)
@@ -506,7 +353,7 @@ def selection_of(options: Any, **more: Any) -> Selection:
         raise UsageError(f"--topics: {error}") from error
 
 
-def range_of(options: Any) -> tuple[int | None, int | None]:
+def range_of(options: Times) -> tuple[int | None, int | None]:
     """Returns start and end of the range of event times. Raises UsageError for an empty range."""
     low, high = (
         None if time_ms is None else int(time_ms) for time_ms in (options.from_, options.to)
@@ -531,7 +378,7 @@ def new_run_id(job: str, now_ms: int) -> str:
     return f"{job}-{stamp}Z-{secrets.token_hex(2)}"
 
 
-def read_arguments(options: Any) -> Mapping[str, object]:
+def read_arguments(options: TimedSource) -> Mapping[str, object]:
     """Returns the arguments that decide which records are read, as plan.json stores them."""
     return {
         "brokers": options.broker,
@@ -541,13 +388,13 @@ def read_arguments(options: Any) -> Mapping[str, object]:
     }
 
 
-def time_arguments(options: Any) -> dict[str, object]:
+def time_arguments(options: Options) -> dict[str, object]:
     """Returns the given times in ms, with the text of those relative to now."""
-    given = {name: getattr(options, one) for name, one in _times(options).items()}
+    given = {name: getattr(options, field) for name, field in _times(options).items()}
     typed = {
         name: time_ms.typed
         for name, time_ms in given.items()
-        if isinstance(time_ms, Instant) and time_ms.typed is not None
+        if time_ms is not None and time_ms.typed is not None
     }
     absolute = {
         f"{name}_ms": None if time_ms is None else int(time_ms) for name, time_ms in given.items()
@@ -555,25 +402,20 @@ def time_arguments(options: Any) -> dict[str, object]:
     return {**absolute, **({TYPED: typed} if typed else {})}
 
 
-def _times(options: Any) -> dict[str, str]:
+def _times(options: Options) -> dict[str, str]:
     """Returns the fields of a job that are times, by the names of their options."""
     return {
-        name: one
-        for name, one in _TIMES.items()
-        if hasattr(options, one if one == "at" else "from_")
+        one.spellings[0].lstrip("-"): one.name for one in options.declared() if one.parse is instant
     }
 
 
-def as_begun(options: Any, path: Path) -> Any:
+def as_begun(options: AnyOptions, path: Path) -> AnyOptions:
     """Resolves times relative to now as when the run with the plan at `path` began."""
     before = Plan.arguments_at(path)
     frozen: dict[str, Instant] = {}
-    for name, one in _times(options).items():
-        given, was_typed = getattr(options, one), before.get(TYPED, {}).get(name)
+    for name, field in _times(options).items():
+        given, was_typed = getattr(options, field), before.get(TYPED, {}).get(name)
         if given is not None and given.typed is not None and given.typed == was_typed:
-            frozen[one] = Instant(before[f"{name}_ms"])
-            frozen[one].typed = given.typed
-    if isinstance(options, argparse.Namespace):
-        vars(options).update(frozen)
-        return options
+            frozen[field] = Instant(before[f"{name}_ms"])
+            frozen[field].typed = given.typed
     return options.but(**frozen)

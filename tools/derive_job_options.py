@@ -6,20 +6,19 @@ with status 1 if a page is stale.
 
 from __future__ import annotations
 
-import argparse
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
 from tidelog.pipeline import cli
-from tidelog.pipeline import options as shared
+from tidelog.pipeline.options import Run
 from tools.derived import write_or_check
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from tidelog.pipeline.declaring import Option
 
 PAGES = ROOT / "docs" / "pipeline"
 _BEGIN = (
@@ -36,38 +35,20 @@ def page(job: str) -> str:
 
 def options(job: str) -> str:
     """Returns the section about the options of a job."""
-    (jobs,) = _choices(cli.parser_of(job))
-    lines = ["## Every option", "", *_HEAD, *_rows(jobs[job])]
-    run = argparse.ArgumentParser()
-    shared.add_run(run)
-    shared.add_verbose(run, default=False)
-    rows = list(_rows(run))
-    for choices in _choices(jobs[job]):
-        for name, parser in choices.items():
-            own = [row for row in _rows(parser) if row not in rows]
-            lines += ["", f"`{job} {name}` has those about how to run, and:", "", *_HEAD, *own]
+    kind = cli.options_of(job)
+    lines = ["## Every option", "", *_HEAD, *map(_row, kind.shown())]
+    shared = {one.name for one in Run.shown()}
+    for name, action in kind.actions.items():
+        own = [_row(one) for one in action.shown() if one.name not in shared]
+        lines += ["", f"`{job} {name}` has those about how to run, and:", "", *_HEAD, *own]
     return "\n".join([*lines, ""])
 
 
-def _choices(parser: argparse.ArgumentParser) -> Iterator[dict[str, argparse.ArgumentParser]]:
-    for action in parser._actions:  # noqa: SLF001 - argparse has no other way to list them
-        if isinstance(action, argparse._SubParsersAction):  # noqa: SLF001 - nor a name for these
-            yield action.choices
-
-
-def _rows(parser: argparse.ArgumentParser) -> Iterator[str]:
-    for action in parser._actions:  # noqa: SLF001 - as above
-        if action.help == argparse.SUPPRESS or "-h" in action.option_strings:
-            continue
-        if isinstance(action, argparse._SubParsersAction):  # noqa: SLF001 - as above
-            continue
-        value = ""
-        if action.option_strings and action.nargs != 0:
-            value = f" {action.metavar or '|'.join(map(str, action.choices or ()))}"
-        names = ", ".join(f"`{name}{value}`" for name in action.option_strings)
-        needed = " (needed)" if action.required and action.option_strings else ""
-        cells = (names or f"`{action.metavar}`", (action.help or "") + needed)
-        yield "| {} | {} |".format(*(cell.replace("|", "\\|") for cell in cells))
+def _row(one: Option[Any, Any]) -> str:
+    value = "" if one.is_flag else f" {one.metavar or '|'.join(one.choices or ())}"
+    names = ", ".join(f"`{name}{value}`" for name in one.spellings) or f"`{one.metavar}`"
+    needed = " (needed)" if one.is_needed and one.spellings else ""
+    return "| {} | {} |".format(*(cell.replace("|", "\\|") for cell in (names, one.help + needed)))
 
 
 if __name__ == "__main__":

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Final
 from tidelog.pipeline import options as common
 from tidelog.pipeline.declaring import Choice, Flag, Item, Text, declared
 from tidelog.pipeline.errors import OK, UsageError
-from tidelog.pipeline.options import Instant, Run, Source, Times, UpTo
+from tidelog.pipeline.options import Instant, Run, TimedSource, UpTo
 from tidelog.pipeline.plan import PLAN, Plan, described
 from tidelog.pipeline.report.output import say
 
@@ -37,7 +37,7 @@ _JUDGED: Final = "how it is judged"
 
 
 @declared
-class AuditOptions(Run, Times, Source):
+class AuditOptions(Run, TimedSource):
     """The options of the job."""
 
     job = "audit"

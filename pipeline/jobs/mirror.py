@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Final
 from tidelog.pipeline import options as shared
 from tidelog.pipeline.declaring import Choice, Flag, Item, Many, declared
 from tidelog.pipeline.errors import UsageError
-from tidelog.pipeline.options import Isolation, Run, Source, Times, UpTo
+from tidelog.pipeline.options import Isolation, Run, TimedSource, UpTo
 from tidelog.pipeline.plan import PLAN, at_work
 from tidelog.pipeline.replay.targets import Writing
 from tidelog.pipeline.runs import MIRROR
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 @declared
-class MirrorOptions(Run, Writing, Times, Source):
+class MirrorOptions(Run, Writing, TimedSource):
     """The options of the job."""
 
     job = MIRROR

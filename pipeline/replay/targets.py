@@ -14,8 +14,6 @@ from tidelog.config import BrokerConfig, topic_config
 from tidelog.pipeline.declaring import Choice, Flag, Item, Many, Needed, Options, Text, declared
 from tidelog.pipeline.errors import PipelineError, UsageError
 from tidelog.pipeline.options import (
-    ADDRESSES,
-    Deprecated,
     brokers,
     setting,
     size,
@@ -24,7 +22,6 @@ from tidelog.pipeline.options import (
 from tidelog.pipeline.replay import delivery, identities
 from tidelog.pipeline.replay.delivery import AUTO, MODES, TRANSACTIONS, Delivery, Mode
 from tidelog.pipeline.replay.transactions import ensure_progress_topic
-from tidelog.pipeline.secured import add_to_command_config
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.records.column_batches import BATCH_LIMIT
 from tidelog.protocol.records.layout import NEWEST_MAGIC, Compression
@@ -32,7 +29,6 @@ from tidelog.storage.time.stamping import Rules, rules_of, stamps_at
 from tidelog.text import some
 
 if TYPE_CHECKING:
-    import argparse
     from collections.abc import Mapping, Sequence
 
     from tidelog.protocol.topic_partition import TopicPartition
@@ -148,70 +144,6 @@ def accept_deletion() -> Flag:
     )
 
 
-def add_target(parser: argparse.ArgumentParser) -> None:
-    """Adds the options for the target and the delivery."""
-    group = parser.add_argument_group("where to")
-    group.add_argument(
-        "--to-broker",
-        "--to-brokers",
-        **ADDRESSES,
-        required=True,
-        help="write to a cluster",
-    )
-    add_to_command_config(group)
-    group.add_argument(
-        "--create",
-        action="store_true",
-        help="make topics that are not there (else they have to be)",
-    )
-    group.add_argument(
-        "--set",
-        action="append",
-        default=[],
-        type=setting,
-        metavar="KEY=VALUE",
-        help="a setting of topics that are made, spans as 7d; may be given many times",
-    )
-    group.add_argument(
-        "--append",
-        action="store_true",
-        help="write behind records that the target holds already (else a new run is refused, unless"
-        " --exclusive is given)",
-    )
-    group.add_argument(
-        "--delivery",
-        choices=MODES,
-        default=AUTO,
-        help="transactions where the target has them, else by position where nobody else writes, else"
-        " at-least-once; or one of them",
-    )
-    group.add_argument(
-        "--exclusive",
-        action="store_true",
-        help="nobody else writes to these partitions, though they have records",
-    )
-    group.add_argument(
-        "--compression", choices=CODECS, default="source", help="of the batches written (source)"
-    )
-    group.add_argument(
-        "--batch-bytes",
-        type=size,
-        default=BATCH_LIMIT,
-        metavar="SIZE",
-        action=Deprecated,
-        instead="batches are as large as the target takes, up to 512 KiB before compression",
-    )
-
-
-def add_accept_deletion(group: argparse._ArgumentGroup) -> None:
-    """Adds the option that writes what the target's retention would delete."""
-    group.add_argument(
-        "--accept-deletion",
-        action="store_true",
-        help="continue although retention would delete some of the records",
-    )
-
-
 def codec_of(name: str) -> int:
     """Returns the number of a codec, or the one that means the source's codec."""
     return _AS_SOURCE if name == "source" else int(Compression[name.upper()])
@@ -310,7 +242,7 @@ def prepare(
 def settle(
     client: Client,
     places: Sequence[TopicPartition],
-    options: Any,
+    options: Writing,
     *,
     left: Mapping[str, int] | None = None,
 ) -> dict[str, Any]:
@@ -334,7 +266,7 @@ def settle(
     return {"delivery": mode, "producer_id": producer_id, "ends": ends, "target_ids": ids}
 
 
-def refuse_records(client: Client, places: Sequence[TopicPartition], options: Any) -> None:
+def refuse_records(client: Client, places: Sequence[TopicPartition], options: Writing) -> None:
     """Raises UsageError if one of the partitions holds records, unless an option accepts that.
 
     A run whose plan is elsewhere, or that had another name, would write its records a second time.
@@ -344,7 +276,7 @@ def refuse_records(client: Client, places: Sequence[TopicPartition], options: An
     _refuse_held(_spans(client, [one for one in places if one[0] in there]), options)
 
 
-def _refuse_held(spans: Mapping[TopicPartition, tuple[int, int]], options: Any) -> None:
+def _refuse_held(spans: Mapping[TopicPartition, tuple[int, int]], options: Writing) -> None:
     if options.append or options.exclusive:
         return
     held: dict[str, int] = {}

@@ -26,7 +26,7 @@ COPY = {"broker": "a:1", "to_broker": "b:1"}
 def test_every_option_has_its_keyword_and_is_described(name):
     function, kind = getattr(tidelog.jobs, name), KINDS[name]
     parameters = inspect.signature(function).parameters
-    shown = [one for one in kind.declared() if one.instead is None]
+    shown = kind.shown()
     assert set(parameters) == {"spark", *(one.name for one in shown)}
     assert {"run", "out", "report", "verbose"} <= set(parameters)
     for one in shown:

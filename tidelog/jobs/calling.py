@@ -27,6 +27,10 @@ if TYPE_CHECKING:
 _OPTION: Final = re.compile(r"--([a-z][a-z-]+)")
 _RENAMED: Final = MappingProxyType({"brokers": "broker", "to_brokers": "to_broker"})
 """Older keywords, which are still taken."""
+_SESSION: Final = (
+    "`spark` is a SparkSession to use for everything; without one, what is small runs in",
+    "this process, and Spark is started for the rest. Raises JobError.",
+)
 
 P = ParamSpec("P")
 R = TypeVar("R", bound=Result)
@@ -64,7 +68,7 @@ def call(options: Options, name: str, result: type[R]) -> R:
         _refuse_contradictions(options)
     with collected() as output:
         try:
-            with cli.session_of(options, options.spark) as session:
+            with cli.session_of(options) as session:
                 status = cli.module_of(options.job).run(options, session)
         except Refused as refusal:
             refusal.result = result(*_outcome(options, name, FINDINGS, output))
@@ -101,10 +105,9 @@ def signature_of(kind: type[Options]) -> inspect.Signature:
     """Returns the signature of the function: what is needed first."""
     made = inspect.signature(kind).parameters
     parameters = [made["spark"].replace(default=None, annotation="SparkSession | None")]
-    for one in kind.declared():
-        if one.instead is None:
-            default = False if one.is_flag else inspect.Parameter.empty if one.is_needed else None
-            parameters.append(made[one.name].replace(default=default, annotation=one.takes))
+    for one in kind.shown():
+        default = False if one.is_flag else inspect.Parameter.empty if one.is_needed else None
+        parameters.append(made[one.name].replace(default=default, annotation=one.takes))
     parameters.sort(key=lambda one: (one.kind, one.default is not one.empty))
     return inspect.Signature(parameters)
 
@@ -122,14 +125,8 @@ def _unbound(
 
 def described(kind: type[Options]) -> str:
     """Returns the docstring of the function for a job: the job's own, and its keywords."""
-    lines = [kind.description().strip(), ""]
-    lines.append(
-        "`spark` is a SparkSession to use for everything; without one, what is small runs in"
+    keywords = (
+        f"{one.name}: {_OPTION.sub(lambda found: keyword_of(found[1]), one.help)}"
+        for one in kind.shown()
     )
-    lines.append("this process, and Spark is started for the rest. Raises JobError.")
-    lines.append("")
-    for one in kind.declared():
-        if one.instead is None:
-            said = _OPTION.sub(lambda found: keyword_of(found[1]), one.help)
-            lines.append(f"{one.name}: {said}")
-    return "\n".join(lines)
+    return "\n".join([kind.description().strip(), "", *_SESSION, "", *keywords])
