@@ -252,7 +252,7 @@ def add_options(parser: argparse.ArgumentParser, options: type[Options]) -> None
 
 def _argument(option: Option[Any, Any]) -> dict[str, Any]:
     """Returns how argparse takes the texts of an option; what is not given is not in its result."""
-    found: dict[str, Any] = {"help": option.help, "default": argparse.SUPPRESS}
+    found: dict[str, Any] = {"help": option.meaning, "default": argparse.SUPPRESS}
     if option.spellings:
         found |= {"dest": option.name, "required": option.is_needed}
     elif not option.is_needed:

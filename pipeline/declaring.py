@@ -2,7 +2,7 @@
 
     @declared
     class AuditOptions(Run, Source):
-        margin: Item[int] = Item("--margin", default=60_000, parse=duration, metavar="SPAN", help="...")
+        margin: Item[int] = Item("how far ...", default=60_000, parse=duration, metavar="SPAN")
 
     AuditOptions(logs="/data", margin="2m").margin  # 120000
 
@@ -57,22 +57,25 @@ class OptionError(UsageError):
 
 
 class Option(Generic[Given, Parsed]):
-    """A field of a job's options; without `spellings` it is a positional argument.
+    """A field of a job's options: `to_broker` is --to-broker, and is described by `meaning`.
 
-    `section` is that of the help, if it is not that of the class. `secured_by` names the field
-    with the security settings of the brokers at these addresses. An option with `instead` is
-    deprecated: no help shows it, and who uses it reads the sentence.
+    `also` are more spellings. `section` is that of the help, if it is not that of the class.
+    `secured_by` names the field with the security settings of the brokers at these addresses. An
+    option with `instead` is deprecated: no help shows it, and who uses it reads the sentence.
     """
 
     name: str
+    spellings: tuple[str, ...]
     is_flag: ClassVar = False
     is_needed: ClassVar = False
     is_repeated: ClassVar = False
 
     def __init__(
         self,
-        *spellings: str,
-        help: str = "",  # noqa: A002 - as argparse names it
+        meaning: str = "",
+        *,
+        also: tuple[str, ...] = (),
+        is_positional: bool = False,
         section: str | None = None,
         metavar: str | None = None,
         parse: Callable[[str], Any] = str,
@@ -81,14 +84,17 @@ class Option(Generic[Given, Parsed]):
         secured_by: str | None = None,
         instead: str | None = None,
     ) -> None:
-        self.spellings, self.help, self.section, self.metavar = spellings, help, section, metavar
+        self.meaning, self.section, self.metavar = meaning, section, metavar
         self.choices, self.default = choices, default
         self.secured_by, self.instead = secured_by, instead
         self.parse = parse
+        self._also = None if is_positional else also
 
     def __set_name__(self, owner: type, name: str) -> None:
         self.name = name
         self.section = self.section or vars(owner).get("section")
+        dashed = f"--{name.rstrip('_').replace('_', '-')}"
+        self.spellings = () if self._also is None else (dashed, *self._also)
 
     @overload
     def __get__(self, options: None, owner: type) -> Self: ...
@@ -157,8 +163,8 @@ class Flag(Option[bool, bool]):
 
     is_flag = True
 
-    def __init__(self, *spellings: str, **more: Any) -> None:
-        super().__init__(*spellings, **more, default=False)
+    def __init__(self, meaning: str, **more: Any) -> None:
+        super().__init__(meaning, **more, default=False)
 
     def parsed(self, value: Any) -> bool:
         """Returns whether it is set."""
@@ -170,8 +176,8 @@ class Many(Option["Settings | None", tuple[T, ...]]):
 
     is_repeated = True
 
-    def __init__(self, *spellings: str, **more: Any) -> None:
-        super().__init__(*spellings, **more, default=())
+    def __init__(self, meaning: str, **more: Any) -> None:
+        super().__init__(meaning, **more, default=())
 
     def parsed(self, value: Any) -> tuple[T, ...]:
         """Returns what each of the values means. Raises OptionError."""
@@ -247,9 +253,7 @@ class Options:
 
     spark: Any = None
     verbose: Flag = Flag(
-        "--verbose",
-        "--traceback",
-        help="show Spark's log, and on failure where it happened",
+        "show Spark's log, and on failure where it happened", also=("--traceback",)
     )
 
     def __post_init__(self) -> None:

@@ -68,8 +68,13 @@ _PLAIN = re.compile("plaintext://", re.IGNORECASE)
 WHICH_RECORDS: Final = "which records"
 _ISOLATION: Final = "whether records of aborted transactions are left out (read_committed)"
 _UPTO: Final = "of log directories: what is replicated (high-watermark), or all there is"
-BROKER: Final = ("--broker", "--bootstrap-server", "--brokers")
-"""The spellings of the option for the cluster that is read: ours, that of Kafka's tools, an older one."""
+BROKER: Final = ("--bootstrap-server", "--brokers")
+"""More spellings of the option for the cluster that is read: that of Kafka's tools, an older one."""
+COMMAND_CONFIG: Final = (
+    "client properties with security settings for the brokers that are read, as Kafka's tools take"
+    " them"
+)
+TO_COMMAND_CONFIG: Final = "the same for the brokers that are written to"
 
 
 AnyOptions = TypeVar("AnyOptions", bound=Options)
@@ -174,63 +179,41 @@ def real(text: str) -> float:
 # --- what jobs share ----------------------------------------------------------------------------
 
 
-def addresses(*spellings: str, help: str) -> Text:  # noqa: A002 - as argparse names it
+def addresses(meaning: str, also: tuple[str, ...] = ()) -> Text:
     """Declares the addresses of a cluster that is read."""
-    place = "HOST:PORT,..."
-    return Text(*spellings, parse=brokers, metavar=place, secured_by="command_config", help=help)
+    place, file = "HOST:PORT,...", "command_config"
+    return Text(meaning, also=also, parse=brokers, metavar=place, secured_by=file)
 
 
-def topics(
-    help: str = "names, or a regular expression (all but __ topics)",  # noqa: A002 - as above
-) -> Text:
+def topics(meaning: str = "names, or a regular expression (all but __ topics)") -> Text:
     """Declares a selection of topics."""
-    return Text("--topics", metavar="A,B|REGEX", help=help)
+    return Text(meaning, metavar="A,B|REGEX")
 
 
-def command_config() -> Text:
-    """Declares the file for the brokers that a job reads from."""
-    return Text(
-        "--command-config",
-        metavar="FILE",
-        help="client properties with security settings for the brokers that are read, as Kafka's tools"
-        " take them",
-    )
-
-
-def to_command_config() -> Text:
-    """Declares the file for the brokers that a job writes to."""
-    return Text(
-        "--to-command-config", metavar="FILE", help="the same for the brokers that are written to"
-    )
-
-
-def moment(*spellings: str, help: str, **more: Any) -> Item[Instant | None]:  # noqa: A002 - as above
+def moment(meaning: str, section: str | None = None) -> Item[Instant | None]:
     """Declares a time."""
-    return Item(*spellings, parse=instant, metavar="TIME", help=help, **more)
+    return Item(meaning, section=section, parse=instant, metavar="TIME")
 
 
-def span(*spellings: str, default: int, help: str) -> Item[int]:  # noqa: A002 - as above
+def span(meaning: str, default: int) -> Item[int]:
     """Declares a span of time."""
-    return Item(*spellings, parse=duration, default=default, metavar="SPAN", help=help)
+    return Item(meaning, parse=duration, default=default, metavar="SPAN")
 
 
-def rename(help: str) -> Many[tuple[str, str]]:  # noqa: A002 - as above
-    """Declares the other names of topics."""
-    return Many("--rename", parse=pair, metavar="TOPIC=NEW", help=help)
+def pairs(meaning: str, metavar: str = "KEY=VALUE") -> Many[tuple[str, str]]:
+    """Declares what is given as KEY=VALUE, or in a dictionary."""
+    return Many(f"{meaning}; may be given many times", parse=pair, metavar=metavar)
 
 
-def isolation(
-    help: str = _ISOLATION,  # noqa: A002 - as above
-    section: str | None = None,
-) -> Choice[Isolation]:
+def isolation(meaning: str = _ISOLATION, section: str | None = None) -> Choice[Isolation]:
     """Declares which transactions count."""
     choices, default = get_args(Isolation), READ_COMMITTED
-    return Choice("--isolation", section=section, choices=choices, default=default, help=help)
+    return Choice(meaning, section=section, choices=choices, default=default)
 
 
-def upto(help: str = _UPTO) -> Choice[UpTo]:  # noqa: A002 - as above
+def upto(meaning: str = _UPTO) -> Choice[UpTo]:
     """Declares up to where log directories are read."""
-    return Choice("--upto", choices=get_args(UpTo), default=HIGH_WATERMARK, help=help)
+    return Choice(meaning, choices=get_args(UpTo), default=HIGH_WATERMARK)
 
 
 @declared
@@ -241,20 +224,15 @@ class Source(Options):
     one_of = ("broker", "logs")
     needs_one = True
 
-    broker: Text = addresses(*BROKER, help="read from a cluster")
+    broker: Text = addresses("read from a cluster", also=BROKER)
     logs: Many[str] = Many(
-        "--logs",
+        "read log directories, or copies of them in an object store (s3://bucket/logs)",
         metavar="DIR|URI",
-        help="read log directories, or copies of them in an object store (s3://bucket/logs)",
     )
-    command_config: Text = command_config()
+    command_config: Text = Text(COMMAND_CONFIG, metavar="FILE")
     topics: Text = topics()
     split_bytes: Item[int] = Item(
-        "--split-bytes",
-        parse=size,
-        default=SPLIT_BYTES,
-        metavar="SIZE",
-        help="how much a task reads (128m)",
+        "how much a task reads (128m)", parse=size, default=SPLIT_BYTES, metavar="SIZE"
     )
 
 
@@ -264,8 +242,8 @@ class Times(Options):
 
     section = WHICH_RECORDS
 
-    from_: Item[Instant | None] = moment("--from", help="event time, included")
-    to: Item[Instant | None] = moment("--to", help="event time, not included")
+    from_: Item[Instant | None] = moment("event time, included")
+    to: Item[Instant | None] = moment("event time, not included")
 
 
 @declared
@@ -280,22 +258,13 @@ class Left(Options):
     section = HOW_TO_RUN
 
     run: Item[str] = Item(
-        "--run",
+        "a name for this run; again with the same name, it reads the same offsets",
         parse=run_id,
         metavar="ID",
-        help="a name for this run; again with the same name, it reads the same offsets",
     )
-    out: Item[str] = Item(
-        "--out",
-        default="tidelog-runs",
-        metavar="DIR",
-        help="where to leave it (tidelog-runs)",
-    )
+    out: Item[str] = Item("where to leave it (tidelog-runs)", default="tidelog-runs", metavar="DIR")
     report: Choice[Report] = Choice(
-        "--report",
-        choices=get_args(Report),
-        default="html",
-        help="which report to write",
+        "which report to write", choices=get_args(Report), default="html"
     )
 
     def __post_init__(self) -> None:
@@ -317,19 +286,15 @@ class Run(Left):
 
     section = HOW_TO_RUN
 
-    dry_run: Flag = Flag("--dry-run", help="say what would be done: splits and bytes; no Spark")
+    dry_run: Flag = Flag("say what would be done: splits and bytes; no Spark")
     master: Text = Text(
-        "--master",
+        f"a Spark master, or '{INLINE}': this process, without Spark; '{AUTO}': this process for what"
+        f" is small, else {DEFAULT_MASTER} (the master of spark-submit, else {AUTO})",
         parse=master,
         metavar="URL",
-        help=f"a Spark master, or '{INLINE}': this process, without Spark; '{AUTO}': this process for what"
-        f" is small, else {DEFAULT_MASTER} (the master of spark-submit, else {AUTO})",
     )
     conf: Many[tuple[str, str]] = Many(
-        "--conf",
-        parse=pair,
-        metavar="KEY=VALUE",
-        help="a Spark setting; may be given many times",
+        "a Spark setting; may be given many times", parse=pair, metavar="KEY=VALUE"
     )
 
 

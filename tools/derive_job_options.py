@@ -48,7 +48,9 @@ def _row(one: Option[Any, Any]) -> str:
     value = "" if one.is_flag else f" {one.metavar or '|'.join(one.choices or ())}"
     names = ", ".join(f"`{name}{value}`" for name in one.spellings) or f"`{one.metavar}`"
     needed = " (needed)" if one.is_needed and one.spellings else ""
-    return "| {} | {} |".format(*(cell.replace("|", "\\|") for cell in (names, one.help + needed)))
+    return "| {} | {} |".format(
+        *(cell.replace("|", "\\|") for cell in (names, one.meaning + needed))
+    )
 
 
 if __name__ == "__main__":

@@ -16,21 +16,16 @@ if TYPE_CHECKING:
 
 def table(other: str) -> Text:
     """Declares the name of an Iceberg table; `other` is what names a directory."""
-    return Text(
-        "--table",
-        metavar="NAMESPACE.TABLE",
-        help=f"an Iceberg table as the archive, instead of {other}",
-    )
+    return Text(f"an Iceberg table as the archive, instead of {other}", metavar="NAMESPACE.TABLE")
 
 
 def catalog() -> Many[tuple[str, str]]:
     """Declares the properties of the catalog of an Iceberg table."""
     return Many(
-        "--catalog",
+        "with --table: a property of its catalog as pyiceberg has it, uri=sqlite:///catalog.db say;"
+        " may be given many times",
         parse=shared.pair,
         metavar="KEY=VALUE",
-        help="with --table: a property of its catalog as pyiceberg has it, uri=sqlite:///catalog.db say;"
-        " may be given many times",
     )
 
 
@@ -38,7 +33,7 @@ def catalog() -> Many[tuple[str, str]]:
 class _Directory(Options):
     section = "which archive"
 
-    directory: Text = Text(metavar="DIR|URI", help="the archive")
+    directory: Text = Text("the archive", is_positional=True, metavar="DIR|URI")
 
 
 @declared

@@ -64,11 +64,7 @@ def _file_size(text: str) -> int:
 
 def _file_bytes(measure: str) -> Item[int]:
     return Item(
-        "--file-bytes",
-        parse=_file_size,
-        default=_FILE_BYTES,
-        metavar="SIZE",
-        help=f"largest file, {measure} (128m)",
+        f"largest file, {measure} (128m)", parse=_file_size, default=_FILE_BYTES, metavar="SIZE"
     )
 
 
@@ -95,7 +91,7 @@ class VerifyOptions(_Upkeep, places.Archived):
 class _Compacted(Options):
     section = "which archive"
 
-    directory: Needed = Needed(metavar="DIR|URI", help="the archive")
+    directory: Needed = Needed("the archive", is_positional=True, metavar="DIR|URI")
 
 
 @declared
@@ -115,8 +111,7 @@ class _Logs(Source):
     needs_one = False
 
     cluster: Text = shared.addresses(
-        "--cluster",
-        help="with --logs: the cluster they belong to, which knows the settings of topics",
+        "with --logs: the cluster they belong to, which knows the settings of topics"
     )
     isolation: Choice[Isolation] = shared.isolation()
     upto: Choice[UpTo] = shared.upto()
@@ -130,15 +125,13 @@ class ArchiveOptions(Run, _Logs):
     actions: ClassVar = {"verify": VerifyOptions, "compact": CompactOptions}
     section = "where to"
 
-    to: Text = Text("--to", metavar="DIR|URI", help="the archive")
+    to: Text = Text("the archive", metavar="DIR|URI")
     table: Text = places.table("--to")
     catalog: Many[tuple[str, str]] = places.catalog()
     accept_gap: Flag = Flag(
-        "--accept-gap",
-        help="continue if offsets were deleted before they were archived; the manifest lists them",
+        "continue if offsets were deleted before they were archived; the manifest lists them"
     )
     task_offsets: Item[int] = Item(
-        "--task-offsets",
         parse=_count,
         default=_TASK_OFFSETS,
         metavar="N",

@@ -44,37 +44,30 @@ class AuditOptions(Run, TimedSource):
     section = "what to read"
 
     cluster: Text = common.addresses(
-        "--cluster",
-        help="the cluster of the log directories: for its topics' settings and its groups' offsets",
+        "the cluster of the log directories: for its topics' settings and its groups' offsets"
     )
-    groups: Text = Text("--groups", metavar="A,B", help="groups whose lag in time is reported")
+    groups: Text = Text("groups whose lag in time is reported", metavar="A,B")
     margin: Item[int] = common.span(
-        "--margin",
+        "how far after its append time a time may be before it counts as from the future (1m)",
         default=60_000,
-        help="how far after its append time a time may be before it counts as from the future (1m)",
     )
     no_retention: Flag = Flag(
-        "--no-retention",
-        help="do not try retention policies on log directories; those of Apache Kafka are read twice for it",
+        "do not try retention policies on log directories; those of Apache Kafka are read twice for it"
     )
     upto: Choice[UpTo] = common.upto(
         "read log directories to the end, if nobody kept the high watermark"
     )
     thresholds: Text = Text(
-        "--thresholds",
+        "limits in TOML; they alone decide the exit status, and those that are broken are named",
         section=_JUDGED,
         metavar="FILE",
-        help="limits in TOML; they alone decide the exit status, and those that are broken are named",
     )
     compare: Text = Text(
-        "--compare",
+        "report.json of an earlier audit, or the directory of its run: what has changed since",
         section=_JUDGED,
         metavar="OLD.json",
-        help="report.json of an earlier audit, or the directory of its run: what has changed since",
     )
-    at: Item[Instant | None] = common.moment(
-        "--at", section=_JUDGED, help="judge as of this time (now)"
-    )
+    at: Item[Instant | None] = common.moment("judge as of this time (now)", section=_JUDGED)
 
 
 OPTIONS: Final = AuditOptions

@@ -78,31 +78,20 @@ class Table(Options):
     """The DataFrame of Spark that a program gave as its table."""
 
     table: _Place = _Place(
-        "--table", metavar="PATH|NAME", help="files, a directory, an URI, or a table (of --jdbc)"
+        "files, a directory, an URI, or a table (of --jdbc)", metavar="PATH|NAME"
     )
-    sql: Text = Text(
-        "--sql", metavar="QUERY", help="a query of Spark, over its catalog or parquet.`PATH`"
-    )
-    query: Text = Text(
-        "--query", metavar="QUERY", help="with --jdbc: a query that the database runs"
-    )
-    jdbc: Text = Text(
-        "--jdbc", metavar="URL", help="a database; its driver by --conf spark.jars=FILE"
-    )
+    sql: Text = Text("a query of Spark, over its catalog or parquet.`PATH`", metavar="QUERY")
+    query: Text = Text("with --jdbc: a query that the database runs", metavar="QUERY")
+    jdbc: Text = Text("a database; its driver by --conf spark.jars=FILE", metavar="URL")
     input: Choice[Format | None] = Choice(
-        "--input",
-        choices=FORMATS,
-        help="what the table is (by its ending; 'table' for one of Spark's catalog)",
+        "what the table is (by its ending; 'table' for one of Spark's catalog)", choices=FORMATS
     )
     option: Many[tuple[str, str]] = Many(
-        "--option",
+        "an option of Spark's reader, header=true for CSV or user=me for JDBC say",
         parse=shared.pair,
         metavar="KEY=VALUE",
-        help="an option of Spark's reader, header=true for CSV or user=me for JDBC say",
     )
-    password_file: Text = Text(
-        "--password-file", metavar="FILE", help="with --jdbc: holds the password, and nothing else"
-    )
+    password_file: Text = Text("with --jdbc: holds the password, and nothing else", metavar="FILE")
 
     def __post_init__(self) -> None:
         """Separates a DataFrame from the names of tables."""
@@ -119,63 +108,46 @@ class Columns(Options):
 
     section = "what becomes of a row"
 
-    time_column: Needed = Needed("--time-column", metavar="COLUMN", help="when it happened")
+    time_column: Needed = Needed("when it happened", metavar="COLUMN")
     time_unit: Choice[Unit | None] = Choice(
-        "--time-unit", choices=UNITS, help="the unit of the time column (not for timestamps)"
+        "the unit of the time column (not for timestamps)", choices=UNITS
     )
     time_zone: Text = Text(
-        "--time-zone",
+        "the zone of times that do not say theirs: UTC, Europe/Brussels",
         parse=_zone,
         metavar="ZONE",
-        help="the zone of times that do not say theirs: UTC, Europe/Brussels",
     )
-    key_column: Text = Text("--key-column", metavar="COLUMN", help="the key (none: null keys)")
+    key_column: Text = Text("the key (none: null keys)", metavar="COLUMN")
     value_columns: Text = Text(
-        "--value-columns",
-        metavar="A,B",
-        help="what the value is made of (all columns; with raw: one column)",
+        "what the value is made of (all columns; with raw: one column)", metavar="A,B"
     )
     format: Choice[Literal["json", "raw", "avro"]] = Choice(
-        "--format",
+        "the value: a JSON object of the columns, one column's bytes as they are, or an Avro"
+        " record of the columns with the id of its schema",
         choices=("json", "raw", "avro"),
         default="json",
-        help="the value: a JSON object of the columns, one column's bytes as they are, or an Avro"
-        " record of the columns with the id of its schema",
     )
-    registry: Text = Text(
-        "--registry", metavar="URL", help="with --format avro: the schema registry"
-    )
-    subject: Text = Text(
-        "--subject",
-        metavar="NAME",
-        help="with --format avro: where the schema goes (TOPIC-value)",
-    )
+    registry: Text = Text("with --format avro: the schema registry", metavar="URL")
+    subject: Text = Text("with --format avro: where the schema goes (TOPIC-value)", metavar="NAME")
     header_columns: Text = Text(
-        "--header-columns",
-        metavar="A,B",
-        help="a header each, or all headers of a column as Spark's Kafka source has it",
+        "a header each, or all headers of a column as Spark's Kafka source has it", metavar="A,B"
     )
-    partition_column: Text = Text(
-        "--partition-column", metavar="COLUMN", help="the partition; null: by the key"
-    )
+    partition_column: Text = Text("the partition; null: by the key", metavar="COLUMN")
     without_time: Choice[Literal["refuse", "keep", "drop"]] = Choice(
-        "--without-time",
+        "rows whose time is null: refuse all, write them without a time, leave them out",
         choices=("refuse", "keep", "drop"),
         default="refuse",
-        help="rows whose time is null: refuse all, write them without a time, leave them out",
     )
     malformed: Choice[Literal["refuse", "drop"]] = Choice(
-        "--malformed",
+        "lines that are no JSON, or have more or fewer fields of CSV than the first: refuse all,"
+        " leave them out",
         choices=("refuse", "drop"),
         default="refuse",
-        help="lines that are no JSON, or have more or fewer fields of CSV than the first: refuse all,"
-        " leave them out",
     )
     outside: Choice[Literal["refuse", "drop"]] = Choice(
-        "--outside",
+        "rows outside the topic's window: refuse all, leave them out",
         choices=("refuse", "drop"),
         default="refuse",
-        help="rows outside the topic's window: refuse all, leave them out",
     )
 
 
@@ -186,13 +158,9 @@ class BackfillOptions(Run, Writing, Columns, Table):
     job = JOB
     section = "the topic"
 
-    topic: Needed = Needed("--topic", metavar="TOPIC", help="where to")
+    topic: Needed = Needed("where to", metavar="TOPIC")
     partitions: Item[int] = Item(
-        "--partitions",
-        parse=shared.whole,
-        default=1,
-        metavar="N",
-        help="of a topic that is made (1)",
+        "of a topic that is made (1)", parse=shared.whole, default=1, metavar="N"
     )
     accept_deletion: Flag = targets.accept_deletion()
 

@@ -74,82 +74,65 @@ class FailoverOptions(Left):
     job = JOB
     section = "whose offsets, from where to where"
 
-    group: Needed = Needed("--group", metavar="GROUP", help="the consumer group")
+    group: Needed = Needed("the consumer group", metavar="GROUP")
     from_: Needed = Needed(
-        "--from",
+        "the cluster it has read from",
         parse=shared.brokers,
         metavar="HOST:PORT,...",
         secured_by="command_config",
-        help="the cluster it has read from",
     )
     to: Needed = Needed(
-        "--to",
+        "the cluster it will read from",
         parse=shared.brokers,
         metavar="HOST:PORT,...",
         secured_by="to_command_config",
-        help="the cluster it will read from",
     )
-    command_config: Text = shared.command_config()
-    to_command_config: Text = shared.to_command_config()
+    command_config: Text = Text(shared.COMMAND_CONFIG, metavar="FILE")
+    to_command_config: Text = Text(shared.TO_COMMAND_CONFIG, metavar="FILE")
     topics: Text = shared.topics("which topics (all it has committed offsets of)")
-    rename: Many[tuple[str, str]] = shared.rename(
-        "a topic has another name there (a map knows that itself); may be given many times"
+    rename: Many[tuple[str, str]] = shared.pairs(
+        "a topic has another name there (a map knows that itself)", "TOPIC=NEW"
     )
     map: Many[str] = Many(
-        "--map",
+        "the run of mirror that copied the topics, or its offsets.parquet; may be given many times",
         section=_FOUND,
         metavar="DIR",
-        help="the run of mirror that copied the topics, or its offsets.parquet; may be given many times",
     )
     by: Choice[By | None] = Choice(
-        "--by",
-        section=_FOUND,
-        choices=get_args(By),
-        help="by map (where there is one), or by time",
+        "by map (where there is one), or by time", section=_FOUND, choices=get_args(By)
     )
     max_latency: Item[int | None] = Item(
-        "--max-latency",
+        "by time: how long a record may have taken from its event to the source's log; auto: from"
+        " --audit, else from the unread records themselves (auto)",
         section=_FOUND,
         parse=_latency,
         metavar="auto|SPAN",
-        help="by time: how long a record may have taken from its event to the source's log; auto: from"
-        " --audit, else from the unread records themselves (auto)",
     )
     audit: Text = Text(
-        "--audit",
+        "a run of audit over the source's logs, which knows latencies",
         section=_FOUND,
         metavar="DIR",
-        help="a run of audit over the source's logs, which knows latencies",
     )
     isolation: Choice[Isolation] = shared.isolation(
         "whether records of aborted transactions count (read_committed: they do not)",
         section=_FOUND,
     )
     compare: Item[int] = Item(
-        "--compare",
+        f"without a map: compare at most so many records of a partition ({_COMPARED})",
         section=_FOUND,
         parse=shared.whole,
         default=_COMPARED,
         metavar="N",
-        help=f"without a map: compare at most so many records of a partition ({_COMPARED})",
     )
-    apply: Flag = Flag("--apply", "--yes", section=_DONE, help="commit the offsets in the target")
+    apply: Flag = Flag("commit the offsets in the target", also=("--yes",), section=_DONE)
     accept_missing: Flag = Flag(
-        "--accept-missing",
-        section=_DONE,
-        help="apply though unread records are not in the target (not copied yet, or gone)",
+        "apply though unread records are not in the target (not copied yet, or gone)", section=_DONE
     )
     accept_unproven: Flag = Flag(
-        "--accept-unproven",
-        section=_DONE,
-        help="apply though nothing could be proven of some partitions",
+        "apply though nothing could be proven of some partitions", section=_DONE
     )
     run: Item[str] = Item(
-        "--run",
-        section=HOW_TO_RUN,
-        parse=shared.run_id,
-        metavar="ID",
-        help="a name for the report's directory",
+        "a name for the report's directory", section=HOW_TO_RUN, parse=shared.run_id, metavar="ID"
     )
 
     @property

@@ -35,23 +35,19 @@ class MirrorOptions(Run, Writing, TimedSource):
     job = MIRROR
     section = "mirroring"
 
-    rename: Many[tuple[str, str]] = shared.rename(
-        "write a topic under another name; may be given many times"
-    )
+    rename: Many[tuple[str, str]] = shared.pairs("write a topic under another name", "TOPIC=NEW")
     isolation: Choice[Isolation] = shared.isolation()
     upto: Choice[UpTo] = shared.upto()
     allow_gone: Flag = Flag(
-        "--allow-gone",
-        help="continue if retention deleted records before they were read (else that is an error)",
+        "continue if retention deleted records before they were read (else that is an error)"
     )
     follow: Item[float | None] = Item(
-        "--follow",
+        "continue with new records, in a round every so many seconds, until interrupted",
         parse=shared.real,
         metavar="SECONDS",
-        help="continue with new records, in a round every so many seconds, until interrupted",
     )
     rounds: Item[int | None] = Item(
-        "--rounds", parse=shared.whole, metavar="N", help="with --follow: stop after so many"
+        "with --follow: stop after so many", parse=shared.whole, metavar="N"
     )
 
 

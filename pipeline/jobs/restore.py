@@ -53,10 +53,9 @@ class _Chosen(Times, Archived):
 
     topics: Text = shared.topics("names, or a regular expression (all in the archive)")
     offsets: Many[tuple[str, int, int, int]] = Many(
-        "--offsets",
+        "only these offsets, the end not included; may be given many times",
         parse=_span,
         metavar="TOPIC-PARTITION=START:END",
-        help="only these offsets, the end not included; may be given many times",
     )
 
 
@@ -67,12 +66,9 @@ class RestoreOptions(Run, Writing, _Chosen):
     job = RESTORE
     section = "restoring"
 
-    rename: Many[tuple[str, str]] = shared.rename(
-        "write a topic under another name; may be given many times"
-    )
+    rename: Many[tuple[str, str]] = shared.pairs("write a topic under another name", "TOPIC=NEW")
     keep_times: Flag = Flag(
-        "--keep-times",
-        help="topics that are made keep the times of records, though they had LogAppendTime",
+        "topics that are made keep the times of records, though they had LogAppendTime"
     )
     accept_deletion: Flag = targets.accept_deletion()
 

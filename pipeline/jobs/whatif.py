@@ -49,19 +49,17 @@ class Logs(Options):
     one_of = ("logs", "broker")
     needs_one = True
 
-    logs: Many[str] = Many("--logs", metavar="DIR", help="log directories of a broker: exact")
+    logs: Many[str] = Many("log directories of a broker: exact", metavar="DIR")
     broker: Text = common.addresses(
-        *common.BROKER,
-        "--bootstrap",
-        help="a running cluster instead, which is sampled: estimated. What its topics have set is"
+        "a running cluster instead, which is sampled: estimated. What its topics have set is"
         " tried as `now`",
+        also=(*common.BROKER, "--bootstrap"),
     )
     topics: Text = common.topics()
     cluster: Text = common.addresses(
-        "--cluster",
-        help="the cluster they belong to: its topics' own settings are tried too, as `now`",
+        "the cluster they belong to: its topics' own settings are tried too, as `now`"
     )
-    command_config: Text = common.command_config()
+    command_config: Text = Text(common.COMMAND_CONFIG, metavar="FILE")
 
 
 @declared
@@ -72,27 +70,21 @@ class WhatifOptions(Run, Logs):
     section = "what to try"
 
     policy: Many[str] = Many(
-        "--policy",
+        "settings of a topic under a name; spans may be written 7d; may be given many times",
         metavar="NAME:SETTING=VALUE,...",
-        help="settings of a topic under a name; spans may be written 7d; may be given many times",
     )
-    at: Item[Instant | None] = common.moment("--at", help="the first round (now)")
-    horizon: Item[int] = common.span("--horizon", default=0, help="continue for so long (0)")
-    step: Item[int] = common.span("--step", default=3_600_000, help="a round each (1h)")
+    at: Item[Instant | None] = common.moment("the first round (now)")
+    horizon: Item[int] = common.span("continue for so long (0)", default=0)
+    step: Item[int] = common.span("a round each (1h)", default=3_600_000)
     early: Item[int] = common.span(
-        "--early",
-        default=86_400_000,
-        help="what is deleted within this of its append was killed early (1d)",
+        "what is deleted within this of its append was killed early (1d)", default=86_400_000
     )
     margin: Item[int] = common.span(
-        "--margin",
-        default=60_000,
-        help="how far after --at a time may be before it counts as from the future (1m)",
+        "how far after --at a time may be before it counts as from the future (1m)", default=60_000
     )
     guard: Many[str] = Many(
-        "--guard",
+        "a bound; exit status 1 where it is broken; may be given many times",
         metavar="[POLICY:]NAME=NUMBER",
-        help="a bound; exit status 1 where it is broken; may be given many times",
     )
 
 

@@ -14,10 +14,10 @@ from tidelog.config import BrokerConfig, topic_config
 from tidelog.pipeline.declaring import Choice, Flag, Item, Many, Needed, Options, Text, declared
 from tidelog.pipeline.errors import PipelineError, UsageError
 from tidelog.pipeline.options import (
+    TO_COMMAND_CONFIG,
     brokers,
     setting,
     size,
-    to_command_config,
 )
 from tidelog.pipeline.replay import delivery, identities
 from tidelog.pipeline.replay.delivery import AUTO, MODES, TRANSACTIONS, Delivery, Mode
@@ -91,44 +91,34 @@ class Writing(Options):
     section = "where to"
 
     to_broker: Needed = Needed(
-        "--to-broker",
-        "--to-brokers",
+        "write to a cluster",
+        also=("--to-brokers",),
         parse=brokers,
         metavar="HOST:PORT,...",
         secured_by="to_command_config",
-        help="write to a cluster",
     )
-    to_command_config: Text = to_command_config()
-    create: Flag = Flag("--create", help="make topics that are not there (else they have to be)")
+    to_command_config: Text = Text(TO_COMMAND_CONFIG, metavar="FILE")
+    create: Flag = Flag("make topics that are not there (else they have to be)")
     set: Many[tuple[str, str]] = Many(
-        "--set",
+        "a setting of topics that are made, spans as 7d; may be given many times",
         parse=setting,
         metavar="KEY=VALUE",
-        help="a setting of topics that are made, spans as 7d; may be given many times",
     )
     append: Flag = Flag(
-        "--append",
-        help="write behind records that the target holds already (else a new run is refused, unless"
-        " --exclusive is given)",
+        "write behind records that the target holds already (else a new run is refused, unless"
+        " --exclusive is given)"
     )
     delivery: Choice[Mode] = Choice(
-        "--delivery",
+        "transactions where the target has them, else by position where nobody else writes, else"
+        " at-least-once; or one of them",
         choices=MODES,
         default=AUTO,
-        help="transactions where the target has them, else by position where nobody else writes, else"
-        " at-least-once; or one of them",
     )
-    exclusive: Flag = Flag(
-        "--exclusive", help="nobody else writes to these partitions, though they have records"
-    )
+    exclusive: Flag = Flag("nobody else writes to these partitions, though they have records")
     compression: Choice[Codec] = Choice(
-        "--compression",
-        choices=CODECS,
-        default="source",
-        help="of the batches written (source)",
+        "of the batches written (source)", choices=CODECS, default="source"
     )
     batch_bytes: Item[int] = Item(
-        "--batch-bytes",
         parse=size,
         default=BATCH_LIMIT,
         metavar="SIZE",
@@ -138,10 +128,7 @@ class Writing(Options):
 
 def accept_deletion() -> Flag:
     """Declares the option that writes what the target's retention would delete."""
-    return Flag(
-        "--accept-deletion",
-        help="continue although retention would delete some of the records",
-    )
+    return Flag("continue although retention would delete some of the records")
 
 
 def codec_of(name: str) -> int:

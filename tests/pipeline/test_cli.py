@@ -22,7 +22,7 @@ ROOT = Path(__file__).parents[2]
 @declared
 class Audit(Options):
     job = "audit"
-    number: Item[int] = Item("--number", parse=int)
+    number: Item[int] = Item(parse=int)
 
 
 @pytest.fixture

@@ -126,7 +126,7 @@ def _unbound(
 def described(kind: type[Options]) -> str:
     """Returns the docstring of the function for a job: the job's own, and its keywords."""
     keywords = (
-        f"{one.name}: {_OPTION.sub(lambda found: keyword_of(found[1]), one.help)}"
+        f"{one.name}: {_OPTION.sub(lambda found: keyword_of(found[1]), one.meaning)}"
         for one in kind.shown()
     )
     return "\n".join([kind.description().strip(), "", *_SESSION, "", *keywords])
