@@ -133,6 +133,7 @@ style:
 	$(BIN)/ruff format --check .
 
 types:
+	$(BIN)/mypy tests/tidelog/jobs/typed_calls.py
 	$(BIN)/mypy
 
 imports:

@@ -183,7 +183,7 @@ class Many(Option["Settings | None", tuple[T, ...]]):
         """Returns what each of the values means. Raises OptionError."""
         if isinstance(value, Mapping):
             texts = [_pair(key, one) for key, one in value.items()]
-        elif isinstance(value, (str, os.PathLike)):
+        elif isinstance(value, (str, os.PathLike)) or not isinstance(value, Iterable):
             texts = [text_of(value)]
         else:
             texts = [text_of(one) for one in value]
