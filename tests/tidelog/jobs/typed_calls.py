@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import datetime as dt
 from pathlib import Path
-from typing import assert_type
+from typing import TYPE_CHECKING, assert_type
 
 import tidelog.jobs
 from tidelog.jobs import AuditResult, CompactResult, CopyResult, WhatifResult
-from tidelog.pipeline.jobs.audit import AuditOptions
+
+if TYPE_CHECKING:
+    from tidelog.pipeline.jobs.audit import AuditOptions
 
 
 def fits(moment: dt.datetime, spark: object) -> None:
