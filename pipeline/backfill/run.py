@@ -178,26 +178,16 @@ def write(options: BackfillOptions, session: Session, directory: Path, name: str
     """Writes the staged rows; returns the exit status."""
     began_s = time.monotonic()
     plan = _plan(options, directory, name, 0, None)
-    with Client(options.to_broker) as client:
-        targets.refuse_anew(client, plan.notes)
-        target = targets.look_at(client, options.topic)
-    tasks, total = [], 0
-    for partition, files in staging.staged_files(directory / _STAGED).items():
-        total += staging.row_count(files)
-        tasks.append(
-            replay.Task(
-                brokers=options.to_broker,
-                topic=options.topic,
-                partition=partition,
-                delivery=targets.delivery_of(plan.notes, f"{JOB}/{name}", options.topic, partition),
-                source=StagedSource(files),
-                source_topic=tables.named(options),
-                source_partition=partition,
-                compression=max(0, targets.codec_of(options.compression)),
-                batch_limit=min(options.batch_bytes, target.batch_limit),
-                changes_times=target.changes_times,
-            )
-        )
+    files = staging.staged_files(directory / _STAGED)
+    table, total = tables.named(options), sum(map(staging.row_count, files.values()))
+    tasks = targets.tasks_of(
+        options,
+        plan.notes,
+        f"{JOB}/{name}",
+        {(table, partition): StagedSource(each) for partition, each in files.items()},
+        {table: options.topic},
+        compression=max(0, targets.codec_of(options.compression)),
+    )
     with Progress(JOB, total) as progress:
         outcomes = replay.replay(session, tasks, progress)
     return conclude(

@@ -31,6 +31,7 @@ from tidelog.text import some
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from tidelog.pipeline.replay.replay import Source, Task
     from tidelog.protocol.topic_partition import TopicPartition
 
 NO_LIMIT: Final = 2**63 - 1
@@ -300,6 +301,42 @@ def refuse_anew(client: Client, notes: Mapping[str, Any]) -> None:
     if notes["delivery"] == TRANSACTIONS:
         for name in identities.made_anew(client, notes.get("target_ids", {})):
             raise PipelineError(identities.sentence(name, "target"))
+
+
+def tasks_of(
+    options: Writing,
+    notes: Mapping[str, Any],
+    run: str,
+    sources: Mapping[TopicPartition, Source],
+    names: Mapping[str, str],
+    *,
+    compression: int,
+) -> list[Task]:
+    """Returns a task for each partition that has a source.
+
+    `names` are the names that topics have in the target, as far as they have others. Raises
+    PipelineError if a target topic was created again since the plan.
+    """
+    from tidelog.pipeline.replay.replay import Task
+
+    with Client(options.to_broker) as client:
+        refuse_anew(client, notes)
+        found = {topic: look_at(client, names.get(topic, topic)) for topic, _ in sources}
+    return [
+        Task(
+            brokers=options.to_broker,
+            topic=found[topic].topic,
+            partition=partition,
+            delivery=delivery_of(notes, run, found[topic].topic, partition),
+            source=source,
+            source_topic=topic,
+            source_partition=partition,
+            compression=compression,
+            batch_limit=min(options.batch_bytes, found[topic].batch_limit),
+            changes_times=found[topic].changes_times,
+        )
+        for (topic, partition), source in sorted(sources.items())
+    ]
 
 
 def delivery_of(notes: Mapping[str, Any], run: str, topic: str, partition: int) -> Delivery:

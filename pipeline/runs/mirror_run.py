@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tidelog.pipeline.jobs.mirror import MirrorOptions
+    from tidelog.pipeline.replay.replay import Task
     from tidelog.pipeline.session import Session
     from tidelog.pipeline.source.splits import OffsetRange, Selection, Split
     from tidelog.protocol.topic_partition import TopicPartition
@@ -290,37 +291,15 @@ def _settings(options: MirrorOptions, topic: str) -> dict[str, str]:
     return {**found, TIMESTAMP_TYPE: "CreateTime", **dict(options.set)}
 
 
-def _tasks(options: MirrorOptions, one: Round, plan: Plan, splits: Sequence[Split]) -> list[Any]:
+def _tasks(options: MirrorOptions, one: Round, plan: Plan, splits: Sequence[Split]) -> list[Task]:
     """Returns a task for every partition that has records."""
     from tidelog.pipeline.replay.log_source import LogSource
-    from tidelog.pipeline.replay.replay import Task
 
-    names = dict(options.rename)
-    by_partition: dict[TopicPartition, list[Split]] = {}
+    parts: dict[TopicPartition, list[Split]] = {}
     for split in splits:
-        by_partition.setdefault((split.topic, split.partition), []).append(split)
-    tasks = []
-    with Client(options.to_broker) as client:
-        targets.refuse_anew(client, plan.notes)
-        looked_at = {
-            topic: targets.look_at(client, names.get(topic, topic)) for topic, _ in by_partition
-        }
-    for (topic, partition), parts in sorted(by_partition.items()):
-        target = looked_at[topic]
-        tasks.append(
-            Task(
-                brokers=options.to_broker,
-                topic=target.topic,
-                partition=partition,
-                delivery=targets.delivery_of(
-                    plan.notes, f"{MIRROR}/{one.name}", target.topic, partition
-                ),
-                source=LogSource(tuple(parts), one.selection),
-                source_topic=topic,
-                source_partition=partition,
-                compression=targets.codec_of(options.compression),
-                batch_limit=min(options.batch_bytes, target.batch_limit),
-                changes_times=target.changes_times,
-            )
-        )
-    return tasks
+        parts.setdefault((split.topic, split.partition), []).append(split)
+    sources = {key: LogSource(tuple(each), one.selection) for key, each in parts.items()}
+    run, codec = f"{MIRROR}/{one.name}", targets.codec_of(options.compression)
+    return targets.tasks_of(
+        options, plan.notes, run, sources, dict(options.rename), compression=codec
+    )

@@ -331,31 +331,18 @@ class Run:
         """Writes the records that the plan selects to the target; returns the exit status."""
         began_s = time.monotonic()
         plan = self._plan(0, None)
-        tasks = []
-        with Client(self.options.to_broker) as client:
-            targets.refuse_anew(client, plan.notes)
-            looked_at = {
-                topic: targets.look_at(client, self.names[topic]) for topic, _ in plan.offsets
-            }
-        for key, (low, high) in sorted(plan.offsets.items()):
+        sources = {}
+        for key, (low, high) in plan.offsets.items():
             self.bounds[key] = replace(self.bounds[key], low=low, high=high)
-            target = looked_at[key[0]]
-            tasks.append(
-                replay.Task(
-                    brokers=self.options.to_broker,
-                    topic=target.topic,
-                    partition=key[1],
-                    delivery=targets.delivery_of(
-                        plan.notes, f"{RESTORE}/{self.name}", target.topic, key[1]
-                    ),
-                    source=ArchiveSource(self.store, self._wanted(key), self.bounds[key]),
-                    source_topic=key[0],
-                    source_partition=key[1],
-                    compression=max(0, targets.codec_of(self.options.compression)),
-                    batch_limit=min(self.options.batch_bytes, target.batch_limit),
-                    changes_times=target.changes_times,
-                )
-            )
+            sources[key] = ArchiveSource(self.store, self._wanted(key), self.bounds[key])
+        tasks = targets.tasks_of(
+            self.options,
+            plan.notes,
+            f"{RESTORE}/{self.name}",
+            sources,
+            self.names,
+            compression=max(0, targets.codec_of(self.options.compression)),
+        )
         total = sum(one.records for key in plan.offsets for one in self._wanted(key))
         with Progress(RESTORE, total) as progress:
             outcomes = replay.replay(session, tasks, progress)
