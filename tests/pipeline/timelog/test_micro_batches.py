@@ -31,7 +31,7 @@ def reader(tmp_path):
     writer.append([1])
     given = {"minOffsetsPerTrigger": "3", "maxTriggerDelay": "10s", "startingOffsets": "earliest"}
     source = TimelogDataSource({"path": str(tmp_path), "upto": "log-end", **given})
-    return source.streamReader(None), writer
+    return source.streamReader(source.schema()), writer
 
 
 def test_a_small_micro_batch_waits(reader, now):

@@ -9,6 +9,8 @@ import pytest
 from tests.pipeline.logs import Writer
 from tidelog.client import Client
 from tidelog.pipeline.sink.sink_options import SinkOptions
+from tidelog.pipeline.source import access
+from tidelog.pipeline.source.reading import TIMES, Options
 from tidelog.pipeline.timelog import columns
 from tidelog.pipeline.timelog.names import OptionError, named
 from tidelog.pipeline.timelog.options import TimelogOptions
@@ -131,8 +133,9 @@ def test_the_records_of_a_task(tmp_path, most, others):
     tasks = [
         [
             offset
-            for batch in columns.batches_of(settings, group)
-            for offset in batch.column("offset").to_pylist()
+            for split in group
+            for found in access.read(split, Options.of(settings.selection, TIMES))
+            for offset in found.offset.tolist()
         ]
         for group in groups
     ]
