@@ -234,6 +234,7 @@ def test_progress_of_a_stream(spark, tmp_path):
         writer.append(range(count), number=partition)
     writer.close()
     source = spark.readStream.format("timelog").option("maxOffsetsPerTrigger", 20)
+    source = source.option("startingOffsets", "earliest")
     stream = source.load(str(tmp_path / "logs")).writeStream.format("noop")
     done = progress_of(stream.option("checkpointLocation", str(tmp_path / "checkpoint")))
     sources = [one.sources[0] for one in done]
@@ -298,6 +299,7 @@ def test_one_absurd_time_moves_no_watermark(spark, tmp_path):
         writer.append([Record(0, at, None, b"v")], now=now_ms)
     writer.close()
     source = spark.readStream.format("timelog").option("plausible", "true")
+    source = source.option("startingOffsets", "earliest")
     frame = source.option("maxOffsetsPerTrigger", 2).load(str(tmp_path / "logs"))
     counts = frame.withWatermark("timestamp", "1 second").groupBy("timestamp").count()
     stream = counts.writeStream.format("memory").queryName("plausible").outputMode("append")
