@@ -110,7 +110,7 @@ class Option(Generic[Given, Parsed]):
 
     def __set__(self, options: object, value: Given) -> None:
         """Parses a value. Raises OptionError."""
-        is_given = value is not None and value is not self
+        is_given = self.is_needed or (value is not None and value is not self)
         options.__dict__[self.name] = self.parsed(value) if is_given else self.default
 
     @property
@@ -156,6 +156,12 @@ class Needed(Option[Values, str]):
     """A text without which there is no job."""
 
     is_needed = True
+
+    def parsed(self, value: Any) -> Any:
+        """Returns what a value means. Raises OptionError, also for None."""
+        if value is None:
+            raise OptionError(self, "it is needed")
+        return super().parsed(value)
 
 
 class Flag(Option[bool, bool]):

@@ -91,6 +91,7 @@ def test_values(name, given, option, expected):
         ),
         ("mirror", {"broker": "a:1"}, "mirror: missing a required argument: 'to_broker'"),
         ("failover", {"group": "g", "from_": "a:1", "to": "b"}, "argument to: "),
+        ("mirror", {**COPY, "to_broker": None}, "argument to_broker: it is needed"),
         ("mirror", {**COPY, "rounds": "x"}, "argument rounds: invalid int value: 'x'"),
     ],
 )
