@@ -173,8 +173,12 @@ class Flag(Option[bool, bool]):
         super().__init__(meaning, **more, default=False)
 
     def parsed(self, value: Any) -> bool:
-        """Returns whether it is set."""
-        return bool(value)
+        """Returns whether it is set: a scheduler may have only texts. Raises OptionError."""
+        if not isinstance(value, str):
+            return bool(value)
+        if value.lower() not in {"true", "false"}:
+            raise OptionError(self, f"'{value}' is not true or false")
+        return value.lower() == "true"
 
 
 class Many(Option["Settings | None", tuple[T, ...]]):

@@ -52,6 +52,7 @@ def test_every_option_has_its_keyword_and_is_described(name):
         ("audit", {**READ, "margin": None}, "margin", 60_000),
         ("audit", {**READ, "no_retention": True}, "no_retention", True),
         ("audit", {**READ, "no_retention": False}, "no_retention", False),
+        ("audit", {**READ, "no_retention": "false"}, "no_retention", False),
         ("audit", {**READ, "at": None}, "at", None),
         ("audit", {**READ, "split_bytes": 1000}, "split_bytes", 1000),
         ("audit", {**READ, "conf": {"a.b": True}}, "conf", (("a.b", "true"),)),
@@ -93,6 +94,8 @@ def test_values(name, given, option, expected):
         ("failover", {"group": "g", "from_": "a:1", "to": "b"}, "argument to: "),
         ("mirror", {**COPY, "to_broker": None}, "argument to_broker: it is needed"),
         ("mirror", {**COPY, "rounds": "x"}, "argument rounds: invalid int value: 'x'"),
+        ("mirror", {**COPY, "allow_gone": "no"}, "argument allow_gone: 'no' is not true or false"),
+        ("audit", {"broker": "a:1", "brokers": "b:1"}, "brokers and broker are one keyword"),
     ],
 )
 def test_what_does_not_fit_is_one_sentence(name, given, sentence):

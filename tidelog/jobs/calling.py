@@ -44,6 +44,9 @@ def function(options: Callable[P, Options], result: type[R]) -> Callable[P, R]:
 
     def run(*args: P.args, **keywords: P.kwargs) -> R:
         renamed = {_RENAMED.get(name, name): each for name, each in keywords.items()}
+        if len(renamed) < len(keywords):
+            older = next(one for one, now in _RENAMED.items() if {one, now} <= keywords.keys())
+            raise UsageError(f"{older} and {_RENAMED[older]} are one keyword: give one of them")
         try:
             given = signature.bind(*args, **renamed)
         except TypeError as error:
