@@ -130,7 +130,7 @@ class Flusher:
                 if active.append_times.has_end:
                     self._mark_end(active)  # it must not be behind what is covered
                 self.sync_all()
-                state.saved_times.save(times, durable=True)
+                state.saved_times.save_flushed(times)
             except OSError as error:
                 raise storage_error(state, "the log cannot be made durable", error) from error
             state.mark_durable(end_offset)

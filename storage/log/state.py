@@ -9,7 +9,8 @@ Locks: `append_lock` protects the active segment and the list of segments, `flus
 flushing, retention and compaction from each other, `commit_lock` is for commits. A thread that
 needs several takes them from the last to the first. A thread that writes files holds one of them,
 and the deletion of the log takes all, so nothing is written after it. `sync_lock` is held for one
-sync, and the lock of `saved_times` for one file; under them no other lock than `append_lock` is taken.
+sync; under it no other lock than `append_lock` is taken. The lock of `saved_times` is held for one
+file, and taken after all of them.
 `version_lock` protects one assignment or one count; under it no lock is taken.
 
 What a failing disk does to a log is in `failures.py`, what its append times count as in

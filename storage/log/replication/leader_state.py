@@ -7,6 +7,7 @@ time, counts event times as its leader did, and judges append times by the same 
 
 from __future__ import annotations
 
+import itertools
 from typing import TYPE_CHECKING, NamedTuple
 
 from tidelog.storage.log.times import judging
@@ -22,6 +23,8 @@ from tidelog.storage.time.timestamp import MAX_TIMESTAMP, later
 from tidelog.storage.time.tombstones import with_late_horizons
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from tidelog.storage.checkpoints import EpochStart
     from tidelog.storage.log.slices import Fetched, SliceAppendTimes
     from tidelog.storage.log.state import LogState
@@ -120,23 +123,32 @@ def _take_adoptions(state: LogState, told: tuple[Adopted, ...]) -> None:
         state.saved_times.save_covered(durable=False)
 
 
-def note_behind(state: LogState, leader: LeaderState, since_offset: int, *, is_newer: bool) -> None:
+def note_behind(
+    state: LogState,
+    leader: LeaderState,
+    epochs: Iterable[EpochStart],
+    has_batches: bool,
+    *,
+    is_newer: bool,
+) -> None:
     """Notes what a leader has appended whose clock is behind; needs the append lock.
 
-    That is what the log has got since `since_offset`, and with the first answer in an epoch all of that
-    epoch. A leader that has set its clock right and corrected its log is believed. What is noted is
-    durable when this returns: this broker may be restarted before it leads. Raises OSError; then what
-    was noted is as before, and the next answer in this epoch counts as its first.
+    That is what comes with this answer, which is not stored yet, and with the first answer in an epoch
+    all of that epoch. `epochs` are the leader's entries for what comes. A leader that has set its clock
+    right and corrected its log is believed. What is noted is durable when this returns: this broker may
+    be restarted before it leads. Raises OSError; then what was noted is as before, and the next answer
+    in this epoch counts as its first.
     """
     is_first = state.compared_epoch != state.leader_epoch
-    written = state.written_behind
+    written, since_offset = state.written_behind, state.ends.log_end_offset
     if not leader.behind_ms:
         written = None if is_newer else written_below(written, since_offset)
     else:
         if is_first:
-            begun = (each for each in state.epochs.entries if each.epoch == state.leader_epoch)
+            entries = itertools.chain(state.epochs.entries, epochs)
+            begun = (each for each in entries if each.epoch == state.leader_epoch)
             since_offset = min((each.start_offset for each in begun), default=since_offset)
-        if since_offset < state.ends.log_end_offset:
+        if has_batches or since_offset < state.ends.log_end_offset:
             written = with_written(written, since_offset, leader.behind_ms)
     if written != state.written_behind:
         state.compared_epoch = -1

@@ -84,18 +84,17 @@ class Replica:
         if not state.is_follower:
             state.take_role(Role.FOLLOWER)
         received = receive(records, append_times, unpack_limit)
-        begun = state.ends.log_end_offset
         if received:
             self._begin_at_first(received[0])
             self._check_times(received, leader.back_offset)
         is_outdated = leader_state.is_outdated(state, leader)
-        is_newer = not is_outdated and self._take_corrections(leader)
+        is_newer = not is_outdated and self._take_corrections(leader, epochs, bool(received))
         if received:
             if not state.is_read:
                 self._appender.read_for_appends()
             self._store_all(received, epochs, leader, now_ms)
         if not is_outdated:
-            self._take_times(leader, begun, is_newer=is_newer)
+            self._take_times(leader, is_newer=is_newer)
         self._follow(leader)
         return state.ends.log_end_offset
 
@@ -326,21 +325,28 @@ class Replica:
 
     # --- what the leader says of its log ----------------------------------------------------------
 
-    def _take_corrections(self, leader: LeaderState) -> bool:
-        """Judges append times as the leader does; returns whether its mark is newer."""
+    def _take_corrections(
+        self, leader: LeaderState, epochs: Sequence[EpochStart], has_batches: bool
+    ) -> bool:
+        """Judges append times as the leader does; returns whether its mark is newer.
+
+        Notes before the batches of this answer are stored if the leader's clock is behind.
+        """
         state = self._state
         with state.append_lock:
             state.check_usable()
             try:
-                return leader_state.take_corrections(state, leader)
+                is_newer = leader_state.take_corrections(state, leader)
             except OSError as error:
                 raise storage_error(state, "a correction is not kept", error) from error
+            try:
+                leader_state.note_behind(state, leader, epochs, has_batches, is_newer=is_newer)
+            except OSError as error:
+                raise storage_error(state, "the leader's clock is not noted", error) from error
+            return is_newer
 
-    def _take_times(self, leader: LeaderState, begun: int, *, is_newer: bool) -> None:
-        """Goes on from the leader's last append time, and its largest event time.
-
-        What the log has from `begun` on came with this answer.
-        """
+    def _take_times(self, leader: LeaderState, *, is_newer: bool) -> None:
+        """Goes on from the leader's last append time, and its largest event time."""
         state = self._state
         with state.append_lock:
             state.check_usable()
@@ -351,10 +357,6 @@ class Replica:
             except OSError as error:
                 raise storage_error(state, "no segment could be begun", error) from error
             leader_state.take_last_append_time(state, leader, is_newer=is_newer)
-            try:
-                leader_state.note_behind(state, leader, begun, is_newer=is_newer)
-            except OSError as error:
-                raise storage_error(state, "the leader's clock is not noted", error) from error
             tells_more = leader_state.tells_more(state, leader)
             state.largest_event.keep(leader.max_event_time)
             if tells_more:

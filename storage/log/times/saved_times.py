@@ -86,17 +86,41 @@ class SavedTimes:
 
     def save_covered(self, *, durable: bool, losable: bool = False) -> None:
         """Writes what `covered` returns if it has changed. Raises OSError."""
-        self.save(self.covered(), durable=durable, losable=losable)
+        with self._state.append_lock:
+            times = self.covered()
+            self._lock.acquire()  # what changes from here on is saved after this
+        try:
+            self._save(times, durable=durable, losable=losable)
+        finally:
+            self._lock.release()
+
+    def save_flushed(self, flushed: PartitionTimes) -> None:
+        """Writes, durably, what `current` was when a flush began that has made all of it durable.
+
+        What a follower has noted of its leader's clock since then is durable already, and stays.
+        Raises OSError.
+        """
+        with self._state.append_lock:
+            times = self.current()._replace(
+                covered_offset=flushed.covered_offset, segments=flushed.segments
+            )
+            self._lock.acquire()
+        try:
+            self._save(times, durable=True)
+        finally:
+            self._lock.release()
 
     def save(self, times: PartitionTimes, *, durable: bool, losable: bool = False) -> None:
         """Writes the file if its content has changed. Raises OSError."""
-        state = self._state
         with self._lock:
-            data = self._pack(times)
-            if data != self._saved:
-                partition_times.write(state.directory, data, durable=durable, losable=losable)
-                # A log that is offline writes a file that may be lost once more, when it can.
-                self._saved = b"" if losable and state.offline is not None else data
+            self._save(times, durable=durable, losable=losable)
+
+    def _save(self, times: PartitionTimes, *, durable: bool, losable: bool = False) -> None:
+        state, data = self._state, self._pack(times)
+        if data != self._saved:
+            partition_times.write(state.directory, data, durable=durable, losable=losable)
+            # A log that is offline writes a file that may be lost once more, when it can.
+            self._saved = b"" if losable and state.offline is not None else data
 
     def keep_events(self) -> None:
         """Writes as what the event times of all batches count, before their limit changes.
@@ -122,7 +146,7 @@ class SavedTimes:
 
         Raises OSError.
         """
-        with self._lock:
+        with self._state.append_lock, self._lock:
             data = self._pack(self.current())
             if data != self._saved:
                 files.stage(self._state.directory / partition_times.FILE_NAME, data)

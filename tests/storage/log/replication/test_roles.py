@@ -1,5 +1,7 @@
 """Leading and following: append times, retention, compaction and marks when the role changes."""
 
+from threading import Thread
+
 import pytest
 
 from tidelog.protocol.errors import FencedLeaderEpoch, KafkaStorageError, NotLeaderOrFollower
@@ -7,12 +9,21 @@ from tidelog.protocol.records.batch import Record, build
 from tidelog.protocol.records.layout import Compression
 from tidelog.storage.checkpoints import EpochStart
 from tidelog.storage.log.epochs import LeaderEpochs
+from tidelog.storage.log.flusher import Flusher
 from tidelog.storage.log.high_watermark import Role
 from tidelog.storage.log.replication.leader_state import LeaderState
 from tidelog.storage.log.replication.received import AppendedFrom, unpacked
 from tidelog.storage.log.times import partition_times
+from tidelog.storage.log.times.saved_times import SavedTimes
 from tidelog.storage.time.adoption import Adopted
-from tidelog.storage.time.corrections import NO_HISTORY, ForwardStep, Mark, step_back
+from tidelog.storage.time.corrections import (
+    NO_END_OFFSET,
+    NO_HISTORY,
+    ForwardStep,
+    Mark,
+    WrittenBehind,
+    step_back,
+)
 
 HOUR = 3_600_000
 LEADER = LeaderState(0, 0, None, None)
@@ -329,8 +340,51 @@ def test_a_leaders_clock_that_cannot_be_noted_is_noted_with_the_next_answer(log,
         broken.setattr(partition_times, "write", refuse)
         with pytest.raises(KafkaStorageError, match="the leader's clock is not noted"):
             follow(log, 1, 5, append=HOUR, leader=behind)
+    # What it wrote is not stored before: this broker may be killed, and the clock be set right.
+    assert log.partition.log_end_offset == 1
     say(log, behind)
     assert partition_times.read(log.directory).written_behind.behind_ms == 30_000
+
+
+def test_what_is_noted_of_a_leaders_clock_during_a_flush_is_durable_after_it(log, monkeypatch):
+    follow(log, 0, 5, append=HOUR)
+    sync_all = Flusher.sync_all
+
+    def sync_and_follow(flusher):
+        sync_all(flusher)
+        follow(log, 1, 5, append=HOUR, leader=RESET._replace(behind_ms=30_000))
+
+    monkeypatch.setattr(Flusher, "sync_all", sync_and_follow)
+    log.partition.flush()
+    log.crash()
+    log.open(400 * HOUR)
+    state = log.partition.state
+    assert (state.written_behind, state.mark) == (WrittenBehind(1, 2, 30_000), RESET.mark)
+
+
+def test_what_is_noted_of_a_leaders_clock_while_others_save_times_is_durable_after_it(
+    log, monkeypatch
+):
+    """Another thread has collected what it saves, and not written it yet."""
+    follow(log, 0, 5, append=HOUR)
+    covered, noting = SavedTimes.covered, []
+
+    def collect(saved_times):
+        times = covered(saved_times)
+        if not noting:
+            told = {"append": HOUR, "leader": LEADER._replace(behind_ms=30_000)}
+            noting.append(Thread(target=follow, args=(log, 1, 5), kwargs=told))
+            noting[0].start()
+            noting[0].join(0.2)
+        return times
+
+    log.partition.state.gaps_end_offset = 1  # there is something to save
+    with monkeypatch.context() as broken:
+        broken.setattr(SavedTimes, "covered", collect)
+        log.partition.flusher.save_times()
+        noting[0].join(30)
+    stored = partition_times.read(log.directory).written_behind
+    assert stored == WrittenBehind(1, NO_END_OFFSET, 30_000)
 
 
 def test_a_leader_that_was_a_little_behind_shifts_what_it_appended_by_that(log):
