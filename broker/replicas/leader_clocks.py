@@ -14,6 +14,10 @@ from tidelog.storage.time.corrections import TOLERANCE_MS
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+# A clock that was behind is no more once it is that much nearer than clocks may differ: at the limit it
+# would be behind with one answer and not with the next, and followers note each change durably.
+_NEARER_MS = 1_000
+
 
 class LeaderClocks:
     """The clocks of the brokers that this one fetches from, as they were at their last answers."""
@@ -28,9 +32,10 @@ class LeaderClocks:
         if clock_ms == NO_CLOCK:  # an older broker does not send it
             self._behind_ms.pop(leader, None)
         else:
-            self._behind_ms[leader] = self._now_ms() - clock_ms
+            limit_ms = TOLERANCE_MS - _NEARER_MS if self._behind_ms.get(leader) else TOLERANCE_MS
+            behind_ms = self._now_ms() - clock_ms
+            self._behind_ms[leader] = behind_ms if behind_ms > limit_ms else 0
 
     def behind_ms(self, leader: int) -> int:
         """Returns how far a leader's clock was behind; 0 for what clocks may differ by, or is unknown."""
-        behind_ms = self._behind_ms.get(leader, 0)
-        return behind_ms if behind_ms > TOLERANCE_MS else 0
+        return self._behind_ms.get(leader, 0)
