@@ -201,14 +201,22 @@ def commit(
     connection: Any, group: str, topic: str, offset: int, *, version: int = 9, **more: Any
 ) -> int:
     """Commit one offset, as `commit_fields` says; its error code, once the coordinator is loaded."""
-    fields = commit_fields(group, topic, offset, **more)
     until_s = time.monotonic() + 60
     while True:
-        answer = connection.ask("OffsetCommit", version, **fields)
-        code: int = answer["topics"][0]["partitions"][0]["error_code"]
+        code = commit_once(connection, group, topic, offset, version=version, **more)
         if code not in (LOAD_IN_PROGRESS, NOT_AVAILABLE) or time.monotonic() > until_s:
             return code
         time.sleep(0.05)
+
+
+def commit_once(
+    connection: Any, group: str, topic: str, offset: int, *, version: int = 9, **more: Any
+) -> int:
+    """Commit one offset with one request, as `commit_fields` says; its error code."""
+    fields = commit_fields(group, topic, offset, **more)
+    answer = connection.ask("OffsetCommit", version, **fields)
+    code: int = answer["topics"][0]["partitions"][0]["error_code"]
+    return code
 
 
 def fetched(

@@ -16,6 +16,7 @@ from tests.broker.members import (
     all_fetched,
     commit,
     commit_fields,
+    commit_once,
     fetched,
     settled,
     state_of,
@@ -215,7 +216,7 @@ def test_a_commit_waits_for_its_group_to_be_read(tmp_path):
         coordinator = broker.node.coordinator
         reading = coordinator.ownership.begin_alone(50)
         with ThreadPoolExecutor(1) as pool:
-            answer = pool.submit(commit, one, "g", "t", 2)
+            answer = pool.submit(commit_once, one, "g", "t", 2)
             for _ in range(20):
                 assert fetched(other, "g", "t")[3] == LOAD_IN_PROGRESS
             assert not answer.done()

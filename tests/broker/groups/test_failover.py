@@ -12,7 +12,7 @@ import pytest
 
 from tests.broker.asking import BODIES, VERSIONS, all_versions, codes_in, try_to_create
 from tests.broker.cluster.brokers import Brokers
-from tests.broker.members import RawMember, all_fetched, commit, fetched, settled
+from tests.broker.members import RawMember, all_fetched, commit, commit_once, fetched, settled
 from tests.broker.subject import eventually
 
 pytestmark = pytest.mark.slow
@@ -183,7 +183,7 @@ def test_a_commit_waits_for_the_replicas_that_are_in_sync(tmp_path):
             cluster[broker].pause()
         try:
             with cluster[home].connect() as connection:
-                assert commit(connection, "g", "t", 2) == NOT_AVAILABLE
+                assert commit_once(connection, "g", "t", 2) == NOT_AVAILABLE
                 assert all_fetched(connection, "g") == {("t", 0): 1}
         finally:
             for broker in others(home):
