@@ -117,16 +117,17 @@ def _header_names(batch: Any, headers: Any) -> Any:
     if "header_names" not in batch.schema.names:
         return pa.nulls(batch.num_rows, HEADER_NAMES)
     found = batch.column("header_names").cast(HEADER_NAMES)
-    rows = found.is_valid()
-    for exact, listed in zip(
-        found.filter(rows).to_pylist(), headers.filter(rows).to_pylist(), strict=True
+    rows = np.flatnonzero(found.is_valid().to_numpy(zero_copy_only=False))
+    chosen = pa.array(rows)
+    for row, exact, listed in zip(
+        rows.tolist(), found.take(chosen).to_pylist(), headers.take(chosen).to_pylist(), strict=True
     ):
         names = [one["key"] for one in listed or ()]
         if None in exact or [as_text(one) for one in exact] != names:
             told, meant = (", ".join(map(repr, each)) or "nothing" for each in (exact, names))
             raise PipelineError(
                 f"header_names has {told}, and headers {meant}: drop the column header_names where"
-                " headers are changed"
+                f" headers are changed ({_named(batch, row)})"
             )
     return found
 

@@ -21,6 +21,7 @@ from tidelog.pipeline.timelog.bounds import LATEST, Place
 from tidelog.pipeline.timelog.names import OptionError, named
 from tidelog.pipeline.timelog.stream_offsets import Found, resumed
 from tidelog.pipeline.times import is_relative, parse_duration, parse_time
+from tidelog.text import some
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -214,7 +215,7 @@ class TimelogOptions:
             raise splits.SourceError(
                 f"{told}. failOnDataLoss=false goes on with what there is; a new checkpoint begins anew"
             )
-        _log.warning("stream goes on without %d lost ranges: %s", len(losses), told)
+        _log.warning("stream goes on without %s: %s", some(len(losses), "lost range"), told)
 
     def first_offsets(
         self, ranges: Mapping[TopicPartition, OffsetRange]
