@@ -52,7 +52,7 @@ def admit_produce(
     """The partition to append these records to, if the client may; the topic is named, or its id given.
 
     It comes with a guard for transactional records, perhaps later; `version` is that of the request.
-    Raises InvalidRequiredAcks, UnknownTopicId, TopicAuthorizationFailed, what `leader_partition` raises,
+    Raises InvalidRequiredAcks, UnknownTopicId, TopicAuthorizationFailed, what `Partitions.leader` raises,
     InvalidTopic for a topic of the broker's own, NotEnoughReplicas, TransactionalIdAuthorizationFailed, and
     what `verification.verify` raises.
     """
@@ -86,7 +86,7 @@ def admit_produce(
 def admit_again(services: Services, partition: Partition, acks: int) -> None:
     """Checks that this broker still leads a partition to which it has admitted records before.
 
-    Another broker may have been elected while a coordinator was asked. Raises what `leader_partition`
+    Another broker may have been elected while a coordinator was asked. Raises what `Partitions.leader`
     raises, NotLeaderOrFollower and NotEnoughReplicas.
     """
     if services.partitions.leader(partition.topic, partition.index) is not partition:

@@ -1,4 +1,4 @@
-"""Counters of compaction, as plain numbers; `families/compaction_metrics.py` declares the metrics."""
+"""Counters of compaction, as plain numbers; `http/metrics` declares the metrics."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from tidelog.storage.directory.store import LogStore
     from tidelog.storage.log.partition import Partition
 
-log = logging.getLogger("tidelog.partitions")
+log = logging.getLogger("tidelog.node")
 
 
 class Leading(Protocol):

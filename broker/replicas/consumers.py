@@ -37,7 +37,7 @@ class ConsumerReads:
     def partition(self, topic: str, index: int, epoch: int, may_block: bool) -> Partition:
         """Returns the log of a partition that this broker leads or follows.
 
-        `epoch` is the leader epoch that the consumer knows. Raises what `Services.leader_partition`
+        `epoch` is the leader epoch that the consumer knows. Raises what `Partitions.leader`
         raises.
         """
         services = self._services

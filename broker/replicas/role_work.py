@@ -70,7 +70,7 @@ class RoleWork:
         return self._services.pools.reads.is_stopping
 
     async def open(self, topic: str, index: int) -> Partition:
-        """Returns a log, opened in a thread if need be. Raises what `Services.open_partition` raises."""
+        """Returns a log, opened in a thread if need be. Raises what `Partitions.open` raises."""
         services = self._services
         if not services.store.is_closed(topic, index):
             return services.partitions.opened(topic, index)

@@ -70,7 +70,7 @@ async def allowed(services: Services, context: Context, *, catches_up: bool = Fa
 async def check(services: Services, name: TopicPartition, producer_id: int, epoch: int) -> None:
     """Checks the epoch of a stranger's marker: a log has it for the producer, from a coordinator.
 
-    Raises TransactionCoordinatorFenced, and what `open_leader_partition` raises.
+    Raises TransactionCoordinatorFenced, and what `Partitions.open_leader` raises.
     """
     partition = await services.partitions.open_leader(*name)
     known = await services.pools.reads.run(partition.coordinator_epoch_of, producer_id)

@@ -56,7 +56,7 @@ class Markers:
         """Writes a marker if its partition is open.
 
         Returns the append, or a future of it; None, with nothing written, if the partition has to be
-        opened. Raises what `leader_partition` and `Partition.append_marker` raise.
+        opened. Raises what `Partitions.leader` and `Partition.append_marker` raise.
         """
         try:
             return self._append(name, producer, coordinator_epoch, is_commit=is_commit)
@@ -68,7 +68,7 @@ class Markers:
     ) -> None:
         """Writes a marker, and returns when it is stored.
 
-        Raises what `leader_partition` and `Partition.append_marker` raise.
+        Raises what `Partitions.leader` and `Partition.append_marker` raise.
         """
         leader = self._other_leader(name)
         if leader is not None and self.others is not None:

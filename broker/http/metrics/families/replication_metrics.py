@@ -25,9 +25,9 @@ _CONTROLLER = "kafka_controller_kafkacontroller_"
 def _all(scrape: Scrape) -> list[Standing]:
     found = scrape.shared.get(__name__)
     if not isinstance(found, list):
-        node = scrape.services
-        alone = node.metadata.node_id if node.cluster is None else None
-        found = scrape.shared[__name__] = list(standings(node.metadata.image, alone))
+        services = scrape.services
+        alone = services.metadata.node_id if services.cluster is None else None
+        found = scrape.shared[__name__] = list(standings(services.metadata.image, alone))
     return found
 
 
@@ -79,10 +79,10 @@ def _since_start(attribute: str) -> Read:
 
 
 def _is_controller(scrape: Scrape) -> Samples:
-    node = scrape.services
-    controller = node.metadata.image.controller
-    is_mine = controller is not None and controller.broker == node.metadata.node_id
-    yield (), int(node.cluster is None or is_mine)
+    services = scrape.services
+    controller = services.metadata.image.controller
+    is_mine = controller is not None and controller.broker == services.metadata.node_id
+    yield (), int(services.cluster is None or is_mine)
 
 
 def _brokers(*states: str) -> Read:

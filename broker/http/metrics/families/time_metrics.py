@@ -110,16 +110,16 @@ class _TimeScrape:
     @cached_property
     def findings(self) -> Counter[tuple[str, str]]:
         """The number of partitions with each finding of a diagnosis, by topic and finding."""
-        node = self._scrape.services
+        services = self._scrape.services
         readings = Readings(
             self._scrape.now_ms,
             self._scrape.clock.deletion_ms,
-            node.config.log_retention_check_interval_ms,
+            services.config.log_retention_check_interval_ms,
         )
         found: Counter[tuple[str, str]] = Counter()
         for partition in self._scrape.partitions:
-            if partition.topic in node.metadata.image.topics and partition.offline is None:
-                kinds = node.time_watch.examined(partition, readings)
+            if partition.topic in services.metadata.image.topics and partition.offline is None:
+                kinds = services.time_watch.examined(partition, readings)
                 found.update((partition.topic, kind) for kind in kinds)
         return found
 

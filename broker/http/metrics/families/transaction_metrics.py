@@ -89,8 +89,7 @@ def _lag_seconds(scrape: Scrape) -> Samples:
 
 
 def _late(scrape: Scrape) -> Samples:
-    node = scrape.services
-    longest_ms = node.config.transactions.transaction_max_timeout_ms
+    longest_ms = scrape.services.config.transactions.transaction_max_timeout_ms
     found: list[OpenTransaction] = late(scrape.partitions, scrape.now_ms, longest_ms)
     yield (), len({(each.topic, each.partition) for each in found})
 
