@@ -113,7 +113,7 @@ def handler_of(api: Api) -> ModuleType:
 
 
 def _route(header: RequestHeader) -> Route:
-    """Returns the route of a request, compiled on first use.
+    """Returns the route of a request, compiled on first use if its version is served.
 
     Raises NotServed for an API or version that is not served.
     """
@@ -146,7 +146,8 @@ def _route(header: RequestHeader) -> Route:
     )
     if _wrapped is not None:
         route = _wrapped(route)
-    _routes[header.api_key, header.api_version] = route
+    if fixed is None:  # clients may ask for any number of unknown versions
+        _routes[header.api_key, header.api_version] = route
     return route
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from types import SimpleNamespace
 
 import pytest
@@ -11,6 +12,7 @@ from tests.broker.raw import request
 from tests.oracle import wire
 from tidelog.broker.garbage import Collector
 from tidelog.broker.metrics.counters import Metrics
+from tidelog.broker.network import dispatch as dispatching
 from tidelog.broker.network.context import CloseConnection
 from tidelog.broker.network.dispatch import dispatch, handler_of, wrap
 from tidelog.broker.network.turns import Turns
@@ -50,6 +52,15 @@ def node():
 
 
 CONNECTION = SimpleNamespace(client_id=None, software="", is_guest=False)
+
+
+def test_versions_of_api_versions_that_nobody_knows_are_not_remembered(node):
+    """A client that has not proved who it is may ask for 65,000 of them."""
+    wrap(None)
+    for version in range(100, 200):
+        frame = struct.pack(">hhihb", 18, version, 7, -1, 0)
+        assert b"".join(dispatch(node, CONNECTION, frame))[8:10] == b"\0\x23"
+    assert len(dispatching._routes) == 0
 
 
 def test_an_answer_that_cannot_be_encoded_closes_and_is_counted(node, caplog):
