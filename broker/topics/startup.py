@@ -33,6 +33,7 @@ async def open_topics(services: Services) -> None:
         services.clock.now_ms(),
         services.settings.served_topics(image),
         recovers_later=services.cluster is not None and not is_beside,
+        is_alone=services.cluster is None,
     )
     if services.cluster is not None:  # others have a say in who leads, and in what is a topic
         await services.pools.topics.run(set_aside_unknown, services.store, image)

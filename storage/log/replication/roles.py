@@ -118,6 +118,22 @@ class Roles:
         self._state.take_role(Role.FOLLOWER)
         self._state.leader_cleaned_offset = None
 
+    def leave(self) -> None:
+        """Belongs, from now on, to a broker that is alone: its own settings delete and compact.
+
+        All that the log has is readable. Raises KafkaStorageError; then it still is a replica.
+        """
+        state = self._state
+        with state.append_lock:
+            state.check_usable()
+            known_high_watermark, state.known_high_watermark = state.known_high_watermark, None
+            state.take_role(Role.ALONE)
+            try:
+                state.saved_times.save_covered(durable=True)
+            except OSError as error:
+                state.is_replicated, state.known_high_watermark = True, known_high_watermark
+                raise storage_error(state, "the role is not kept", error) from error
+
     def _begin(self, role: Role, epoch: int, high_watermark: int | None) -> None:
         """Takes a role, and lowers the high watermark. Raises OSError and FencedLeaderEpoch."""
         state = self._state

@@ -96,6 +96,23 @@ def test_one_of_several_can_be_alone_when_nobody_else_has_replicas_and_go_back(b
     assert brokers.image().registrations[1].record.is_clean
 
 
+@pytest.mark.slow
+def test_one_of_several_that_is_alone_deletes_what_is_due(brokers):
+    directory = brokers.directory / "broker-1"
+    brokers.path = directory / "tidelog.sqlite"
+    brokers.start(1)
+    brokers.add_topic("t", [1])
+    with brokers[1].connect() as connection:
+        batch = asking.batch_of("a")
+        eventually(lambda: asking.produce(connection, "t", batch)["base_offset"] == 0)
+    assert brokers[1].stop() == 0
+    due = {"log.retention.ms": 1, "log.retention.check.interval.ms": 100}
+    with Subject(directory, due) as alone, alone.connect() as connection:
+        assert eventually(lambda: asking.list_offset(connection, "t", -2)["offset"] == 1)
+        assert asking.produce(connection, "t", batch)["base_offset"] == 1
+        assert alone.stop() == 0
+
+
 class TestUseOutsideOfASession:
     """What `Directories` writes when a broker that was one of several is alone for a while."""
 

@@ -320,6 +320,38 @@ def test_what_a_leader_appends_once_its_clock_is_right_again_counts_as_it_is(log
     assert log.partition.state.written_behind is None
 
 
+@pytest.mark.parametrize("stop", ["crash", "close"])
+def test_a_log_whose_broker_is_alone_now_is_no_replica_any_more(log, stop):
+    follow(log, 0, 5, append=HOUR, leader=LEADER._replace(behind_ms=30_000))
+    for _ in range(2):
+        getattr(log, stop)()
+        log.open(400 * HOUR, is_alone=True)
+        state = log.partition.state
+        assert (state.role, state.awaits_role, state.is_replicated) == (Role.ALONE, False, False)
+        assert ages(log) == [HOUR + 30_000]
+        stored = partition_times.read(log.directory)
+        assert (stored.is_replicated, stored.written_behind) == (False, None)
+        assert (log.partition.high_watermark, log.partition.max_event_time) == (1, 5)
+    log.partition.roles.lead(3)
+    assert (state.is_replicated, state.mark) == (True, Mark(3, 1))
+
+
+def test_a_log_that_cannot_note_that_it_is_alone_stays_a_replica(log, monkeypatch):
+    follow(log, 0, 5, append=HOUR)
+    log.close()
+
+    def refuse(*_, **__):
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(partition_times, "write", refuse)
+        log.open(2 * HOUR, is_alone=True)
+    assert log.partition.state.awaits_role
+    log.close()
+    log.open(2 * HOUR, is_alone=True)
+    assert not log.partition.state.awaits_role
+
+
 def test_a_leader_whose_clock_stands_still_is_noted_every_ten_seconds_it_falls_behind(log):
     for behind_ms in range(10_001, 50_000, 1_000):
         leader = LEADER._replace(behind_ms=behind_ms)
