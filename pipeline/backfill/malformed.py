@@ -1,8 +1,9 @@
 """Reads CSV and JSON with Spark so that broken lines are a class of their own, and change no other row.
 
-Broken are a line that is no JSON, and a line of CSV with more or fewer fields than the first. They do not
-take part when the types of the columns are inferred. A program that chooses Spark's `mode` or
-`columnNameOfCorruptRecord` itself gets what Spark does.
+Broken are a line that is no JSON, a line with more behind its first JSON value, which Spark ignores, and a
+line of CSV with more or fewer fields than the first. They do not take part when the types of the columns are
+inferred. A program that chooses Spark's `mode` or `columnNameOfCorruptRecord` itself gets what Spark does,
+and so does one whose JSON has values of several lines (`multiLine`).
 """
 
 from __future__ import annotations
@@ -13,10 +14,13 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from tidelog.pipeline.backfill.places import path_of, shown
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
 _CORRUPT: Final = "__tidelog_malformed"
 _CHOSEN: Final = frozenset({"mode", "columnnameofcorruptrecord"})
+_MULTILINE: Final = "multiline"
+_MAYBE_MORE: Final = r"[^}\s]\s*$|\}\s*,?\s*\{"
+"""Lines that a value of JSON may not end; Python then looks at them, since this may be within a text."""
 _NAMED: Final = 3
 
 
@@ -46,25 +50,82 @@ def read(spark: Any, kind: str, place: str, given: Mapping[str, str]) -> tuple[A
     schema = inferring.format(kind).load(place).schema
     if not schema.fields:  # Spark cannot look for broken lines alone
         return spark.read.options(**given).format(kind).load(place), NONE
-    marked = _marked(spark, kind, place, given, schema)
+    marked = _marked(spark, kind, given, schema).load(place)
+    broken = _broken(marked, schema.fields[0].name)
+    has_more = None
+    if kind == "json" and not _is_true(given, names, _MULTILINE):
+        has_more = _with_more(spark, place, given)
+        broken = broken.unionAll(has_more)
     # Spark reads broken lines alone only where they are kept.
-    broken = _broken(marked, schema.fields[0].name).persist()
+    broken = broken.persist()
     try:
         found = _counted(broken)
         if not found.lines:
             return spark.read.options(**given).format(kind).schema(schema).load(place), NONE
-        if kind == "csv" and given.get(names.get("inferschema", ""), "").lower() == "true":
+        if has_more is not None and not has_more.isEmpty():
+            lines = _lines(spark, place, given).join(has_more, "line", "left_anti")
+            good = lines.rdd.map(lambda row: row[0])
+            schema = inferring.json(good).schema
+            marked = _marked(spark, kind, given, schema).json(good)
+            return _unbroken(marked), found
+        if kind == "csv" and _is_true(given, names, "inferschema"):
             lines = spark.read.text(place).join(broken, sql.expr("value = line"), "left_anti")
             good = lines.rdd.map(lambda row: row[0])
             schema = spark.read.options(**given).csv(good).schema
     finally:
         broken.unpersist()
-    marked = _marked(spark, kind, place, given, schema)
-    return marked.where(f"`{_CORRUPT}` is null").drop(_CORRUPT), found
+    return _unbroken(_marked(spark, kind, given, schema).load(place)), found
 
 
-def _marked(spark: Any, kind: str, place: str, given: Mapping[str, str], schema: Any) -> Any:
-    """Returns all lines, with the text of those that are broken in a column of its own."""
+def _is_true(given: Mapping[str, str], names: Mapping[str, str], name: str) -> bool:
+    return given.get(names.get(name, ""), "").lower() == "true"
+
+
+def _lines(spark: Any, place: str, given: Mapping[str, str]) -> Any:
+    """Returns all lines of a table of text, and their files."""
+    lines = spark.read.options(**given).format("text").load(place)
+    return lines.selectExpr("value as line", "_metadata.file_path as file")
+
+
+def _with_more(spark: Any, place: str, given: Mapping[str, str]) -> Any:
+    """Returns the lines with more behind their first value of JSON, as `_broken` does."""
+    from pyspark.sql import functions as sql
+
+    maybe = _lines(spark, place, given).where(sql.col("line").rlike(_MAYBE_MORE))
+    maybe = maybe.withColumn("other", sql.lit(True))
+    return maybe.mapInArrow(_keeping_more(), maybe.schema)
+
+
+def _keeping_more() -> Callable[[Iterator[Any]], Iterator[Any]]:
+    """Returns a function for mapInArrow, nested to be pickled by value."""
+
+    def kept(batches: Iterator[Any]) -> Iterator[Any]:
+        import json
+
+        import pyarrow as pa
+
+        decode = json.JSONDecoder().raw_decode
+
+        def has_more(line: str) -> bool:
+            text = line.strip().removeprefix("\ufeff")
+            try:
+                return decode(text)[1] < len(text)
+            except (ValueError, RecursionError):
+                return False  # Spark decides whether it is JSON
+
+        for batch in batches:
+            lines = batch.column("line").to_pylist()
+            yield batch.filter(pa.array(map(has_more, lines), pa.bool_()))
+
+    return kept
+
+
+def _unbroken(marked: Any) -> Any:
+    return marked.where(f"`{_CORRUPT}` is null").drop(_CORRUPT)
+
+
+def _marked(spark: Any, kind: str, given: Mapping[str, str], schema: Any) -> Any:
+    """Returns a reader of all lines, with the text of those that are broken in a column of its own."""
     from pyspark.sql.types import StringType, StructField, StructType
 
     marked = StructType([*schema.fields, StructField(_CORRUPT, StringType())])
@@ -72,7 +133,7 @@ def _marked(spark: Any, kind: str, place: str, given: Mapping[str, str], schema:
     reader = reader.option("columnNameOfCorruptRecord", _CORRUPT)
     if kind == "csv":  # Spark does not count fields if it reads only some columns
         reader = reader.option("columnPruning", "false")
-    return reader.format(kind).schema(marked).load(place)
+    return reader.format(kind).schema(marked)
 
 
 def _broken(marked: Any, first: str) -> Any:

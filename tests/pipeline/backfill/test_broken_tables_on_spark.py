@@ -19,6 +19,7 @@ from tidelog.pipeline.errors import FAILED, FINDINGS, OK
 
 pytestmark = pytest.mark.spark
 JSON = '{"when":1,"a":"x"}\n{"when":2,"a"\n{"when":3,"a":"y"}\n'
+TWO = '{"when":1,"a":"}{"}\n{"when":2,"a":"x"}{"when":3,"b":4}\n{"when":"4"\n{"when":5,"a":"y"}\n'
 CSV = "when,n\n1,7\n2,zero,8\n3,9\n4\n"
 
 
@@ -56,6 +57,13 @@ def arrived(broker, topic):
             [{"a": "x", "when": 1}, {"a": "y", "when": 3}],
         ),
         (
+            "t.json",
+            TWO,
+            ("--time-unit", "ms"),
+            ("2 malformed rows", "line 2 of ", """'{"when":2,"a":"x"}{"when":3,"b":4}'"""),
+            [{"a": "}{", "when": 1}, {"a": "y", "when": 5}],
+        ),
+        (
             "t.csv",
             CSV,
             ("--time-unit", "ms", "--option", "header=true", "--option", "inferSchema=true"),
@@ -63,7 +71,7 @@ def arrived(broker, topic):
             [{"when": 1, "n": 7}, {"when": 3, "n": 9}],
         ),
     ],
-    ids=["json", "csv"],
+    ids=["json", "two of json in a line", "csv"],
 )
 def test_broken_lines(backfill, arrived, tmp_path, capsys, name, text, given, said, expected):
     (tmp_path / name).write_text(text)
