@@ -28,14 +28,15 @@ async def open_topics(services: Services) -> None:
     image = services.metadata.image
     services.settings.use(image)
     services.store.default_config = services.config.topic_defaults
-    is_beside = services.cluster is not None and _has_metadata_beside(services)
+    is_alone = services.cluster is None
+    is_beside = not is_alone and _has_metadata_beside(services)
     services.store.open(
         services.clock.now_ms(),
         services.settings.served_topics(image),
-        recovers_later=services.cluster is not None and not is_beside,
-        is_alone=services.cluster is None,
+        recovers_later=not is_alone and not is_beside,
+        is_alone=is_alone,
     )
-    if services.cluster is not None:  # others have a say in who leads, and in what is a topic
+    if not is_alone:  # others have a say in who leads, and in what is a topic
         await services.pools.topics.run(set_aside_unknown, services.store, image)
         if is_beside:  # those of a broker that was alone until now
             await claim_partitions(
