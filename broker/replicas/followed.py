@@ -27,6 +27,7 @@ from tidelog.broker.replication.messages import (
 from tidelog.protocol.errors import BrokerError, CorruptMessage, UnpackedTooLarge
 from tidelog.protocol.records.batch import count_batches
 from tidelog.protocol.records.compression import STORED_LIMIT
+from tidelog.storage.log.replication.leader_state import written_with
 from tidelog.storage.would_block import SHORT_UNPACK_BYTES
 
 if TYPE_CHECKING:
@@ -188,7 +189,16 @@ class Followed:
             and data.log_start_offset <= state.version.log_start_offset
             and (told.mark_epoch, told.mark_number) == state.mark
             and told.back_offset == state.back_offset
+            and self._is_clock_noted(has_batches=bool(records))
         )
+
+    def _is_clock_noted(self, *, has_batches: bool) -> bool:
+        """Returns whether an answer without new epochs leaves what is noted of the leader's clock."""
+        state = self.partition.state
+        behind_ms = self._host.leader_clocks.behind_ms(self.follower.leader)
+        if not behind_ms and state.written_behind is None:
+            return True
+        return written_with(state, behind_ms, (), has_batches) == state.written_behind
 
     def _is_as_told(self, data: PartitionData) -> bool:
         """Returns whether an answer without records tells nothing new of the leader's times."""

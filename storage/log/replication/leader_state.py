@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from tidelog.storage.log.state import LogState
     from tidelog.storage.log.version import Version
     from tidelog.storage.time.adoption import Adopted
-    from tidelog.storage.time.corrections import Correction, Mark
+    from tidelog.storage.time.corrections import Correction, Mark, WrittenBehind
 
 
 class LeaderState(NamedTuple):
@@ -139,23 +139,31 @@ def note_behind(
     be restarted before it leads. Raises OSError; then what was noted is as before, and the next answer
     in this epoch counts as its first.
     """
-    is_first = state.compared_epoch != state.leader_epoch
-    written, since_offset = state.written_behind, state.ends.log_end_offset
-    if not leader.behind_ms:
-        written = None if is_newer else written_below(written, since_offset)
-    else:
-        if is_first:
-            entries = itertools.chain(state.epochs.entries, epochs)
-            begun = (each for each in entries if each.epoch == state.leader_epoch)
-            since_offset = min((each.start_offset for each in begun), default=since_offset)
-        if has_batches or since_offset < state.ends.log_end_offset:
-            written = with_written(written, since_offset, leader.behind_ms)
+    written = None
+    if leader.behind_ms or not is_newer:
+        written = written_with(state, leader.behind_ms, epochs, has_batches)
     if written != state.written_behind:
         state.compared_epoch = -1
         times = state.saved_times.covered()._replace(written_behind=written)
         state.saved_times.save(times, durable=True)
         state.written_behind = written
     state.compared_epoch = state.leader_epoch
+
+
+def written_with(
+    state: LogState, behind_ms: int, epochs: Iterable[EpochStart], has_batches: bool
+) -> WrittenBehind | None:
+    """Returns what `note_behind` notes with an answer of a leader that has not corrected its log."""
+    written, since_offset = state.written_behind, state.ends.log_end_offset
+    if not behind_ms:
+        return written_below(written, since_offset)
+    if state.compared_epoch != state.leader_epoch:
+        entries = itertools.chain(state.epochs.entries, epochs)
+        begun = (each for each in entries if each.epoch == state.leader_epoch)
+        since_offset = min((each.start_offset for each in begun), default=since_offset)
+    if has_batches or since_offset < state.ends.log_end_offset:
+        return with_written(written, since_offset, behind_ms)
+    return written
 
 
 def take_last_append_time(state: LogState, leader: LeaderState, *, is_newer: bool) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
 
 from tests.broker import asking
@@ -15,7 +16,9 @@ from tests.broker.replicas.inside import (
 )
 from tests.oracle import recordset, wire
 from tidelog.broker.partitions.appends import Appends
+from tidelog.broker.replicas.leader_clocks import LeaderClocks
 from tidelog.protocol.errors import ErrorCode
+from tidelog.storage.log.times import partition_times
 
 
 async def test_records_are_deleted_when_all_live_replicas_have_deleted_them(three):
@@ -35,6 +38,25 @@ async def test_a_silent_replica_lets_a_deletion_time_out(three):
     assert answer.error_code == ErrorCode.REQUEST_TIMED_OUT
     await three[3].register()
     await eventually(lambda: three[3].log("t").log_start_offset == 1)
+
+
+async def test_a_leaders_clock_is_noted_in_a_thread(three, monkeypatch):
+    """What is noted is durable, and the event loop waits for no disk."""
+    await three.create("t")
+    await produce(three[1], "t", b"a")
+    await eventually(lambda: three[2].log("t").high_watermark == 1)
+    write, threads = partition_times.write, []
+
+    def seen(directory, data, **how):
+        threads.append(threading.current_thread())
+        write(directory, data, **how)
+
+    monkeypatch.setattr(partition_times, "write", seen)
+    monkeypatch.setattr(LeaderClocks, "behind_ms", lambda *_: 30_000)
+    await produce(three[1], "t", b"b")
+    await eventually(lambda: three[2].log("t").state.written_behind is not None)
+    assert threads
+    assert threading.main_thread() not in threads
 
 
 async def test_the_end_is_not_said_before_a_new_leader_knows_it(three):
