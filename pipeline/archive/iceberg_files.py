@@ -105,6 +105,8 @@ def survey(item: DataFile) -> Surveyed:
         return Surveyed((), (f"{item.path}: missing ({some(item.records, 'record')})",))
     except (pa.ArrowException, KeyError) as error:
         return _unreadable(item, error)
+    except OSError as error:  # Arrow says neither which file it is, nor whether that was damaged
+        raise OSError(f"{item.path} cannot be read: {_said(error)}") from error
     return _checked(item, data)
 
 
@@ -124,7 +126,12 @@ def _checked(item: DataFile, data: bytes) -> Surveyed:
 
 
 def _unreadable(item: DataFile, error: Exception) -> Surveyed:
-    return Surveyed((), (f"{item.path}: cannot be read: {error}",))
+    return Surveyed((), (f"{item.path}: cannot be read: {_said(error)}",))
+
+
+def _said(error: Exception) -> str:
+    """Returns the message of Arrow as one line."""
+    return " ".join(str(error).split())
 
 
 def _examined(item: DataFile, source: Any, columns: tuple[str, ...] | None) -> Surveyed:

@@ -206,6 +206,9 @@ class _Cursor:
                     self._metadata = parquet.metadata
                     self._begin()
                 self._held = self._next_of(parquet)
+                if not self._held.num_rows:  # the last row groups were of other partitions
+                    self.is_over = True
+                    return
                 offsets = self._held.column("offset")
                 self.first, self._last = offsets[0].as_py(), offsets[-1].as_py()
         except FileNotFoundError as error:

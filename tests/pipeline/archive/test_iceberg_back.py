@@ -224,13 +224,15 @@ def with_another(offset, new):
     return shaped
 
 
+@pytest.mark.parametrize("shaped", [lambda rows: rows, lambda rows: rows.sort_by("offset")])
 def test_a_table_whose_files_others_have_rewritten(
-    root, broker, topic, capsys, without_transactions
+    root, broker, topic, capsys, without_transactions, shaped
 ):
-    with_logs(root, [(1, some(40, 8)), (3, some(30, 9))])
+    """In any order, and in one where the last row groups have none of a partition among others."""
+    with_logs(root, [(1, some(40, 8)), (3, some(160, 9))])
     assert test_iceberg.fill(root, "--file-bytes", "8000") == OK
     before = len(data_files(root))
-    rewrite(root)
+    rewrite(root, shaped)
     assert len(data_files(root)) < before
     assert verify(root) == OK
     assert "no findings" in capsys.readouterr().out
@@ -275,6 +277,19 @@ def changed_byte_of_a_rewritten_file(root):
     data[place.data_page_offset + place.total_compressed_size // 2] ^= 1
     path.write_bytes(data)
     return "cannot be read"
+
+
+def test_a_file_that_cannot_be_read_is_named(root, broker, topic, capsys):
+    assert test_iceberg.fill(root) == OK
+    path = largest(root)
+    data = path.read_bytes()
+    path.write_bytes(data[:-200] + bytes(190) + data[-10:])
+    assert verify(root) == FINDINGS
+    assert "\n\n" not in capsys.readouterr().out
+    assert restore(root, broker, topic) == FAILED
+    said = capsys.readouterr().err.splitlines()[-1]
+    assert path.name in said
+    assert "cannot be read" in said
 
 
 def cut_file(root):
