@@ -186,19 +186,17 @@ def explained(error: BaseException) -> str:
 def sentence(error: BaseException) -> str:
     """Returns an error as one line.
 
-    Our own errors stay as they are, also those of a worker that Spark wraps. Of another error in
+    Our own errors keep their words, also those of a worker that Spark wraps. Of another error in
     Java it is what Java says; others begin with their type.
     """
-    if isinstance(error, _OURS):
-        return str(error)
     if isinstance(error, ModuleNotFoundError) and error.name:
         return f"{error.name.partition('.')[0]} is not installed: {INSTALL}"
-    if isinstance(error, OSError):
-        return str(error)
+    lines = [line.strip() for line in str(error).splitlines()]
+    if isinstance(error, (*_OURS, OSError)):
+        return " ".join(filter(None, lines))
     said = _said_in_worker(error)
     if said is not None:
         return said
-    lines = [line.strip() for line in str(error).splitlines()]
     for line in lines:
         if line.startswith(": "):  # what Java says, behind Py4J's own line
             return line[2:]

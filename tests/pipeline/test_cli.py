@@ -48,6 +48,12 @@ def test_the_status_is_the_jobs(job):
         (SourceError("it is gone"), FAILED, "it is gone"),
         (RequestError(3, "topic t"), FAILED, "topic t: UNKNOWN_TOPIC_OR_PARTITION: "),
         (OSError(2, "No such file", "x"), FAILED, "[Errno 2] No such file: 'x'"),
+        (OSError("Invalid data\n\n"), FAILED, "Invalid data"),
+        (
+            PipelineError("a.parquet: Invalid data\n\n in it"),
+            FAILED,
+            "a.parquet: Invalid data in it",
+        ),
         (KeyError("k"), FAILED, "KeyError: 'k'"),
         (
             ModuleNotFoundError("No module named 'pyarrow.fs'", name="pyarrow.fs"),
