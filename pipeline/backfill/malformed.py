@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from tidelog.pipeline.backfill.places import path_of, shown
+from tidelog.pipeline.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -37,7 +38,7 @@ NONE: Final = Malformed()
 def read(spark: Any, kind: str, place: str, given: Mapping[str, str]) -> tuple[Any, Malformed]:
     """Returns the rows of the lines that are not broken, and what is known of the others.
 
-    `kind` is csv or json. Raises the errors of Spark.
+    `kind` is csv or json. Raises the errors of Spark, and UsageError for lines that cannot be left out.
     """
     from pyspark.sql import functions as sql
 
@@ -63,6 +64,11 @@ def read(spark: Any, kind: str, place: str, given: Mapping[str, str]) -> tuple[A
         if not found.lines:
             return spark.read.options(**given).format(kind).schema(schema).load(place), NONE
         if has_more is not None and not has_more.isEmpty():
+            if len(spark.read.text(place).columns) > 1:  # columns that rows of lines would lack
+                raise UsageError(
+                    f"lines of {place} have more than one JSON value, and its directories name columns: end"
+                    f" each value with a line ({found.where[0]})"
+                )
             lines = _lines(spark, place, given).join(has_more, "line", "left_anti")
             good = lines.rdd.map(lambda row: row[0])
             schema = inferring.json(good).schema

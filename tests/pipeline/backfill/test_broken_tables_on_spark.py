@@ -15,7 +15,7 @@ import pytest
 from tests.pipeline.jobs.test_mirror import everything
 from tidelog.client import Client
 from tidelog.pipeline import cli
-from tidelog.pipeline.errors import FAILED, FINDINGS, OK
+from tidelog.pipeline.errors import FAILED, FINDINGS, OK, USAGE
 
 pytestmark = pytest.mark.spark
 JSON = '{"when":1,"a":"x"}\n{"when":2,"a"\n{"when":3,"a":"y"}\n'
@@ -81,6 +81,16 @@ def test_broken_lines(backfill, arrived, tmp_path, capsys, name, text, given, sa
     assert backfill(tmp_path / name, *given, "--malformed", "drop") == OK
     assert "left out" in capsys.readouterr().out
     assert arrived() == expected
+
+
+def test_two_values_in_a_line_where_directories_name_columns(backfill, tmp_path, capsys):
+    """Spark cannot leave such a line out and keep the columns."""
+    table = tmp_path / "table"
+    (table / "day=1").mkdir(parents=True)
+    (table / "day=1" / "t.json").write_text(TWO)
+    given = ("--input", "json", "--time-unit", "ms", "--malformed", "drop")
+    assert backfill(table, *given) == USAGE
+    assert "its directories name columns" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("zone", [None, "UTC"])
