@@ -55,7 +55,7 @@ $(SERVE): pyproject.toml setup.py protocol/records/_kernels.pyx $(wildcard proto
 	@touch $@
 
 $(TEST): $(SERVE)
-	@echo "Installing what the tests need into $(VENV): 600 MB more, a minute."
+	@echo "Installing what the tests need into $(VENV): 530 MB more, a minute."
 	@PIP_COMPILE=0 $(INSTALL) 'tidelog[test]'
 	@touch $@
 
