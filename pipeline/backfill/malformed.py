@@ -8,11 +8,13 @@ and so does one whose JSON has values of several lines (`multiLine`).
 
 from __future__ import annotations
 
+import csv
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from tidelog.pipeline.backfill.places import path_of, shown
 from tidelog.pipeline.errors import UsageError
+from tidelog.pipeline.source import locations
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -33,6 +35,7 @@ class Malformed(NamedTuple):
 
 
 NONE: Final = Malformed()
+_HEADER_BYTES: Final = 64 << 10
 
 
 def read(spark: Any, kind: str, place: str, given: Mapping[str, str]) -> tuple[Any, Malformed]:
@@ -48,7 +51,11 @@ def read(spark: Any, kind: str, place: str, given: Mapping[str, str]) -> tuple[A
         return reader.format(kind).load(place), NONE
     # Broken lines of JSON would be a column of their own in the schema.
     inferring = reader.option("mode", "DROPMALFORMED") if kind == "json" else reader
-    schema = inferring.format(kind).load(place).schema
+    frame = inferring.format(kind).load(place)
+    schema = frame.schema
+    if kind == "csv" and _is_true(given, names, "header"):
+        separator = next((given[names[one]] for one in ("sep", "delimiter") if one in names), ",")
+        _check_headers(frame.inputFiles(), separator)
     if not schema.fields:  # Spark cannot look for broken lines alone
         return spark.read.options(**given).format(kind).load(place), NONE
     marked = _marked(spark, kind, given, schema).load(place)
@@ -81,6 +88,37 @@ def read(spark: Any, kind: str, place: str, given: Mapping[str, str]) -> tuple[A
     finally:
         broken.unpersist()
     return _unbroken(_marked(spark, kind, given, schema).load(place)), found
+
+
+def _check_headers(files: Sequence[str], separator: str) -> None:
+    """Raises UsageError if files have other columns than the first, or in another order.
+
+    Spark goes by position then, and swaps their values. Files without a line have no columns.
+    """
+    if len(files) < 2:
+        return
+
+    def columns(header: str) -> list[str]:
+        if len(separator) != 1:
+            return header.split(separator)
+        return next(csv.reader([header], delimiter=separator))
+
+    headers = {file: header for file in sorted(files) if (header := _header(file))}
+    first, expected = next(iter(headers.items()), ("", ""))
+    for file, found in headers.items():
+        if columns(found) != columns(expected):
+            raise UsageError(
+                f"{path_of(file)} has the columns {shown(found)}, and {path_of(first)}"
+                f" {shown(expected)}: the files of a table have the same columns in the same order"
+            )
+
+
+def _header(file: str) -> str:
+    """Returns the first line of a file, decompressed by its ending."""
+    system, path = locations.system_of(file)
+    with system.open_input_stream(path) as stream:
+        line: bytes = stream.read(_HEADER_BYTES).split(b"\n", 1)[0]
+    return line.removeprefix(b"\xef\xbb\xbf").rstrip(b"\r").decode(errors="replace")
 
 
 def _is_true(given: Mapping[str, str], names: Mapping[str, str], name: str) -> bool:

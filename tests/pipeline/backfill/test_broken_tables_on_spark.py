@@ -83,6 +83,22 @@ def test_broken_lines(backfill, arrived, tmp_path, capsys, name, text, given, sa
     assert arrived() == expected
 
 
+def test_files_with_their_columns_in_another_order(backfill, tmp_path, capsys):
+    """Spark alone goes by position, and would swap the values."""
+    table = tmp_path / "table"
+    table.mkdir()
+    (table / "a.csv").write_text("when,n\n1,7\n")
+    (table / "b.csv").write_text("n,when\n8,2\n")
+    given = ("--input", "csv", "--time-unit", "ms", "--option", "header=true")
+    assert backfill(table, *given) == USAGE
+    told = capsys.readouterr().err
+    assert "b.csv has the columns 'n,when', and" in told
+    assert "a.csv 'when,n'" in told
+    (table / "b.csv").write_text('"when",n\n2,8\n')
+    (table / "c.csv").write_text("")
+    assert backfill(table, *given) == OK
+
+
 def test_two_values_in_a_line_where_directories_name_columns(backfill, tmp_path, capsys):
     """Spark cannot leave such a line out and keep the columns."""
     table = tmp_path / "table"
