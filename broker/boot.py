@@ -94,13 +94,7 @@ class Services:
             config.fetches.fetch_session_cache_max_partitions,
             lambda: int.from_bytes(os.urandom(4)) % INT_MAX + 1,
         )
-        self.client_quotas = ClientQuotas(
-            Windows(config.limits.quota_window_num, 1000 * config.limits.quota_window_size_seconds),
-            Windows(
-                config.limits.controller_quota_window_num,
-                1000 * config.limits.controller_quota_window_size_seconds,
-            ),
-        )
+        self.client_quotas = _client_quotas(config)
         self.collector = Collector(clock.monotonic_s)
         self.turns = Turns(clock.monotonic_s, self.collector)
         self.encoded = EncodedOnce()
@@ -115,7 +109,7 @@ class Services:
             leader_changed=self.waiting.wake,
         )
         controller = Controller(metadata, self.settings, self._unclaimed, self.catch_up)
-        self.topics = Topics(controller, reconciler, self.settings, self._forget_topic)
+        self.topics = Topics(controller, reconciler, self.settings, self.coordinator.forget_topic)
         self.partitions = Partitions(store, metadata, self.topics, pools.reads)
         self.cluster: Cluster | None = None  # None for a broker that is alone
         self.replicas: Replicas | None = None
@@ -176,10 +170,18 @@ class Services:
         for partition in removed.partitions:
             self.waiting.wake(partition)
 
-    async def _forget_topic(self, name: str) -> None:
-        await self.coordinator.forget_topic(name)
-
     def roles_changed(self) -> None:
-        """Hears that a log on this broker leads now, or leads no more."""
+        """Lets the coordinators load or drop partitions after a log here begins or stops leading."""
         self.coordinator.roles_changed()
         self.transactions.roles_changed()
+
+
+def _client_quotas(config: BrokerConfig) -> ClientQuotas:
+    limits = config.limits
+    return ClientQuotas(
+        Windows(limits.quota_window_num, 1000 * limits.quota_window_size_seconds),
+        Windows(
+            limits.controller_quota_window_num,
+            1000 * limits.controller_quota_window_size_seconds,
+        ),
+    )

@@ -117,18 +117,18 @@ def _route(header: RequestHeader) -> Route:
 
     Raises NotServed for an API or version that is not served.
     """
-    version, fixed = header.api_version, None
+    version = header.api_version
     api = api_of(header.api_key)
     if api is None or api.served is None:
         what = f"unknown API key {header.api_key}"
         raise NotServed(f"{what} (version {version})", what)
-    if not api.served[0] <= version <= api.served[1]:
-        if header.api_key != API_VERSIONS:
-            of = f"API key {header.api_key} has no"
-            raise NotServed(f"{of} version {version} here", f"{of} such version")
-        version = 0  # KIP-511: the body is not parsed, the response has version 0 and error 35
-        fixed = handler_of(api).unsupported_version()
+    is_served = api.served[0] <= version <= api.served[1]
+    if not is_served and header.api_key != API_VERSIONS:
+        of = f"API key {header.api_key} has no"
+        raise NotServed(f"{of} version {version} here", f"{of} such version")
     module = handler_of(api)
+    if not is_served:
+        version = 0  # KIP-511: the body is not parsed, the response has version 0 and error 35
     short = _SHORTCUTS.get(header.api_key)
     route = Route(
         api.name,
@@ -142,11 +142,11 @@ def _route(header: RequestHeader) -> Route:
             for need in api.needs
             if need.resource_type is ResourceType.CLUSTER and not need.by_handler
         ),
-        fixed,
+        None if is_served else module.unsupported_version(),
     )
     if _wrapped is not None:
         route = _wrapped(route)
-    if fixed is None:  # clients may ask for any number of unknown versions
+    if is_served:  # clients may ask for any number of unknown versions
         _routes[header.api_key, header.api_version] = route
     return route
 

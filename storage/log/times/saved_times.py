@@ -19,6 +19,8 @@ from tidelog.storage.log.times.partition_times import Cut, PartitionTimes
 from tidelog.storage.time.corrections import counted_event
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from tidelog.storage.log.state import LogState
 
 _log = logging.getLogger("tidelog.storage")
@@ -86,13 +88,7 @@ class SavedTimes:
 
     def save_covered(self, *, durable: bool, losable: bool = False) -> None:
         """Writes what `covered` returns if it has changed. Raises OSError."""
-        with self._state.append_lock:
-            times = self.covered()
-            self._lock.acquire()  # what changes from here on is saved after this
-        try:
-            self._save(times, durable=durable, losable=losable)
-        finally:
-            self._lock.release()
+        self._save_in_order(self.covered, durable=durable, losable=losable)
 
     def save_flushed(self, flushed: PartitionTimes) -> None:
         """Writes, durably, what `current` was when a flush began that has made all of it durable.
@@ -100,13 +96,23 @@ class SavedTimes:
         What a follower has noted of its leader's clock since then is durable already, and stays.
         Raises OSError.
         """
-        with self._state.append_lock:
-            times = self.current()._replace(
+
+        def collect() -> PartitionTimes:
+            return self.current()._replace(
                 covered_offset=flushed.covered_offset, segments=flushed.segments
             )
+
+        self._save_in_order(collect, durable=True)
+
+    def _save_in_order(
+        self, collect: Callable[[], PartitionTimes], *, durable: bool, losable: bool = False
+    ) -> None:
+        """Collects the content and writes it; what changes meanwhile is written after it."""
+        with self._state.append_lock:
+            times = collect()
             self._lock.acquire()
         try:
-            self._save(times, durable=True)
+            self._save(times, durable=durable, losable=losable)
         finally:
             self._lock.release()
 
