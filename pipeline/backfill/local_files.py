@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from tidelog.pipeline.backfill.malformed import separator_of
 from tidelog.pipeline.backfill.places import shown
 from tidelog.pipeline.backfill.rows import floor_divided
 from tidelog.pipeline.backfill.tables import format_of
@@ -156,7 +157,7 @@ def _csv(
     choose: Callable[[Sequence[str]], Sequence[str]],
 ) -> Read:
     """Reads CSV in which quotes surround whole fields: Spark knows no doubled quotes."""
-    separator = given.get("sep", given.get("delimiter", ",")).replace(r"\t", "\t")
+    separator = separator_of(given)
     if separator not in {",", ";", "|", "\t"} or {"sep", "delimiter"} <= given.keys():
         raise NeedsSpark("its separator is unusual")
     has_header, is_inferred = (_is_set(given, name) for name in ("header", "inferschema"))

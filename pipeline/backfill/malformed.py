@@ -54,7 +54,7 @@ def read(spark: Any, kind: str, place: str, given: Mapping[str, str]) -> tuple[A
     frame = inferring.format(kind).load(place)
     schema = frame.schema
     if kind == "csv" and _is_true(given, names, "header"):
-        separator = next((given[names[one]] for one in ("sep", "delimiter") if one in names), ",")
+        separator = separator_of({low: given[name] for low, name in names.items()})
         _check_headers(frame.inputFiles(), separator)
     if not schema.fields:  # Spark cannot look for broken lines alone
         return spark.read.options(**given).format(kind).load(place), NONE
@@ -88,6 +88,11 @@ def read(spark: Any, kind: str, place: str, given: Mapping[str, str]) -> tuple[A
     finally:
         broken.unpersist()
     return _unbroken(_marked(spark, kind, given, schema).load(place)), found
+
+
+def separator_of(given: Mapping[str, str]) -> str:
+    """Returns what separates the columns of CSV, by options whose names are in small letters."""
+    return given.get("sep", given.get("delimiter", ",")).replace(r"\t", "\t")
 
 
 def _check_headers(files: Sequence[str], separator: str) -> None:
