@@ -177,11 +177,10 @@ class Services:
 
 
 def _client_quotas(config: BrokerConfig) -> ClientQuotas:
-    limits = config.limits
     return ClientQuotas(
-        Windows(limits.quota_window_num, 1000 * limits.quota_window_size_seconds),
+        Windows(config.limits.quota_window_num, 1000 * config.limits.quota_window_size_seconds),
         Windows(
-            limits.controller_quota_window_num,
-            1000 * limits.controller_quota_window_size_seconds,
+            config.limits.controller_quota_window_num,
+            1000 * config.limits.controller_quota_window_size_seconds,
         ),
     )
