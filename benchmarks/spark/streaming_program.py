@@ -19,6 +19,8 @@ import tidelog.spark
 
 # Without these Spark's own source is half as fast.
 TUNED = {"kafka.max.poll.records": "50000", "kafka.max.partition.fetch.bytes": str(16 << 20)}
+# Spark adds up the size of an Arrow batch after each row, but where the limit is the largest number.
+UNLIMITED = ("spark.sql.execution.arrow.maxBytesPerBatch", str(2**31 - 1))
 
 
 def begin(spark: SparkSession, kind: str, given: list[str]) -> Any:
@@ -44,7 +46,7 @@ def main() -> None:
     """Runs the query to its end."""
     kind, given, jars = sys.argv[1], sys.argv[2:7], "".join(sys.argv[7:])
     builder = SparkSession.builder.master("local[2,4]").config("spark.ui.enabled", "false")
-    builder = builder.config("spark.driver.host", "127.0.0.1")
+    builder = builder.config("spark.driver.host", "127.0.0.1").config(*UNLIMITED)
     spark = (builder.config("spark.jars", jars) if jars else builder).getOrCreate()
     tidelog.spark.register(spark)
     print("begun", flush=True)
