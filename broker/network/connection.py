@@ -26,6 +26,14 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 from tidelog.broker.garbage import forget
+from tidelog.broker.network.connection_state import (
+    ConnectionState,
+    Event,
+    Kind,
+    Reading,
+    Serving,
+    UnderWay,
+)
 from tidelog.broker.network.context import CloseConnection, Later
 from tidelog.broker.network.dispatch import dispatch
 from tidelog.broker.network.stream.ahead import Served, serve_ahead
@@ -43,11 +51,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("tidelog.connection")
 
-# The first bytes of requests that change nothing and may take long: Fetch and ListOffsets.
-_GIVEN_UP = (b"\0\1", b"\0\2")
-_PRODUCE = b"\0\0"  # waits for replicas at most: its peer cannot make it last
+# Names of the module are found faster than those of a class: these are asked for with each request.
+_OPEN, _READY, _ANSWERING = Reading.OPEN, Serving.READY, Serving.ANSWERING
 _TURN_S = 0.001  # the longest for which one peer is served before the others have their turn
-_TURN, _MUTED = 1, 2  # why a connection is held up, as bits
 _HELD_BYTES = 16_384  # of responses that are ready together, and are sent together
 _LEFT = "peer left in mid-request"
 
@@ -72,17 +78,8 @@ class Connection(asyncio.BufferedProtocol):
         )
         self._frames, self._held = self._incoming.frames, self._incoming.held
         self._waiting = self._frames.waiting  # whole frames not yet served
-        # What a request waits for that could not be answered at once: its task, or an event.
-        self._under_way: asyncio.Future[Any] | None = None
-        self._may_give_up = False  # whether to cancel that when the peer closes
-        self._is_stored = False  # whether only its answer waits
-        # Why nothing is served now: it waits for its turn, or it is muted.
-        self._held_up = 0
-        self._muted: asyncio.TimerHandle | None = None
-        self._is_producing = False  # whether it is a Produce
-        self._end: CloseConnection | str | None = None  # why reading has ended; "": peer has closed
-        self._left = False  # the broker is stopping
-        self._writable = True  # the peer reads, and nothing is left to be streamed
+        self._state = ConnectionState()
+        self._throttle: asyncio.TimerHandle | None = None  # ends the time for which it is muted
         self.outgoing = Outgoing(services.memory.answers)
         self.on_more: Callable[[], None] | None = None  # called when a request waits for its turn
         self.on_lost: Callable[[], None] | None = None  # called when the connection has ended
@@ -105,14 +102,15 @@ class Connection(asyncio.BufferedProtocol):
 
         A fetch or lookup does not count while the socket is not read: nothing tells if its peer has left.
         """
-        may_have_left = self._may_give_up and not self._incoming.is_read
-        is_serving = self._under_way is not None and not may_have_left
-        return is_serving or self._frames.has_served
+        under_way = self._state.under_way
+        if under_way is None or (under_way.kind is Kind.LOOKUP and not self._incoming.is_read):
+            return self._frames.has_served
+        return True
 
     @property
     def is_muted(self) -> bool:
         """Returns whether the connection waits because a quota is exceeded."""
-        return self._muted is not None
+        return self._state.is_muted
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Stores the transport; closes it if the broker has too many connections."""
@@ -130,7 +128,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def delay(self, delay_s: float) -> None:
         """Reads nothing yet: too many connections are made in a second."""
-        self._held_up |= _TURN
+        self._state.on(Event.TURN_OVER)
         loop = asyncio.get_running_loop()
         self._regulate_soon()  # uvloop reads after `connection_made`, whatever that does
         loop.call_later(delay_s, self._go_on, _TURN_S)
@@ -143,25 +141,26 @@ class Connection(asyncio.BufferedProtocol):
         if self._transport is None:
             return
         delay_s = min(delay_s, self.services.config.connections_max_idle_ms / 1000)
-        self._held_up |= _MUTED
-        if self._muted is not None:
-            self._muted.cancel()
-        self._muted = asyncio.get_running_loop().call_later(delay_s, self._unmute)
+        self._state.on(Event.THROTTLE_STARTED)
+        if self._throttle is not None:
+            self._throttle.cancel()
+        self._throttle = asyncio.get_running_loop().call_later(delay_s, self._unmute)
         self._regulate_soon()
 
     def _unmute(self) -> None:
-        self._muted = None
-        self._held_up &= ~_MUTED
+        self._throttle = None
+        self._state.on(Event.THROTTLE_ENDED)
         self.last_active_s = self.services.clock.monotonic_s()
-        if self._under_way is None and not self._held_up:
+        if self._state.serving is _READY:
             self._serve_in_turn()
 
     def connection_lost(self, _exc: Exception | None) -> None:
         """Cleans up; cancels a fetch or lookup in progress, but finishes a request that writes."""
         self.outgoing.close()
         self._transport = None
-        if self._muted is not None:
-            self._muted.cancel()
+        self._state.on(Event.CONNECTION_LOST)
+        if self._throttle is not None:
+            self._throttle.cancel()
         self.services.connections.discard(self)
         have = self._frames.have_bytes
         if not self._frames.is_empty:
@@ -169,24 +168,26 @@ class Connection(asyncio.BufferedProtocol):
             if self.services.connections.is_shown(self, _LEFT):
                 log.info(_LEFT, extra={"peer": self.peer, "bytes": have})
         self._held.close()
-        if self._under_way is not None and self._may_give_up:
-            self._under_way.cancel()
+        under_way = self._state.under_way
+        if under_way is not None and under_way.kind is Kind.LOOKUP:
+            under_way.later.happened.cancel()
         on_lost, self.on_lost, self.on_more = self.on_lost, None, None
         if on_lost is not None:
             on_lost()
 
     def eof_received(self) -> bool:
         """Serves what the peer has sent, then closes. A fetch or lookup in progress is cancelled."""
-        if self._end is not None or (self._under_way is not None and self._may_give_up):
+        state, under_way = self._state, self._state.under_way
+        if state.reading is not _OPEN or (under_way is not None and under_way.kind is Kind.LOOKUP):
             return False
-        if not (self._frames.has_waiting or self._under_way or self.outgoing.is_streaming):
+        if not (self._frames.has_waiting or under_way or self.outgoing.is_streaming):
             return False
-        self._end = ""
+        state.on(Event.PEER_CLOSED)
         return True
 
     def pause_writing(self) -> None:
         """Stops serving while the peer reads slowly."""
-        self._writable, self.outgoing.is_paused = False, True
+        self.outgoing.is_paused = True
 
     def resume_writing(self) -> None:
         """Continues, because the peer has caught up."""
@@ -211,10 +212,8 @@ class Connection(asyncio.BufferedProtocol):
             outgoing.count(transport.get_write_buffer_size())
         elif outgoing.is_streaming:
             asyncio.get_running_loop().call_soon(self._stream)
-        else:
-            self._writable = True
-            if self._under_way is None and not self._held_up:
-                self._serve_in_turn()
+        elif self._state.serving is _READY:
+            self._serve_in_turn()
 
     def get_buffer(self, _sizehint: int) -> memoryview:
         """Returns where the next bytes go."""
@@ -224,14 +223,15 @@ class Connection(asyncio.BufferedProtocol):
 
     def buffer_updated(self, nbytes: int) -> None:
         """Cuts frames out of the stream and serves them."""
-        if self._end is not None:
+        state = self._state
+        if state.reading is not _OPEN:
             return
         services, frames = self.services, self._frames
         now_s = self.last_active_s = services.clock.monotonic_s()
         is_crowded = self._turns.are_wanted and self._turns.is_crowded(now_s)
-        is_free = self._under_way is None and not self._held_up
-        is_first = is_free and frames.is_empty
-        if is_first and self._writable and not is_crowded:
+        is_ready = state.serving is _READY
+        is_first = is_ready and frames.is_empty
+        if is_first and self.outgoing.is_free and not is_crowded:
             limit_bytes = services.settings.broker.limits.socket_request_max_bytes
             frame = self._incoming.one_frame(nbytes, limit_bytes)
             if frame is not None:
@@ -242,13 +242,15 @@ class Connection(asyncio.BufferedProtocol):
             if is_first and is_crowded:
                 frames.keep(data)
             else:
-                self._end = frames.take(data, services.memory.most_frame_bytes)
+                refusal = frames.take(data, services.memory.most_frame_bytes)
+                if refusal is not None:
+                    state.refuse(refusal)
         if self.on_more is not None and self._waiting:
             self.on_more()
-        if is_free:
+        if is_ready:
             if is_crowded:
                 self._queue(is_new=True)
-            elif self._waiting or self._end is not None:
+            elif self._waiting or state.reading is not _OPEN:
                 self._serve_waiting()
                 # The loop may deliver more of what this peer has sent before it polls the others.
                 self._turns.note(now_s)
@@ -284,17 +286,17 @@ class Connection(asyncio.BufferedProtocol):
         If the broker closed at once while the peer still sends, the kernel would reset the
         connection, and the peer would lose responses on their way to it.
         """
-        if self._transport is None or self._left or self._transport.is_closing():
+        transport = self._transport
+        if transport is None or self._state.reading is Reading.LEAVING or transport.is_closing():
             return
-        self._left = True
-        self._end = ""
+        self._state.stop()
         self._frames.clear()
         self._regulate()
-        self._transport.write_eof()
+        transport.write_eof()
 
     def expire(self) -> None:
         """Closes a connection that was idle for too long; aborts it if the peer does not read."""
-        if self._writable:
+        if self.outgoing.is_free:
             self.close()
         else:
             self.abort()
@@ -317,16 +319,15 @@ class Connection(asyncio.BufferedProtocol):
 
     def _regulate(self) -> None:
         """Pauses reading from the socket while there is no room for more data."""
-        is_parked = self._under_way is not None and not self._is_producing
-        self._held.is_behind = is_parked or self._held_up != 0 or not self._writable
+        self._held.is_behind = self._state.is_behind or not self.outgoing.is_free
         if not self._held.update():
             self._refuse_for_memory("too many wait for memory: see memory.limit.bytes")
             return
         transport = self._transport
         if transport is None or transport.is_closing():
             return
-        may_read = self._left or (self._end is None and not self._held_up)
-        self._incoming.regulate(transport, self.services.clock.monotonic_s(), may_read=may_read)
+        now_s, may_read = self.services.clock.monotonic_s(), self._state.may_read
+        self._incoming.regulate(transport, now_s, may_read=may_read)
 
     def _serve_one(self, frame: bytes) -> None:
         """Does what `_serve_waiting` does for a single frame, without a queue."""
@@ -345,16 +346,17 @@ class Connection(asyncio.BufferedProtocol):
 
         Small responses to frames that came together are sent together: sending is half of their cost.
         """
-        services, monotonic_s = self.services, self.services.clock.monotonic_s
+        services, state = self.services, self._state
+        monotonic_s = services.clock.monotonic_s
         over_s = monotonic_s() + turn_s
         held: list[bytes | bytearray | memoryview] = []
         held_bytes = 0
         if not self._waiting:
-            self._end = self._frames.go_on(services.memory.most_frame_bytes) or self._end
-        while self._waiting and self._is_served():
+            self._cut_more()
+        while self._waiting and state.serving is _READY and self._may_send():
             frame = self._frames.pop()
             if not self._waiting:
-                self._end = self._frames.go_on(services.memory.most_frame_bytes) or self._end
+                self._cut_more()
             try:
                 answer = (
                     frame.take() if isinstance(frame, Served) else dispatch(services, self, frame)
@@ -378,36 +380,36 @@ class Connection(asyncio.BufferedProtocol):
                 self._queue()
                 break
         self._write(held)
-        if self._end is not None and not (
-            self._waiting
-            or self._under_way
-            or self._held_up
-            or self._left
-            or self.outgoing.is_streaming
-        ):
-            if self._end:
-                self._refuse(self._end)
+        if state.is_done and not (self._waiting or self.outgoing.is_streaming):
+            if state.refusal is not None:
+                self._refuse(state.refusal)
             else:
                 self.close()
             return
         self._regulate()
 
+    def _cut_more(self) -> None:
+        """Cuts more frames out of what has arrived."""
+        refusal = self._frames.go_on(self.services.memory.most_frame_bytes)
+        if refusal is not None:
+            self._state.refuse(refusal)
+
     def _serve_in_turn(self) -> None:
         """Serves queued frames, or queues with them if others have to."""
-        can_be_served = self._waiting and not self._held_up
+        can_be_served = self._waiting and self._state.serving is _READY
         if can_be_served and self._turns.is_crowded(self.services.clock.monotonic_s()):
             self._queue()
             self._regulate()
         else:
             self._serve_waiting()
 
-    def _is_served(self) -> bool:
-        """Returns whether the next request may be served, if there is one."""
-        return self._writable and self._transport is not None and not self._held_up
+    def _may_send(self) -> bool:
+        """Returns whether the peer reads its answers."""
+        return self._transport is not None and self.outgoing.is_free
 
     def _queue(self, *, is_new: bool = False) -> None:
         """Waits for the next turn, which comes soon if the connection `is_new`."""
-        self._held_up |= _TURN
+        self._state.on(Event.TURN_OVER)
         turn = self._go_on_as_new if is_new else partial(self._go_on, _TURN_S)
         self._turns.join(turn, is_new=is_new)
 
@@ -416,41 +418,49 @@ class Connection(asyncio.BufferedProtocol):
 
     def _go_on(self, turn_s: float) -> None:
         """Continues after the turn of the others."""
-        self._held_up &= ~_TURN
-        if self._under_way is None and not self._held_up:
+        self._state.on(Event.TURN_CAME)
+        if self._state.serving is _READY:
             self._serve_waiting(turn_s)
 
     def _finish_later(self, frame: bytes | memoryview, answer: Coming) -> None:
         """Waits for a response; nothing else is served until it is done."""
-        self._may_give_up, self._is_producing = frame[:2] in _GIVEN_UP, frame[:2] == _PRODUCE
         self._held.serving_bytes = len(frame) if len(frame) > COPY_BYTES else 0
-        self._wait_for(answer)
+        self._wait_for(Kind.of(frame), answer)
         if self._waiting:
             self._serve_ahead()
 
     def _serve_ahead(self) -> None:
         """Serves requests to produce that wait behind one whose records are stored."""
-        if self._under_way is not None and self._is_stored:
+        state = self._state
+        if state.under_way is not None and state.under_way.later.is_stored:
             now_s = self.services.clock.monotonic_s
             ends_s, serve = now_s() + _TURN_S, partial(dispatch, self.services, self)
-            serve_ahead(self._frames, serve, lambda: self._is_served() and now_s() < ends_s)
 
-    def _wait_for(self, answer: Coming) -> None:
+            def may_go_on() -> bool:
+                return state.serving is _ANSWERING and self._may_send() and now_s() < ends_s
+
+            serve_ahead(self._frames, serve, may_go_on)
+
+    def _wait_for(self, kind: Kind, answer: Coming) -> UnderWay:
         if not isinstance(answer, Later):
             task = asyncio.get_running_loop().create_task(answer)
             answer = Later(task, task.result)
-        self._under_way, self._is_stored = answer.happened, answer.is_stored
-        answer.happened.add_done_callback(partial(self._finish, answer))
+        under_way = UnderWay(kind, answer)
+        self._state.wait(under_way)
+        answer.happened.add_done_callback(partial(self._finish, under_way))
+        return under_way
 
     def _finish(
-        self, later: Later, happened: asyncio.Future[Any], *, is_queued: bool = False
+        self, under_way: UnderWay, happened: asyncio.Future[Any], *, is_queued: bool = False
     ) -> None:
         """Writes a response that had to wait, in its turn, and continues with the queue."""
         began_s = self.services.clock.monotonic_s()
         if not is_queued and self._turns.is_crowded(began_s):
-            self._turns.join(partial(self._finish, later, happened, is_queued=True), is_new=True)
+            turn = partial(self._finish, under_way, happened, is_queued=True)
+            self._turns.join(turn, is_new=True)
             return
-        self._under_way = None
+        self._state.answered()
+        kind, later = under_way
         if happened.cancelled():
             later.dropped()
             self._held.served()
@@ -458,7 +468,7 @@ class Connection(asyncio.BufferedProtocol):
         try:
             answer = later.finish()
         except Exception as error:
-            del later, happened  # which hold the error, whose traceback holds this frame
+            del under_way, later, happened  # which hold the error, whose traceback holds this frame
             reason: CloseConnection | str = "internal error while answering"
             if isinstance(error, CloseConnection):
                 reason = error
@@ -472,10 +482,10 @@ class Connection(asyncio.BufferedProtocol):
         if isinstance(answer, list):
             self._write(answer)
         elif answer is not None:
-            self._wait_for(answer)
-            if self._transport is None and self._may_give_up and self._under_way is not None:
+            again = self._wait_for(kind, answer)
+            if self._transport is None and kind is Kind.LOOKUP:
                 # Not at once: a coroutine that has not begun would not end what it was given.
-                asyncio.get_running_loop().call_soon(self._under_way.cancel)
+                asyncio.get_running_loop().call_soon(again.later.happened.cancel)
             return
         self._held.served()
         self._serve_in_turn()
@@ -493,7 +503,6 @@ class Connection(asyncio.BufferedProtocol):
         else:
             self.outgoing.write(transport, parts)
             if self.outgoing.is_streaming:
-                self._writable = False
                 asyncio.get_running_loop().call_soon(self._stream)
-        if not self._writable:
+        if not self.outgoing.is_free:
             self.outgoing.count(transport.get_write_buffer_size())

@@ -42,6 +42,11 @@ class Outgoing:
         """Whether something is left to be streamed."""
         return bool(self._streamed)
 
+    @property
+    def is_free(self) -> bool:
+        """Whether the peer reads its answers, and nothing is left to be streamed."""
+        return not (self.is_paused or self._streamed)
+
     def write(
         self, transport: asyncio.WriteTransport, parts: Sequence[Buffer | LargeBatch]
     ) -> None:
