@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tidelog.broker.network.context import listed_brokers
+from tidelog.broker.network.listed_brokers import listed_brokers
 from tidelog.broker.security.authorizer import CLUSTER_NAME, NOT_ASKED
 from tidelog.protocol.acl import Operation, ResourceType
 from tidelog.protocol.api.describe_cluster import DescribeClusterBroker, DescribeClusterResponse

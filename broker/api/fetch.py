@@ -53,7 +53,8 @@ if TYPE_CHECKING:
     from collections.abc import Coroutine
 
     from tidelog.broker.api.services import Services
-    from tidelog.broker.network.context import Context, Later
+    from tidelog.broker.network.answers import Pending
+    from tidelog.broker.network.context import Context
     from tidelog.protocol.api.fetch import FetchRequest
     from tidelog.protocol.errors import BrokerError
 
@@ -62,7 +63,7 @@ _WHOLE = (SESSIONLESS, FIRST)  # epochs of fetches that name all that they ask f
 
 def handle(
     services: Services, request: FetchRequest, context: Context
-) -> FetchResponse | Coroutine[Any, Any, FetchResponse] | Later:
+) -> FetchResponse | Coroutine[Any, Any, FetchResponse] | Pending:
     """Reads what is available; waits if it is too little."""
     if is_replica(request):
         return _for_replica(services, request, context)
@@ -91,7 +92,7 @@ def handle(
 
 def _for_replica(
     services: Services, request: FetchRequest, context: Context
-) -> FetchResponse | Coroutine[Any, Any, FetchResponse] | Later:
+) -> FetchResponse | Coroutine[Any, Any, FetchResponse] | Pending:
     """Answers what claims to be a fetch of a follower; a broker that is alone has none."""
     if services.replicas is None:
         claim = request.replica_state

@@ -22,8 +22,8 @@ from typing import TYPE_CHECKING, Any
 
 from tidelog.broker.metadata.brokers.visible import visible_brokers, visible_partition
 from tidelog.broker.metadata.names import check_topic_name
-from tidelog.broker.network.context import listed_brokers
 from tidelog.broker.network.encoded import Encoded, encode_in_steps
+from tidelog.broker.network.listed_brokers import listed_brokers
 from tidelog.broker.network.per_partition import per_partition, per_partition_async
 from tidelog.broker.network.turns import paced
 from tidelog.broker.security.authorizer import CLUSTER_NAME, NOT_ASKED, OpenAuthorizer
@@ -51,7 +51,8 @@ if TYPE_CHECKING:
     from tidelog.broker.api.services import Services
     from tidelog.broker.metadata.brokers.visible import VisibleBroker
     from tidelog.broker.metadata.image import Image, Topic
-    from tidelog.broker.network.context import Context, Later
+    from tidelog.broker.network.answers import Pending
+    from tidelog.broker.network.context import Context
     from tidelog.protocol.api.metadata import MetadataRequest, MetadataRequestTopic
     from tidelog.protocol.errors import BrokerError
     from tidelog.protocol.topic_partition import TopicPartition
@@ -65,7 +66,7 @@ _BY_ID_SINCE = 12
 
 def handle(
     services: Services, request: MetadataRequest, context: Context
-) -> Answer | Later | Coroutine[Any, Any, Answer]:
+) -> Answer | Pending | Coroutine[Any, Any, Answer]:
     """Describes the cluster and the requested topics, once the leader epochs are known.
 
     A partition whose leader has just died is described when it has another one.
@@ -152,7 +153,7 @@ def _asks_for_all(request: MetadataRequest, version: int) -> bool:
 
 def _kept_answer(
     services: Services, request: MetadataRequest, context: Context
-) -> Encoded | Later | None:
+) -> Encoded | Pending | None:
     """Returns the answer to a request for all topics if it has been made, or is being made."""
     if not isinstance(services.authorizer, OpenAuthorizer):
         return None  # each principal sees other topics

@@ -26,7 +26,7 @@ from tidelog.broker.api.produce_parts import (
     failed_in_transaction,
     failed_part,
 )
-from tidelog.broker.network.context import CloseConnection
+from tidelog.broker.network.answers import CloseConnection
 from tidelog.broker.network.per_partition import per_partition
 from tidelog.broker.network.turns import paced
 from tidelog.broker.transactions.verification import Verified, check_one_producer

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tidelog.broker.network.context import CloseConnection
+from tidelog.broker.network.answers import CloseConnection
 from tidelog.broker.network.per_partition import code_for
 from tidelog.broker.network.turns import paced
 from tidelog.broker.partitions.leader_hints import leader_hint

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from tidelog.broker.api import admission
 from tidelog.broker.api.produce_parts import failed_alone
-from tidelog.broker.network.context import Later
+from tidelog.broker.network.answers import Pending
 from tidelog.protocol.api.produce_single import read, write
 from tidelog.protocol.errors import BrokerError
 from tidelog.storage.log.partition import Appended, Partition
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 def shortcut(
     services: Services, session: Session, header: RequestHeader, frame: bytes | memoryview
-) -> list[Buffer] | Later | None:
+) -> list[Buffer] | Pending | None:
     """Appends, and returns the response's frame: one buffer, or none for acks=0.
 
     Returns what `_when_acknowledged` makes if other replicas have to store the records first.
@@ -69,7 +69,7 @@ def shortcut(
             waited.set_exception(error)
         if not isinstance(waited, Appended):
             finish = partial(_when_acknowledged, services, header, name, partition, waited)
-            return Later(waited, finish, is_stored=True)
+            return Pending(waited, finish, is_stored=True)
     return [_written(header, name, index, appended)]
 
 

@@ -26,6 +26,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 from tidelog.broker.garbage import forget
+from tidelog.broker.network.answers import CloseConnection, Pending
 from tidelog.broker.network.connection_state import (
     ConnectionState,
     Event,
@@ -34,12 +35,12 @@ from tidelog.broker.network.connection_state import (
     Serving,
     UnderWay,
 )
-from tidelog.broker.network.context import CloseConnection, Later
 from tidelog.broker.network.dispatch import dispatch
-from tidelog.broker.network.stream.ahead import Served, serve_ahead
+from tidelog.broker.network.stream.ahead import serve_ahead
 from tidelog.broker.network.stream.frames import COPY_BYTES
 from tidelog.broker.network.stream.incoming import Incoming
 from tidelog.broker.network.stream.outgoing import Outgoing
+from tidelog.broker.network.stream.served import Served
 from tidelog.broker.security.session import ANONYMOUS, Session
 
 if TYPE_CHECKING:
@@ -69,8 +70,9 @@ class Connection(asyncio.BufferedProtocol):
         self.client_id: str | None = None
         self.software = ""  # name and version from ApiVersions v3
         self.last_active_s = 0.0
-        # Whether it is beyond the limits, and for another broker (accepting/guests.py).
-        self.is_guest = False
+        # Whether it is beyond the limits, and for another broker (accepting/over_limit.py).
+        self.is_over_limit = False
+        self.proven: tuple[int, int] | None = None  # which broker it is, and its session's epoch
         self._transport: asyncio.Transport | None = None
         self._turns = services.turns
         self._incoming = Incoming(
@@ -442,9 +444,9 @@ class Connection(asyncio.BufferedProtocol):
             serve_ahead(self._frames, serve, may_go_on)
 
     def _wait_for(self, kind: Kind, answer: Coming) -> UnderWay:
-        if not isinstance(answer, Later):
+        if not isinstance(answer, Pending):
             task = asyncio.get_running_loop().create_task(answer)
-            answer = Later(task, task.result)
+            answer = Pending(task, task.result)
         under_way = UnderWay(kind, answer)
         self._state.wait(under_way)
         answer.happened.add_done_callback(partial(self._finish, under_way))

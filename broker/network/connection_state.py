@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from tidelog.broker.network.context import CloseConnection, Later
+    from tidelog.broker.network.answers import CloseConnection, Pending
 
 
 class Reading(StrEnum):
@@ -216,4 +216,4 @@ class UnderWay(NamedTuple):
     """A request whose answer has to wait."""
 
     kind: Kind
-    later: Later
+    later: Pending

@@ -1,10 +1,8 @@
 """From a frame to a response: decode, call the handler, encode, map errors, count.
 
-The served APIs are declared in protocol/api, one file per API. The handler of an API is the file of
-the same name in broker/api, imported with the first request. A handler is a function `(services,
-request, context)` that returns a response message, a coroutine or `Later` of one, or None (acks=0). It raises
-`BrokerError` for a request that fails as a whole; its module's `refuse(request, error)` then makes
-the response that carries the code.
+`routes.py` finds the handler of a request: a function `(services, request, context)` that returns a response
+message, a coroutine or `Pending` of one, or None (acks=0). It raises `BrokerError` for a request that fails
+as a whole; its module's `refuse(request, error)` then makes the response that carries the code.
 
 Error codes are written in two places only: here, and in `per_partition()`. An unexpected exception
 is UNKNOWN_SERVER_ERROR, a logged traceback and a counter. A request that cannot be parsed, an
@@ -16,57 +14,39 @@ from __future__ import annotations
 import logging
 from collections.abc import Coroutine
 from functools import partial
-from importlib import import_module
-from types import CoroutineType, ModuleType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from types import CoroutineType
+from typing import TYPE_CHECKING, Any
 
-from tidelog.broker.network import throttling
-from tidelog.broker.network.accepting.admission import TOO_MANY
-from tidelog.broker.network.accepting.guests import ASKED_BETWEEN_BROKERS
-from tidelog.broker.network.context import (
-    CloseConnection,
-    Context,
-    Excessive,
-    Later,
-    NoRoom,
-    NotServed,
-    as_broker_error,
-)
+from tidelog.broker.network import routes, throttling
+from tidelog.broker.network.accepting.admission import ASKED_BETWEEN_BROKERS, TOO_MANY
+from tidelog.broker.network.answers import CloseConnection, Excessive, NoRoom, Pending
+from tidelog.broker.network.context import Context
 from tidelog.broker.network.encoded import Encoded, decode_in_steps, encode_in_steps
+from tidelog.broker.network.per_partition import as_broker_error
 from tidelog.broker.network.turns import can_pause
 from tidelog.broker.security.authorizer import CLUSTER_NAME
-from tidelog.protocol.acl import ResourceType
 from tidelog.protocol.message import (
-    API_VERSIONS,
     DecodeError,
     RequestHeader,
     TooMuch,
     api_of,
-    codec,
     read_request_header,
     response_header,
 )
 from tidelog.protocol.wire import Buffer
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable
 
-    from tidelog.broker.network.connection import Connection
+    from tidelog.broker.network.context import ClientConnection
+    from tidelog.broker.network.routes import Route
     from tidelog.broker.network.services import Services
-    from tidelog.broker.security.session import Session
-    from tidelog.protocol.acl import Need
-    from tidelog.protocol.errors import BrokerError
-    from tidelog.protocol.message import Api, Codec, Message
+    from tidelog.protocol.message import Message
 
 log = logging.getLogger("tidelog.dispatch")
 
 Answer = list[Buffer] | None
-Coming = Coroutine[Any, Any, Answer] | Later  # of an Answer
-# What a shortcut answers: frames; frames later, or what makes the response of a context; None if it
-# does not answer.
-Short = list[Buffer] | Later | None
-
-
+Coming = Coroutine[Any, Any, Answer] | Pending  # of an Answer
 # Frames from this size on are decoded in steps.
 _STEPS_BYTES = 4096
 _COPIED_BYTES = 64 << 10  # of an answer, so that it is one buffer with its header
@@ -78,93 +58,20 @@ _PLAIN = (0, 1, 12)
 _PLAIN_BYTES = 1024
 
 
-# The modules that can serve a request of the most frequent shape without message objects: their
-# `shortcut` returns None if the request has to take the ordinary path.
-_SHORTCUTS = {0: "produce_single", 8: "offset_commit_single"}
-
-
-class Route(NamedTuple):
-    """Everything that is needed to serve one API in one version."""
-
-    name: str
-    request: Codec
-    response: Codec
-    handle: Callable[[Any, Any, Context], Any]  # of the services, the request and its context
-    refuse: Callable[[Any, BrokerError], Any]
-    shortcut: Callable[[Any, Session, RequestHeader, Any], Short] | None = None
-    needs: tuple[Need, ...] = ()  # the rights on the cluster that every request requires
-    fixed: Message | None = None  # the response, whatever the body of the request is
-
-
-_routes: dict[tuple[int, int], Route] = {}
-_wrapped: Callable[[Route], Route] | None = None
-
-
-def wrap(wrapper: Callable[[Route], Route] | None) -> None:
-    """Lets `wrapper` replace every route from now on, to add faults; None ends that."""
-    global _wrapped  # noqa: PLW0603 - one table of routes, one who wraps them
-    _wrapped = wrapper
-    _routes.clear()
-
-
-def handler_of(api: Api) -> ModuleType:
-    """Returns the module that serves an API; imported on first use, to keep the start short."""
-    return import_module(f"..api.{api.module}", __package__)
-
-
-def _route(header: RequestHeader) -> Route:
-    """Returns the route of a request, compiled on first use if its version is served.
-
-    Raises NotServed for an API or version that is not served.
-    """
-    version = header.api_version
-    api = api_of(header.api_key)
-    if api is None or api.served is None:
-        what = f"unknown API key {header.api_key}"
-        raise NotServed(f"{what} (version {version})", what)
-    is_served = api.served[0] <= version <= api.served[1]
-    if not is_served and header.api_key != API_VERSIONS:
-        of = f"API key {header.api_key} has no"
-        raise NotServed(f"{of} version {version} here", f"{of} such version")
-    module = handler_of(api)
-    if not is_served:
-        version = 0  # KIP-511: the body is not parsed, the response has version 0 and error 35
-    short = _SHORTCUTS.get(header.api_key)
-    route = Route(
-        api.name,
-        codec(api.request, version),
-        codec(api.response, version),
-        module.handle,
-        module.refuse,
-        import_module(f"..api.{short}", __package__).shortcut if short else None,
-        tuple(
-            need
-            for need in api.needs
-            if need.resource_type is ResourceType.CLUSTER and not need.by_handler
-        ),
-        None if is_served else module.unsupported_version(),
-    )
-    if _wrapped is not None:
-        route = _wrapped(route)
-    if is_served:  # clients may ask for any number of unknown versions
-        _routes[header.api_key, header.api_version] = route
-    return route
-
-
 def dispatch(
-    services: Services, connection: Connection, frame: bytes | memoryview
+    services: Services, connection: ClientConnection, frame: bytes | memoryview
 ) -> Answer | Coming:
     """Serves one frame (without its length).
 
     Returns the response's buffers, beginning with its length; None if there is no response; or an
-    coroutine or `Later` of one of these. Raises CloseConnection.
+    coroutine or `Pending` of one of these. Raises CloseConnection.
     """
     started_s = services.clock.monotonic_s()
     try:
         header = read_request_header(frame)
-        if connection.is_guest and header.api_key not in ASKED_BETWEEN_BROKERS:
+        if connection.is_over_limit and header.api_key not in ASKED_BETWEEN_BROKERS:
             raise NoRoom(TOO_MANY, TOO_MANY)
-        route = _routes.get((header.api_key, header.api_version)) or _route(header)
+        route = routes.known.get((header.api_key, header.api_version)) or routes.route_of(header)
         if route.fixed is not None:
             return _encode(services, route, header, route.fixed, started_s)
         quota = None
@@ -224,9 +131,9 @@ def _serve(
         return None
     if isinstance(response, CoroutineType):
         return _wait(services, route, header, request, response, started_s)
-    if isinstance(response, Later):
+    if isinstance(response, Pending):
         finish = partial(_finish, services, route, header, request, response, started_s)
-        return Later(response.happened, finish, response.dropped)
+        return Pending(response.happened, finish, response.dropped)
     return _answer(services, route, header, request, response, started_s)
 
 
@@ -241,13 +148,13 @@ def _in_slices(services: Services, answer: Answer | Coming) -> Answer | Coming:
     """Returns the same answer, of which all that is still to be done may pause."""
     if isinstance(answer, CoroutineType):
         return services.turns.in_slices(answer)
-    if isinstance(answer, Later):
+    if isinstance(answer, Pending):
         later = answer
 
         def go_on() -> Answer | Coming:
             return _in_slices(services, later.finish())
 
-        return Later(later.happened, partial(services.turns.serve, go_on), later.dropped)
+        return Pending(later.happened, partial(services.turns.serve, go_on), later.dropped)
     return answer
 
 
@@ -256,7 +163,7 @@ def _finish(
     route: Route,
     header: RequestHeader,
     request: Message,
-    later: Later,
+    later: Pending,
     started_s: float,
 ) -> Answer | Coroutine[Any, Any, Answer]:
     """Finishes a request for which its handler has waited."""
@@ -293,8 +200,8 @@ async def _wait(
 
 
 def _short_later(
-    services: Services, route: Route, context: Context, later: Later, started_s: float
-) -> Later:
+    services: Services, route: Route, context: Context, later: Pending, started_s: float
+) -> Pending:
     """Returns the answer to a request for which its shortcut waits."""
 
     def finish() -> Answer:

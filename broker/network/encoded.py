@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from tidelog.broker.network.context import Excessive, Later
+from tidelog.broker.network.answers import Excessive, Pending
 from tidelog.broker.network.turns import pause
 
 if TYPE_CHECKING:
@@ -69,10 +69,10 @@ class EncodedOnce:
 
     def find(
         self, key: Hashable, basis: object, state: Hashable, again: Callable[[], Any]
-    ) -> Encoded | Later | None:
+    ) -> Encoded | Pending | None:
         """Returns the response that is kept; None if the caller has to make it, by `make`.
 
-        While somebody makes it, returns a Later that calls `again`.
+        While somebody makes it, returns a Pending that calls `again`.
         """
         if basis is not self._basis:
             self._basis = basis
@@ -81,7 +81,7 @@ class EncodedOnce:
         if kept is not None and kept[0] == state:
             return kept[1]
         making = self._making.get(key)
-        return None if making is None else Later(making, again)
+        return None if making is None else Pending(making, again)
 
     def make(
         self, key: Hashable, basis: object, state: Hashable, make: Callable[[], Encoded]

@@ -6,22 +6,38 @@ UNKNOWN_SERVER_ERROR, a logged traceback and a counter. `CloseConnection` is rai
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING, TypeVar
 
-from tidelog.broker.network.context import as_broker_error
+from tidelog.broker.network.answers import CloseConnection
 from tidelog.broker.network.turns import pause
 from tidelog.broker.pools import Abandoned
-from tidelog.protocol.errors import ErrorCode
+from tidelog.protocol.errors import BrokerError, ErrorCode, UnknownServerError
 from tidelog.storage.would_block import WouldBlock
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable
 
     from tidelog.broker.network.services import Services
-    from tidelog.protocol.errors import BrokerError
+
+log = logging.getLogger("tidelog.dispatch")
 
 Wanted = TypeVar("Wanted")
 Result = TypeVar("Result")
+
+
+def as_broker_error(services: Services, error: Exception, doing: str) -> BrokerError:
+    """Returns the error as a BrokerError; an unexpected one is logged with its traceback.
+
+    Raises `error` again if it is a CloseConnection.
+    """
+    if isinstance(error, CloseConnection):
+        raise error
+    if isinstance(error, BrokerError):
+        return error
+    services.metrics.unexpected_errors += 1
+    log.error("unexpected error in %s", doing, exc_info=error)
+    return UnknownServerError(f"unexpected error in {doing}")
 
 
 def code_for(code: ErrorCode, before_storage_errors: bool) -> int:

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from tidelog.broker.memory.memory import Memory
     from tidelog.broker.metadata.cluster import ClusterMetadata
     from tidelog.broker.metrics.counters import Metrics
-    from tidelog.broker.network.accepting.connections import Connections
+    from tidelog.broker.network.answers import CloseConnection
     from tidelog.broker.network.encoded import EncodedOnce
     from tidelog.broker.network.impostors import Impostors
     from tidelog.broker.network.turns import Turns
@@ -37,6 +37,29 @@ class Replication(Protocol):
     def senders(self) -> Senders: ...
 
 
+class OpenConnections(Protocol):
+    """The open connections of the broker, as each of them needs them: it passes itself."""
+
+    @property
+    def arriving(self) -> memoryview:
+        """Where the bytes of all connections arrive."""
+
+    def admit(self, connection: Any) -> bool:
+        """Adds a new connection and returns True, unless a limit refuses it."""
+
+    def discard(self, connection: Any) -> None:
+        """Removes a closed connection; one that was refused is not there."""
+
+    def is_shown(self, connection: Any, reason: str) -> bool:
+        """Counts a log line that a client can cause at will; returns whether it is still to be logged."""
+
+    def refused(self, connection: Any, reason: str | CloseConnection) -> None:
+        """Counts and logs that a connection is closed because of invalid data, or for lack of room."""
+
+    def refused_for_memory(self, connection: Any, reason: str) -> None:
+        """Counts and logs that a connection is closed because of the memory that it takes."""
+
+
 class Services(Protocol):
     """What connections and the dispatch of requests need."""
 
@@ -57,7 +80,7 @@ class Services(Protocol):
     def config(self) -> BrokerConfig: ...
 
     @property
-    def connections(self) -> Connections: ...
+    def connections(self) -> OpenConnections: ...
 
     @property
     def encoded(self) -> EncodedOnce: ...

@@ -14,7 +14,7 @@ from functools import partial
 from types import CoroutineType, coroutine
 from typing import TYPE_CHECKING, Any, Final
 
-from tidelog.broker.network.context import Later
+from tidelog.broker.network.answers import Pending
 from tidelog.broker.network.encoded import Encoded
 from tidelog.broker.network.turns import held_s
 from tidelog.broker.quotas.entity import FETCH, MUTATION, PRODUCE, REQUEST
@@ -24,9 +24,8 @@ from tidelog.protocol.errors import ThrottlingQuotaExceeded
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Generator
 
-    from tidelog.broker.network.connection import Connection
-    from tidelog.broker.network.context import Context
-    from tidelog.broker.network.dispatch import Route
+    from tidelog.broker.network.context import ClientConnection, Context
+    from tidelog.broker.network.routes import Route
     from tidelog.broker.network.services import Services
     from tidelog.broker.quotas.clients import Limits
     from tidelog.broker.quotas.entity import Limit
@@ -42,7 +41,7 @@ _PERCENT: Final = 100.0
 
 def of_request(
     services: Services,
-    connection: Connection,
+    connection: ClientConnection,
     header: RequestHeader,
     size_bytes: int,
     started_s: float,
@@ -69,7 +68,7 @@ class RequestQuota:
     def __init__(
         self,
         services: Services,
-        connection: Connection,
+        connection: ClientConnection,
         limits: Limits,
         header: RequestHeader,
         size_bytes: int,
@@ -161,7 +160,7 @@ class RequestQuota:
         if isinstance(response, CoroutineType):
             self._pause()
             return self._later(response)
-        if isinstance(response, Later):
+        if isinstance(response, Pending):
             self._pause()
             later = response
 
@@ -169,7 +168,7 @@ class RequestQuota:
                 self._from_s = self._reading_s()
                 return self._answer(later.finish())
 
-            return Later(later.happened, finish, later.dropped)
+            return Pending(later.happened, finish, later.dropped)
         return self._settled(response)
 
     async def _later(self, pending: Coroutine[Any, Any, Any]) -> Any:

@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from greenlet import GreenletExit, getcurrent, greenlet
 
 from tidelog.broker.garbage import Hold
-from tidelog.broker.network.context import Later
+from tidelog.broker.network.answers import Pending
 from tidelog.broker.network.leftovers import Leftovers
 
 if TYPE_CHECKING:
@@ -241,8 +241,8 @@ class Turns:
 
     # -- requests in slices ----------------------------------------------------------------------
 
-    def serve(self, job: Callable[[], Result]) -> Result | Later:
-        """Returns what `job` returns, or a Later of that if it pauses; raises what it raises."""
+    def serve(self, job: Callable[[], Result]) -> Result | Pending:
+        """Returns what `job` returns, or a Pending of that if it pauses; raises what it raises."""
         worker = self._worker()
         is_done = worker.go_on(job)
         self.note(worker.began_s)
@@ -251,7 +251,7 @@ class Turns:
         self.collector.hold()
         happened = asyncio.get_running_loop().create_future()
         self.join(partial(self._go_on, worker, happened))
-        return Later(happened, happened.result)
+        return Pending(happened, happened.result)
 
     def _worker(self) -> _Worker:
         worker = self._idle.pop() if self._idle else _Worker(self._now_s)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from tidelog.broker.network.context import listed_brokers
+from tidelog.broker.network.listed_brokers import listed_brokers
 
 if TYPE_CHECKING:
     from tidelog.broker.metadata.brokers.visible import VisibleBroker

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from tidelog.broker.metrics.time_watch import TimeWatch
+    from tidelog.broker.network.accepting.connections import Connections
     from tidelog.broker.partitions.appends import Appends
     from tidelog.broker.partitions.lookup import Partitions
     from tidelog.broker.partitions.waiting import Waiting
@@ -28,6 +29,9 @@ class Services(Below, Protocol):
 
     @property
     def appends(self) -> Appends: ...
+
+    @property
+    def connections(self) -> Connections: ...
 
     @property
     def partitions(self) -> Partitions: ...

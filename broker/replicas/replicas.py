@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from tidelog.broker.cluster.cluster import Cluster
     from tidelog.broker.metadata.brokers.records import Endpoint
     from tidelog.broker.metadata.image import Image, Topic
-    from tidelog.broker.network.connection import Connection
+    from tidelog.broker.network.context import ClientConnection
     from tidelog.broker.replicas.followed import Followed
     from tidelog.broker.replicas.led import Led
     from tidelog.broker.replicas.local_replica import Name
@@ -99,7 +99,7 @@ class Replicas:
         self._view: BrokerView = {}
         self._closing: set[asyncio.Task[None]] = set()
         self._leaving: dict[Name, asyncio.Task[None]] = {}  # until nothing works on their logs
-        self._followers: dict[Connection, FetchSession] = {}
+        self._followers: dict[ClientConnection, FetchSession] = {}
         cluster.on_session(self._session_begun, self.stop_all)
 
     # --- metadata ---------------------------------------------------------------------------------
@@ -386,7 +386,7 @@ class Replicas:
         """Checks an append. Raises NotLeaderOrFollower and NotEnoughReplicas."""
         self._led_of(partition).check_append(acks)
 
-    def follower_session(self, connection: Connection, request: FetchRequest) -> FetchSession:
+    def follower_session(self, connection: ClientConnection, request: FetchRequest) -> FetchSession:
         """Returns what the follower at the other end of a connection asks for."""
         if request.session_epoch == SESSIONLESS:
             return FetchSession(self._services, self)
@@ -396,7 +396,7 @@ class Replicas:
             connection.on_lost = partial(self._follower_left, connection)
         return session
 
-    def _follower_left(self, connection: Connection) -> None:
+    def _follower_left(self, connection: ClientConnection) -> None:
         self._followers.pop(connection).close()
 
     def reads_of(self, rack: str, listener: str) -> ConsumerReads:

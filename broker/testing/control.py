@@ -28,7 +28,7 @@ from tidelog.broker.http.answers import (
 from tidelog.broker.http.application import readable
 from tidelog.broker.maintenance.checkpoint import checkpoint
 from tidelog.broker.maintenance.compaction_rounds import CompactionRound
-from tidelog.broker.network import dispatch
+from tidelog.broker.network import routes
 from tidelog.broker.testing.cuts import add_cut, heal_cuts, show_cuts
 from tidelog.broker.testing.fault_requests import wrapped
 from tidelog.broker.testing.fault_storage import FaultySystem
@@ -59,13 +59,13 @@ def install_faults(log_dirs: list[Path]) -> Iterator[Faults]:
     """Installs the hooks by which faults reach requests and the disk; called first."""
     faults = Faults(log_dirs)
     system = files.use(FaultySystem(faults))
-    dispatch.wrap(partial(wrapped, faults=faults))
+    routes.wrap(partial(wrapped, faults=faults))
     try:
         yield faults
     finally:
         faults.clear()
         async_connection.dial_by(None)
-        dispatch.wrap(None)
+        routes.wrap(None)
         files.use(system)
 
 

@@ -14,7 +14,7 @@ import types
 from types import CoroutineType
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
-from tidelog.broker.network.context import Later
+from tidelog.broker.network.answers import Pending
 from tidelog.broker.network.encoded import Encoded
 from tidelog.broker.testing.faults import BY_PARTITION, BY_TOPIC
 from tidelog.protocol.api.metadata import MetadataRequest, MetadataRequestTopic
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from tidelog.broker.http.services import Services
     from tidelog.broker.network.context import Context
-    from tidelog.broker.network.dispatch import Route
+    from tidelog.broker.network.routes import Route
     from tidelog.broker.partitions.appends import Appends
     from tidelog.broker.partitions.lookup import Partitions
     from tidelog.broker.security.session import Session
@@ -130,7 +130,7 @@ async def _serve(
         else services
     )
     response = route.handle(erring, request, context)
-    if isinstance(response, Later):
+    if isinstance(response, Pending):
         response = await _finished(response)
     if isinstance(response, CoroutineType):
         response = await response
@@ -146,8 +146,8 @@ async def _serve(
     return response
 
 
-async def _finished(later: Later) -> Any:
-    """Returns what is made of a `Later`."""
+async def _finished(later: Pending) -> Any:
+    """Returns what is made of a `Pending`."""
     try:
         await later.happened
     except asyncio.CancelledError:

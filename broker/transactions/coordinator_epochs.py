@@ -57,7 +57,7 @@ async def allowed(services: Services, context: Context, *, catches_up: bool = Fa
             proven,  # a broker that is alone needs none of it
         )
 
-        if await proven.is_of_broker(services, services.replicas, context):
+        if await proven.is_of_broker(services.replicas, context):
             return _ANY
         raise NotLeaderOrFollower("the session of the broker is over, or not known here")
     if catches_up:

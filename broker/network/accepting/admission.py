@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Final
 
 from tidelog.broker.quotas.entity import NO_QUOTAS, connection_rate
 from tidelog.config.setting import INT_MAX
+from tidelog.protocol.api import add_partitions_to_txn, fetch, write_txn_markers
+from tidelog.protocol.message import API_VERSIONS
 
 if TYPE_CHECKING:
     from tidelog.broker.quotas.entity import Quotas
@@ -20,6 +22,10 @@ if TYPE_CHECKING:
 TOO_MANY: Final = "max.connections reached"
 TOO_FEW_DESCRIPTORS: Final = "the limit of open files (ulimit -n) leaves no room"
 TOO_FAST: Final = "max.connection.creation.rate reached"
+ASKED_BETWEEN_BROKERS: Final = frozenset(
+    (API_VERSIONS, fetch.API.key, write_txn_markers.API.key, add_partitions_to_txn.API.key)
+)
+"""What connections beyond the limits may ask (`over_limit.py`)."""
 MOST_WAIT_S: Final = 10.0
 _BURST_S = 1.0
 _MOST_ADDRESSES = 10_000  # that are remembered, unless more of them are over their rates
@@ -60,7 +66,7 @@ class Admission:
         self._count(address)
         return max(0.0, max(due_s, own_due_s) - _BURST_S - now_s)
 
-    def admit_guest(self, host: str) -> float | str:
+    def admit_over_limit(self, host: str) -> float | str:
         """Admits a new connection beyond the limits of all connections, and counts it.
 
         Returns 0.0, or why it is refused: those of its address are limited all the same.

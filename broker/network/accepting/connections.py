@@ -16,9 +16,9 @@ from tidelog.broker.network.accepting.admission import (
     Admission,
 )
 from tidelog.broker.network.accepting.descriptors import Descriptors
-from tidelog.broker.network.accepting.guests import Guests
+from tidelog.broker.network.accepting.over_limit import OverLimit
 from tidelog.broker.network.accepting.silent import Silent, is_silent
-from tidelog.broker.network.context import Excessive, Folded, NoRoom
+from tidelog.broker.network.answers import Excessive, Folded, NoRoom
 from tidelog.broker.network.stream.incoming import ARRIVING_BYTES
 from tidelog.broker.repeats import Repeats
 
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from tidelog.broker.memory.memory import Memory
     from tidelog.broker.metadata.image import Image
     from tidelog.broker.metrics.counters import Metrics
+    from tidelog.broker.network.answers import CloseConnection
     from tidelog.broker.network.connection import Connection
-    from tidelog.broker.network.context import CloseConnection
     from tidelog.broker.settings import Settings
 
 log = logging.getLogger("tidelog.connection")
@@ -57,7 +57,7 @@ class Connections:
         self._metrics = metrics
         self._open: set[Connection] = set()
         self._admission = Admission(settings)
-        self.guests = Guests()  # of the open connections, those that are beyond the limits
+        self._over_limit = OverLimit()  # some of the open connections
         self._silent = Silent()
         self.refusals = Repeats()  # by host, those of HTTP too
         self._memory = memory
@@ -81,7 +81,7 @@ class Connections:
             full = None if self._within < self.most(image) else full
         wait_s = full or self._admission.admit(host, now_s, image.quotas)
         if wait_s in (TOO_MANY, TOO_FEW_DESCRIPTORS, TOO_FAST):
-            wait_s = self._admit_guest(connection, str(wait_s))
+            wait_s = self._admit_over_limit(connection, str(wait_s))
         if isinstance(wait_s, str):
             self._no_room(connection, wait_s)
             return False
@@ -95,7 +95,7 @@ class Connections:
     @property
     def _within(self) -> int:
         """How many are open within the limits."""
-        return len(self._open) - len(self.guests)
+        return len(self._open) - len(self._over_limit)
 
     def most(self, image: Image) -> int:
         """Returns how many connections clients may have: max.connections, or what descriptors allow."""
@@ -123,25 +123,25 @@ class Connections:
         silent.expire()
         return True
 
-    def _admit_guest(self, connection: Connection, refusal: str) -> float | str:
-        """Takes a connection beyond the limits, which may be of another broker; see `Guests`.
+    def _admit_over_limit(self, connection: Connection, refusal: str) -> float | str:
+        """Takes a connection beyond the limits, which may be of another broker; see `OverLimit`.
 
         One that was here before may have to leave. Returns 0.0, or why the new one is refused.
         """
         services = connection.services
-        has_room, leaves = self.guests.make_room(
+        has_room, leaves = self._over_limit.make_room(
             services.metadata.image, self._settings.broker.cluster.node_id
         )
         if not has_room:
             return refusal
-        admitted = self._admission.admit_guest(connection.session.host)
+        admitted = self._admission.admit_over_limit(connection.session.host)
         if isinstance(admitted, str):
             return admitted
         if leaves is not None:
             self._no_room(leaves, TOO_MANY)
             self.discard(leaves)
             leaves.abort()
-        self.guests.add(connection)
+        self._over_limit.add(connection)
         return admitted
 
     def _no_room(self, connection: Connection, reason: str) -> None:
@@ -181,7 +181,7 @@ class Connections:
         """Removes a closed connection; one that was refused is not there."""
         if connection in self._open:
             self._open.remove(connection)
-            self.guests.discard(connection)
+            self._over_limit.discard(connection)
             self._admission.discard(connection.session.host)
 
     def close_idle(self, clock: Clock) -> int:

@@ -43,7 +43,7 @@ class Silent:
         if not self._found and now_s >= self._looked_s + _LOOK_INTERVAL_S:
             self._looked_s = now_s
             silent = (each for each in connections if is_silent(each, since_s))
-            of_clients = (each for each in silent if not each.is_guest)
+            of_clients = (each for each in silent if not each.is_over_limit)
             self._found.extend(nsmallest(_AT_ONCE, of_clients, attrgetter("last_active_s")))
         while self._found:
             first = self._found.popleft()

@@ -19,8 +19,8 @@ import mmap
 from collections import deque
 from typing import Final
 
-from tidelog.broker.network.context import CloseConnection, Excessive
-from tidelog.broker.network.stream.ahead import Served
+from tidelog.broker.network.answers import CloseConnection, Excessive
+from tidelog.broker.network.stream.served import Served
 from tidelog.protocol.message import MIB, api_of
 
 LARGE_BYTES: Final = 64 << 10

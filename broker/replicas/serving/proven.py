@@ -11,7 +11,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from tidelog.broker.membership.proof import Verdict
-from tidelog.broker.network.context import Later
+from tidelog.broker.network.answers import Pending
 from tidelog.broker.replicas.senders import GENUINE
 from tidelog.broker.replicas.serving.serving import FollowerFetch
 from tidelog.protocol.acl import Operation
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from tidelog.broker.replicas.services import Services
     from tidelog.protocol.api.fetch import FetchRequest, ReplicaState
 
-    Answer = FetchResponse | Coroutine[Any, Any, FetchResponse] | Later
+    Answer = FetchResponse | Coroutine[Any, Any, FetchResponse] | Pending
 
 
 def answer(
@@ -47,7 +47,7 @@ def answer(
     return _judged(services, replicas, request, context, verdict)
 
 
-async def is_of_broker(services: Services, replicas: Replicas, context: Context) -> bool:
+async def is_of_broker(replicas: Replicas, context: Context) -> bool:
     """Returns whether a broker of the cluster sends a request, by the header, which names one.
 
     Raises ClusterAuthorizationFailed for a wrong proof.
@@ -59,8 +59,8 @@ async def is_of_broker(services: Services, replicas: Replicas, context: Context)
         verdict = await senders.judge_again(sender.broker, sender.epoch, sender)
     if verdict is Verdict.FORGED:
         raise senders.refusal(verdict, context, sender.broker)
-    if verdict is Verdict.PROVEN and context.connection.is_guest:
-        _recognize(services, context, sender.broker, sender.epoch)
+    if verdict is Verdict.PROVEN:
+        context.connection.proven = sender.broker, sender.epoch
     return verdict is Verdict.PROVEN
 
 
@@ -76,7 +76,7 @@ async def _later(
     )
     found = _judged(services, replicas, request, context, verdict)
     while not isinstance(found, FetchResponse):
-        if isinstance(found, Later):
+        if isinstance(found, Pending):
             try:
                 await found.happened
             except asyncio.CancelledError:
@@ -102,14 +102,6 @@ def _judged(
     if not services.authorizer.allows_on_cluster(connection.session, Operation.CLUSTER_ACTION):
         raise ClusterAuthorizationFailed("only brokers fetch for replicas")
     connection.outgoing.count_in(services.memory.replication)
-    if connection.is_guest:
-        _recognize(services, context, claim.replica_id, claim.replica_epoch)
+    connection.proven = claim.replica_id, claim.replica_epoch
     follower = replicas.follower_session(connection, request)
     return FollowerFetch(services, follower, request, context).answer()
-
-
-def _recognize(services: Services, context: Context, broker: int, epoch: int) -> None:
-    """Lets a connection beyond the limits stay, which is that of a broker."""
-    services.connections.guests.recognize(
-        context.connection, broker, epoch, services.metadata.image
-    )

@@ -15,7 +15,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
-from tidelog.broker.network.context import Later
+from tidelog.broker.network.answers import Pending
 from tidelog.broker.network.per_partition import per_partition
 from tidelog.broker.partitions import replication_state
 from tidelog.broker.partitions.fetch_parts import failed
@@ -82,7 +82,7 @@ class FollowerFetch:
 
     # --- waiting ----------------------------------------------------------------------------------
 
-    def answer(self) -> FetchResponse | Coroutine[Any, Any, FetchResponse] | Later:
+    def answer(self) -> FetchResponse | Coroutine[Any, Any, FetchResponse] | Pending:
         """Returns the response now, a coroutine that waits for a file, or one when there is news."""
         session, request, connection = self._session, self._request, self._context.connection
         if (
@@ -99,7 +99,7 @@ class FollowerFetch:
         connection.on_more, session.waiting = self.wake, self
         if session.has_late:
             self.wake_soon()
-        return Later(self._woken, self._finish, self._drop)
+        return Pending(self._woken, self._finish, self._drop)
 
     def _finish(self) -> FetchResponse | Coroutine[Any, Any, FetchResponse]:
         self._end_wait()

@@ -11,8 +11,9 @@ from tidelog.broker.clock import ManualClock
 from tidelog.broker.metadata.image import Image, Topic
 from tidelog.broker.metadata.records import PartitionRecord
 from tidelog.broker.metrics.counters import Metrics
-from tidelog.broker.network import dispatch as dispatching
-from tidelog.broker.network.context import CloseConnection, Later
+from tidelog.broker.network import routes
+from tidelog.broker.network.answers import CloseConnection, Pending
+from tidelog.broker.network.dispatch import dispatch
 from tidelog.broker.security.session import ANONYMOUS, Session
 from tidelog.config import load, topic_config
 from tidelog.protocol.message import read_request_header
@@ -23,7 +24,7 @@ NOW_MS = 1_700_000_000_000
 CONNECTION = SimpleNamespace(
     client_id=None,
     software="",
-    is_guest=False,
+    is_over_limit=False,
     session=Session(ANONYMOUS, "127.0.0.1", "PLAINTEXT"),
 )
 
@@ -77,13 +78,13 @@ def both(monkeypatch, module, short, ordinary, frame):
 
     with monkeypatch.context() as patch:
         patch.setattr(module, "shortcut", shortcut)
-        dispatching.wrap(None)  # routes are made anew
+        routes.wrap(None)  # routes are made anew
         first = answer(short, frame)
     try:
-        dispatching.wrap(lambda route: route._replace(shortcut=None))
+        routes.wrap(lambda route: route._replace(shortcut=None))
         second = answer(ordinary, frame)
     finally:
-        dispatching.wrap(None)
+        routes.wrap(None)
     assert first == second
     assert logs(short) == logs(ordinary)
     assert counters(short) == counters(ordinary)
@@ -100,8 +101,8 @@ def answer(node, frame):
 
 
 async def dispatched(node, frame):
-    parts = dispatching.dispatch(node, CONNECTION, frame)
-    while isinstance(parts, Later):
+    parts = dispatch(node, CONNECTION, frame)
+    while isinstance(parts, Pending):
         await parts.happened
         parts = parts.finish()
     return parts if parts is None or isinstance(parts, list) else await parts

@@ -12,8 +12,9 @@ from tests.broker.asking import batch_of, produce_fields
 from tests.broker.raw import request
 from tests.oracle import wire
 from tidelog.broker.api import admission
-from tidelog.broker.network import dispatch as dispatching
-from tidelog.broker.network.context import Later
+from tidelog.broker.network import routes
+from tidelog.broker.network.answers import Pending
+from tidelog.broker.network.dispatch import dispatch
 from tidelog.broker.security.authorizer import Authorizer
 from tidelog.broker.security.session import ANONYMOUS, Session
 from tidelog.protocol.acl import Operation, ResourceType
@@ -23,7 +24,7 @@ NONE, TOPIC_DENIED, GROUP_DENIED, NOT_LEADER = 0, 29, 30, 6
 CONNECTION = SimpleNamespace(
     client_id=None,
     software="",
-    is_guest=False,
+    is_over_limit=False,
     session=Session(ANONYMOUS, "127.0.0.1", "PLAINTEXT"),
 )
 
@@ -43,9 +44,9 @@ class Denying(Authorizer):
 @pytest.fixture(params=["in place", "with objects"])
 def way(request, monkeypatch):
     """Both ways of a request, one after the other."""
-    monkeypatch.setattr(dispatching, "_routes", {})
+    monkeypatch.setattr(routes, "known", {})
     if request.param == "with objects":
-        monkeypatch.setattr(dispatching, "_SHORTCUTS", {})
+        monkeypatch.setattr(routes, "_SHORTCUTS", {})
     return request.param
 
 
@@ -63,8 +64,8 @@ def committing(tmp_path):
 
 async def ask(node, api, version, **fields):
     """The answer, decoded by a foreign codec."""
-    answer = dispatching.dispatch(node, CONNECTION, request(api, version, **fields))
-    while isinstance(answer, Later):  # it has paused, too
+    answer = dispatch(node, CONNECTION, request(api, version, **fields))
+    while isinstance(answer, Pending):  # it has paused, too
         await answer.happened
         answer = answer.finish()
     if not isinstance(answer, list):

@@ -6,6 +6,7 @@ from itertools import product
 
 import pytest
 
+from tidelog.broker.network.answers import CloseConnection, Pending
 from tidelog.broker.network.connection_state import (
     READING,
     SERVING,
@@ -17,7 +18,6 @@ from tidelog.broker.network.connection_state import (
     Serving,
     UnderWay,
 )
-from tidelog.broker.network.context import CloseConnection, Later
 
 
 def reached(*events):
@@ -30,7 +30,7 @@ def reached(*events):
 
 def waiting(state, frame):
     """The same connection, whose request is under way."""
-    state.wait(UnderWay(Kind.of(frame), Later(None, list)))
+    state.wait(UnderWay(Kind.of(frame), Pending(None, list)))
     return state
 
 

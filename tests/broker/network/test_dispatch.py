@@ -12,9 +12,10 @@ from tests.broker.raw import request
 from tests.oracle import wire
 from tidelog.broker.garbage import Collector
 from tidelog.broker.metrics.counters import Metrics
-from tidelog.broker.network import dispatch as dispatching
-from tidelog.broker.network.context import CloseConnection
-from tidelog.broker.network.dispatch import dispatch, handler_of, wrap
+from tidelog.broker.network import routes
+from tidelog.broker.network.answers import CloseConnection
+from tidelog.broker.network.dispatch import dispatch
+from tidelog.broker.network.routes import handler_of, wrap
 from tidelog.broker.network.turns import Turns
 from tidelog.protocol.errors import UnknownServerError
 from tidelog.protocol.message import api_of, codec, read_request_header, served_apis
@@ -51,7 +52,7 @@ def node():
     )
 
 
-CONNECTION = SimpleNamespace(client_id=None, software="", is_guest=False)
+CONNECTION = SimpleNamespace(client_id=None, software="", is_over_limit=False)
 
 
 def test_versions_of_api_versions_that_nobody_knows_are_not_remembered(node):
@@ -60,7 +61,7 @@ def test_versions_of_api_versions_that_nobody_knows_are_not_remembered(node):
     for version in range(100, 200):
         frame = struct.pack(">hhihb", 18, version, 7, -1, 0)
         assert b"".join(dispatch(node, CONNECTION, frame))[8:10] == b"\0\x23"
-    assert len(dispatching._routes) == 0
+    assert len(routes.known) == 0
 
 
 def test_an_answer_that_cannot_be_encoded_closes_and_is_counted(node, caplog):

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from tidelog.broker.network.context import Later
+from tidelog.broker.network.answers import Pending
 from tidelog.broker.network.encoded import Encoded, EncodedOnce
 
 
@@ -27,7 +27,7 @@ async def test_two_who_make_the_same_response_at_once():
     assert once.find("key", basis, 0, lambda: None) is None
     assert once.make("key", basis, 0, first) == Encoded(b"first")
     for waiter in waiters:
-        assert isinstance(waiter, Later)
+        assert isinstance(waiter, Pending)
         async with asyncio.timeout(10):
             await waiter.happened
     assert once.find("key", basis, 0, lambda: None) == Encoded(b"first")

@@ -19,7 +19,7 @@ from tests.oracle import wire
 from tidelog.broker.clock import SystemClock
 from tidelog.broker.groups import registry
 from tidelog.broker.network import turns
-from tidelog.broker.network.dispatch import handler_of
+from tidelog.broker.network.routes import handler_of
 from tidelog.broker.network.turns import ROUND_S
 from tidelog.broker.transactions import execution
 from tidelog.protocol.message import served_apis

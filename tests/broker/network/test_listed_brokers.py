@@ -10,7 +10,7 @@ from tidelog.broker.metadata.brokers.members import LiveBroker
 from tidelog.broker.metadata.brokers.records import Endpoint, LiveBrokerRecord
 from tidelog.broker.metadata.brokers.visible import VisibleBroker
 from tidelog.broker.network.accepting.listener import Listener
-from tidelog.broker.network.context import listed_brokers
+from tidelog.broker.network.listed_brokers import listed_brokers
 
 ME = 1
 

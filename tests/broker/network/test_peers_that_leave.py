@@ -14,9 +14,9 @@ from tests.broker.inside import Inside
 from tests.broker.network.test_connection import LONG_MS
 from tests.broker.raw import request
 from tests.broker.subject import eventually
-from tidelog.broker.network.context import Later
+from tidelog.broker.network.answers import Pending
 from tidelog.broker.network.dispatch import dispatch
-from tidelog.broker.network.stream.ahead import Served
+from tidelog.broker.network.stream.served import Served
 
 
 @pytest.fixture
@@ -34,7 +34,7 @@ def test_a_fetch_that_would_wait_again_is_given_up(broker):
 
         def leave():
             happened = loop.create_future()
-            later = Later(happened, lambda: dispatch(node, connection, data))
+            later = Pending(happened, lambda: dispatch(node, connection, data))
             connection._finish_later(data, later)
             connection.abort()
             happened.set_result(None)  # what is called for it comes after the loss

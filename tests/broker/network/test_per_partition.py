@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from tidelog.broker.metrics.counters import Metrics
-from tidelog.broker.network.context import CloseConnection
+from tidelog.broker.network.answers import CloseConnection
 from tidelog.broker.network.per_partition import per_partition, per_partition_async
 from tidelog.broker.pools import Abandoned
 from tidelog.protocol.errors import ErrorCode, UnknownTopicOrPartition

@@ -12,7 +12,7 @@ import pytest
 from tidelog.broker.garbage import Collector
 from tidelog.broker.groups import offset_commits
 from tidelog.broker.groups.store import Committed
-from tidelog.broker.network.context import Later
+from tidelog.broker.network.answers import Pending
 from tidelog.broker.network.turns import ROUND_S, SLICE_S, Turns, can_pause, paced, pause
 
 
@@ -28,7 +28,7 @@ def ticking(step_s: float = 0.001) -> Turns:
 
 async def outcome(answer):
     """What a job has returned in the end."""
-    while isinstance(answer, Later):
+    while isinstance(answer, Pending):
         await answer.happened
         answer = answer.finish()
     return answer
@@ -64,7 +64,7 @@ async def test_what_does_not_take_long_is_answered_at_once():
 
 async def test_what_takes_long_gives_way_to_the_loop():
     answer = ticking().serve(lambda: walk(1_000))
-    assert isinstance(answer, Later)
+    assert isinstance(answer, Pending)
     assert await iterations_of(answer) > 100
 
 

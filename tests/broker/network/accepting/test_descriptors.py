@@ -12,7 +12,7 @@ from unittest import mock
 import pytest
 
 from tests.broker.asking import create, produce, records_for
-from tests.broker.network.accepting.test_guests import Cluster
+from tests.broker.network.accepting.test_over_limit import Cluster
 from tests.broker.subject import eventually
 from tidelog.broker.network.accepting.descriptors import Descriptors
 from tidelog.broker.network.accepting.silent import SILENT_S

@@ -13,11 +13,12 @@ from tests.broker import raw
 from tests.broker.asking import produce_fields
 from tests.broker.replicas.inside import batch, brokers, eventually
 from tidelog.broker.api import produce_single
-from tidelog.broker.network import dispatch
-from tidelog.broker.network.context import CloseConnection, Later
+from tidelog.broker.network import routes
+from tidelog.broker.network.answers import CloseConnection, Pending
 from tidelog.broker.network.stream import ahead
-from tidelog.broker.network.stream.ahead import MOST_AHEAD, Served, serve_ahead
+from tidelog.broker.network.stream.ahead import MOST_AHEAD, serve_ahead
 from tidelog.broker.network.stream.frames import COPY_BYTES, Frames
+from tidelog.broker.network.stream.served import Served
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.message import api_of, codec
 
@@ -35,7 +36,7 @@ def stored(*, is_done=False, answer=(b"late",)):
     happened = asyncio.get_running_loop().create_future()
     if is_done:
         happened.set_result(None)
-    return Later(happened, lambda: list(answer), is_stored=True)
+    return Pending(happened, lambda: list(answer), is_stored=True)
 
 
 def waiting(*frames):
@@ -64,7 +65,7 @@ async def test_only_produce_behind_what_is_stored_is_served():
     assert frames.has_served
     serve_ahead(frames, serve, lambda: True)
     assert len(served) == 3, "none is served twice"
-    assert isinstance(frames.pop().take(), Later)
+    assert isinstance(frames.pop().take(), Pending)
     assert frames.pop().take() == [b"answer"]
     assert waiting(frames.waiting[0]).has_waiting, "its answer waits, though it counts no bytes"
     assert frames.pop().take() is None
@@ -74,7 +75,7 @@ async def test_only_produce_behind_what_is_stored_is_served():
 async def test_nothing_is_served_behind_what_is_not_stored_and_its_memory_counts():
     happened = asyncio.get_running_loop().create_future()
     frames = waiting(PRODUCE + bytes(COPY_BYTES), PRODUCE)
-    serve_ahead(frames, lambda _: Later(happened, list), lambda: True)
+    serve_ahead(frames, lambda _: Pending(happened, list), lambda: True)
     assert [isinstance(each, Served) for each in frames.waiting] == [True, False]
     assert frames.waiting_bytes == 2 + COPY_BYTES + 2
     serve_ahead(frames, pytest.fail, lambda: True)
@@ -272,11 +273,11 @@ async def test_the_checks_here_fail_if_requests_are_served_behind_what_is_not_st
         answer = shortcut(node, session, header, frame)
         if header.correlation_id == 2:
             task = asyncio.ensure_future(slowly([b"\0\0\0\4\0\0\0\2"]))
-            return Later(task, task.result)
+            return Pending(task, task.result)
         return answer
 
     monkeypatch.setattr(produce_single, "shortcut", first_waits)
-    dispatch.wrap(None)  # routes are made anew
+    routes.wrap(None)  # routes are made anew
     async with nobody_fetches(tmp_path) as three:
         for is_planted in (False, True):
             if is_planted:
@@ -287,4 +288,4 @@ async def test_the_checks_here_fail_if_requests_are_served_behind_what_is_not_st
                 await eventually(lambda: 2 in order)
                 assert (3 in order) == is_planted
     monkeypatch.undo()
-    dispatch.wrap(None)
+    routes.wrap(None)

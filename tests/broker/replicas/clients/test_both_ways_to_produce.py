@@ -8,7 +8,7 @@ from tests.broker import raw
 from tests.broker.asking import produce_fields
 from tests.broker.replicas.inside import batch, brokers, eventually, produce
 from tidelog.broker.api import admission, produce_single
-from tidelog.broker.network import dispatch
+from tidelog.broker.network import routes
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.message import api_of, codec
 
@@ -56,12 +56,12 @@ async def test_both_ways_answer_alike(tmp_path, monkeypatch, version):
         taken.append(answer is not None)
         return answer
 
-    monkeypatch.setattr(dispatch, "_routes", {})
+    monkeypatch.setattr(routes, "known", {})
     monkeypatch.setattr(produce_single, "shortcut", counted)
     fast = await answers(tmp_path / "fast", version)
     assert taken == [True, True, True]
-    monkeypatch.setattr(dispatch, "_SHORTCUTS", {})
-    monkeypatch.setattr(dispatch, "_routes", {})
+    monkeypatch.setattr(routes, "_SHORTCUTS", {})
+    monkeypatch.setattr(routes, "known", {})
     assert fast == await answers(tmp_path / "ordinary", version)
     assert taken == [True, True, True]
     assert [code_of(version, each) for each in fast] == [0, 7, 6]  # timed out; not the leader

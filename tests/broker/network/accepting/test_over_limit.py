@@ -12,7 +12,7 @@ from tests.broker.raw import Pipe
 from tests.broker.subject import eventually
 from tidelog.broker.network.accepting.admission import MOST_WAIT_S
 from tidelog.broker.network.accepting.connections import Connections
-from tidelog.broker.network.accepting.guests import FOR_EACH_BROKER
+from tidelog.broker.network.accepting.over_limit import FOR_EACH_BROKER
 from tidelog.broker.settings import Settings
 from tidelog.config import load
 
@@ -28,8 +28,9 @@ class Client:
         self.session = SimpleNamespace(host=host)
         self.peer = f"{host}:1"
         self.last_active_s = node.clock.monotonic_s()
-        self.is_guest = self.is_aborted = self.is_expired = False
+        self.is_over_limit = self.is_aborted = self.is_expired = False
         self.is_busy, self.is_muted, self.descriptor = True, False, 10
+        self.proven = None
 
     def delay(self, _wait_s):
         pass
@@ -68,22 +69,22 @@ class Cluster:
 
     def show(self, client, broker=ME + 1, epoch=EPOCH):
         """Lets a connection prove its broker, as a fetch does."""
-        self.connections.guests.recognize(client, broker, epoch, self.image)
+        client.proven = broker, epoch
 
 
 @pytest.mark.parametrize("others", [1, 2])
 def test_so_many_more_as_other_brokers_need(others):
     cluster = Cluster(others, max_connections=MOST)
     clients = [cluster.come() for _ in range(MOST)]
-    assert not any(client.is_guest for client in clients)
-    guests = [cluster.come() for _ in range(FOR_EACH_BROKER * others)]
-    assert all(guest.is_guest for guest in guests)
+    assert not any(client.is_over_limit for client in clients)
+    beyond = [cluster.come() for _ in range(FOR_EACH_BROKER * others)]
+    assert all(each.is_over_limit for each in beyond)
     late = cluster.come()
-    assert [guest.is_aborted for guest in guests] == [True, *[False] * (len(guests) - 1)]
+    assert [each.is_aborted for each in beyond] == [True, *[False] * (len(beyond) - 1)]
     assert len(cluster.connections) == MOST + FOR_EACH_BROKER * others
-    assert (late.is_guest, cluster.metrics.connections_refused) == (True, 1)
+    assert (late.is_over_limit, cluster.metrics.connections_refused) == (True, 1)
     cluster.connections.discard(clients[0])
-    assert not cluster.come().is_guest  # guests take no place of a client
+    assert not cluster.come().is_over_limit  # those take no place of a client
 
 
 def test_a_broker_that_is_alone_keeps_no_connections():
@@ -91,7 +92,7 @@ def test_a_broker_that_is_alone_keeps_no_connections():
     assert [cluster.come() is None for _ in range(MOST + 1)] == [*[False] * MOST, True]
 
 
-def test_a_guest_that_has_shown_its_session_stays_as_long_as_that_lasts():
+def test_one_that_has_shown_its_session_stays_as_long_as_that_lasts():
     cluster = Cluster(max_connections=0)
     broker, pretender = cluster.come(), cluster.come()
     cluster.show(broker)
@@ -106,25 +107,25 @@ def test_a_guest_that_has_shown_its_session_stays_as_long_as_that_lasts():
 
 def test_brokers_alone_fill_what_is_kept():
     cluster = Cluster(max_connections=0)
-    guests = [cluster.come() for _ in range(FOR_EACH_BROKER)]
-    for guest in guests:
-        cluster.show(guest)
+    beyond = [cluster.come() for _ in range(FOR_EACH_BROKER)]
+    for each in beyond:
+        cluster.show(each)
     assert cluster.come() is None
-    assert not any(guest.is_aborted for guest in guests)
+    assert not any(each.is_aborted for each in beyond)
 
 
 def test_those_of_one_address_are_limited_all_the_same():
     cluster = Cluster(max_connections=0, max_connections_per_ip=2)
     assert [cluster.come() is None for _ in range(3)] == [False, False, True]
     assert cluster.come(host="10.0.0.2") is not None
-    assert not [guest for guest in cluster.connections if guest.is_aborted]
+    assert not [each for each in cluster.connections if each.is_aborted]
 
 
 def test_a_rate_that_is_exceeded_for_long_keeps_no_broker_out():
     cluster = Cluster(max_connection_creation_rate=1)
     clients = [cluster.come() for _ in range(int(MOST_WAIT_S) + 1)]
-    assert not any(client.is_guest for client in clients)
-    assert cluster.come().is_guest
+    assert not any(client.is_over_limit for client in clients)
+    assert cluster.come().is_over_limit
 
 
 def test_a_muted_connection_is_not_idle():
