@@ -18,7 +18,7 @@ from tidelog.broker.network.accepting.connections import Connections
 from tidelog.broker.network.accepting.descriptors import Descriptors
 from tidelog.broker.network.encoded import EncodedOnce
 from tidelog.broker.network.impostors import Impostors
-from tidelog.broker.network.turns import Turns
+from tidelog.broker.network.scheduler import Scheduler
 from tidelog.broker.partitions.appends import Appends
 from tidelog.broker.partitions.group_sync import GroupSync
 from tidelog.broker.partitions.lookup import Partitions
@@ -96,7 +96,7 @@ class Services:
         )
         self.client_quotas = _client_quotas(config)
         self.collector = Collector(clock.monotonic_s)
-        self.turns = Turns(clock.monotonic_s, self.collector)
+        self.scheduler = Scheduler(clock.monotonic_s, self.collector)
         self.encoded = EncodedOnce()
         reconciler = Reconciler(
             metadata,

@@ -162,7 +162,7 @@ async def _run(config: BrokerConfig, clock: Clock, faults: Faults | None) -> int
             finally:
                 services.clock_watch.end()
                 await services.topics.stop()
-                services.turns.close()
+                services.scheduler.close()
                 services.pools.stop()
                 await leave(services, member)
         finally:

@@ -14,7 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from tidelog.broker.network.per_partition import per_partition, per_partition_async
-from tidelog.broker.network.turns import paced
+from tidelog.broker.network.scheduler import with_checkpoints
 from tidelog.broker.transactions.messages import fenced_since
 from tidelog.protocol.acl import Operation, ResourceType
 from tidelog.protocol.api.add_partitions_to_txn import (
@@ -106,7 +106,9 @@ async def _added(
     if failures:
         services.transactions.refusals.note(context, transactional_id, failures[0])
         return results
-    names = [(topic.name, index) for topic in topics for index in paced(topic.partitions)]
+    names = [
+        (topic.name, index) for topic in topics for index in with_checkpoints(topic.partitions)
+    ]
     with fenced_since(_FENCED_SINCE, version):
         await services.transactions.add(
             transactional_id, producer, names, 2 if version >= _OF_BROKERS_SINCE else 0

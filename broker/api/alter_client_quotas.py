@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from tidelog.broker.metadata import client_quotas, own_configs
 from tidelog.broker.network.per_partition import per_partition
-from tidelog.broker.network.turns import paced
+from tidelog.broker.network.scheduler import with_checkpoints
 from tidelog.broker.quotas.checks import checked_changes, checked_entity
 from tidelog.protocol.api.alter_client_quotas import AlterClientQuotasResponse, EntryData
 from tidelog.protocol.errors import InvalidRequest, PolicyViolation
@@ -40,7 +40,7 @@ async def handle(
     if not request.validate_only:
         await services.catch_up()
     known, most = services.metadata.image.quotas, services.config.limits.max_quota_entities
-    times = Counter(_named(entry) for entry in paced(request.entries))
+    times = Counter(_named(entry) for entry in with_checkpoints(request.entries))
 
     def check(entry: AlterEntryData) -> EntryData:
         if times[_named(entry)] > 1:
@@ -55,7 +55,7 @@ async def handle(
         changes[entity] = checked
         return EntryData(entity=entry.entity)
 
-    once = {_named(entry): entry for entry in paced(request.entries)}.values()
+    once = {_named(entry): entry for entry in with_checkpoints(request.entries)}.values()
     entries = per_partition(services, "alter_client_quotas", once, check, _failed)
     if changes and not request.validate_only:
         own_configs.check_readable(services.metadata.image, "quotas")
@@ -80,5 +80,5 @@ def _failed(entry: AlterEntryData, error: BrokerError) -> EntryData:
 def refuse(request: AlterClientQuotasRequest, error: BrokerError) -> AlterClientQuotasResponse:
     """Returns the error for every entity."""
     return AlterClientQuotasResponse(
-        entries=[_failed(entry, error) for entry in paced(request.entries)]
+        entries=[_failed(entry, error) for entry in with_checkpoints(request.entries)]
     )

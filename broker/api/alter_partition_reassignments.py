@@ -14,7 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from tidelog.broker.network.per_partition import per_partition
-from tidelog.broker.network.turns import paced
+from tidelog.broker.network.scheduler import with_checkpoints
 from tidelog.protocol.api.alter_partition_reassignments import (
     AlterPartitionReassignmentsResponse,
     ReassignablePartitionResponse,
@@ -131,8 +131,10 @@ def refuse(
         responses=[
             ReassignableTopicResponse(
                 name=topic.name,
-                partitions=[_failed(wanted, error) for wanted in paced(topic.partitions)],
+                partitions=[
+                    _failed(wanted, error) for wanted in with_checkpoints(topic.partitions)
+                ],
             )
-            for topic in paced(request.topics)
+            for topic in with_checkpoints(request.topics)
         ],
     )

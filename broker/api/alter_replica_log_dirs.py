@@ -13,7 +13,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from tidelog.broker.network.per_partition import per_partition
-from tidelog.broker.network.turns import paced
+from tidelog.broker.network.scheduler import with_checkpoints
 from tidelog.protocol.api.alter_replica_log_dirs import (
     AlterReplicaLogDirPartitionResult,
     AlterReplicaLogDirsResponse,
@@ -63,7 +63,7 @@ def _moves(request: AlterReplicaLogDirsRequest) -> list[_Move]:
         (topic.name, index): _Move(topic.name, index, each.path)
         for each in request.dirs
         for topic in each.topics
-        for index in paced(topic.partitions)
+        for index in with_checkpoints(topic.partitions)
     }
     return list(found.values())
 
@@ -88,7 +88,7 @@ def _failed(move: _Move, error: BrokerError) -> tuple[_Move, int]:
 
 def _answer(outcomes: Iterable[tuple[_Move, int]]) -> AlterReplicaLogDirsResponse:
     topics: dict[str, list[AlterReplicaLogDirPartitionResult]] = {}
-    for move, code in paced(outcomes):
+    for move, code in with_checkpoints(outcomes):
         result = AlterReplicaLogDirPartitionResult(partition_index=move.partition, error_code=code)
         topics.setdefault(move.topic, []).append(result)
     return AlterReplicaLogDirsResponse(

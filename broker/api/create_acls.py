@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NoReturn
 
-from tidelog.broker.network.turns import paced
+from tidelog.broker.network.scheduler import with_checkpoints
 from tidelog.protocol.api.create_acls import AclCreationResult, CreateAclsResponse
 from tidelog.protocol.errors import SecurityDisabled
 
@@ -30,6 +30,6 @@ def refuse(request: CreateAclsRequest, error: BrokerError) -> CreateAclsResponse
     return CreateAclsResponse(
         results=[
             AclCreationResult(error_code=error.code, error_message=error.message)
-            for _ in paced(request.creations)
+            for _ in with_checkpoints(request.creations)
         ]
     )

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NoReturn
 
-from tidelog.broker.network.turns import paced
+from tidelog.broker.network.scheduler import with_checkpoints
 from tidelog.protocol.api.delete_acls import DeleteAclsFilterResult, DeleteAclsResponse
 from tidelog.protocol.errors import SecurityDisabled
 
@@ -32,6 +32,6 @@ def refuse(request: DeleteAclsRequest, error: BrokerError) -> DeleteAclsResponse
             DeleteAclsFilterResult(
                 error_code=error.code, error_message=error.message, matching_acls=[]
             )
-            for _ in paced(request.filters)
+            for _ in with_checkpoints(request.filters)
         ]
     )

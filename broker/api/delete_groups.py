@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tidelog.broker.network.per_partition import per_partition_async
-from tidelog.broker.network.turns import paced
+from tidelog.broker.network.scheduler import with_checkpoints
 from tidelog.protocol.acl import Operation, ResourceType
 from tidelog.protocol.api.delete_groups import DeletableGroupResult, DeleteGroupsResponse
 
@@ -47,5 +47,5 @@ def _failed(group_id: str, error: BrokerError) -> DeletableGroupResult:
 def refuse(request: DeleteGroupsRequest, error: BrokerError) -> DeleteGroupsResponse:
     """Returns the error for every group."""
     return DeleteGroupsResponse(
-        results=[_failed(group_id, error) for group_id in paced(request.groups_names)]
+        results=[_failed(group_id, error) for group_id in with_checkpoints(request.groups_names)]
     )

@@ -19,7 +19,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from tidelog.broker.network.per_partition import per_partition_async
-from tidelog.broker.network.turns import paced
+from tidelog.broker.network.scheduler import with_checkpoints
 from tidelog.broker.settings import is_internal
 from tidelog.protocol.acl import Operation, ResourceType
 from tidelog.protocol.api.delete_records import (
@@ -107,8 +107,10 @@ def refuse(request: DeleteRecordsRequest, error: BrokerError) -> DeleteRecordsRe
         topics=[
             DeleteRecordsTopicResult(
                 name=topic.name,
-                partitions=[_failed(wanted, error) for wanted in paced(topic.partitions)],
+                partitions=[
+                    _failed(wanted, error) for wanted in with_checkpoints(topic.partitions)
+                ],
             )
-            for topic in paced(request.topics)
+            for topic in with_checkpoints(request.topics)
         ]
     )

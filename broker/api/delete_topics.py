@@ -17,7 +17,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from tidelog.broker.network.per_partition import per_partition_async
-from tidelog.broker.network.turns import paced
+from tidelog.broker.network.scheduler import with_checkpoints
 from tidelog.protocol.acl import Operation, ResourceType
 from tidelog.protocol.api.delete_topics import (
     DeletableTopicResult,
@@ -49,7 +49,7 @@ async def handle(
     """Deletes each topic separately."""
     asked = _wanted(request, context.version)
     is_strict = context.version >= _STRICT_SINCE
-    times = Counter(_topic(services, wanted) for wanted in paced(asked))
+    times = Counter(_topic(services, wanted) for wanted in with_checkpoints(asked))
 
     async def delete(wanted: DeleteTopicState) -> DeletableTopicResult:
         if not services.config.delete_topic_enable:
@@ -68,7 +68,7 @@ async def handle(
             quota.changed(topic.partitions, is_strict=is_strict)
         return DeletableTopicResult(name=topic.name, topic_id=topic.topic_id)
 
-    once = {(each.name, each.topic_id): each for each in paced(asked)}.values()
+    once = {(each.name, each.topic_id): each for each in with_checkpoints(asked)}.values()
     return DeleteTopicsResponse(
         responses=await per_partition_async(services, "delete_topics", once, delete, _failed)
     )
@@ -96,7 +96,7 @@ def _require_deletion(
 def _wanted(request: DeleteTopicsRequest, version: int) -> list[DeleteTopicState]:
     if version >= _TOPIC_IDS_SINCE:
         return request.topics
-    return [DeleteTopicState(name=name) for name in paced(request.topic_names)]
+    return [DeleteTopicState(name=name) for name in with_checkpoints(request.topic_names)]
 
 
 def _topic(services: Services, wanted: DeleteTopicState) -> str | UUID:
@@ -120,5 +120,9 @@ def _failed(wanted: DeleteTopicState, error: BrokerError) -> DeletableTopicResul
 
 def refuse(request: DeleteTopicsRequest, error: BrokerError) -> DeleteTopicsResponse:
     """Returns the error for every topic."""
-    wanted = request.topics or [DeleteTopicState(name=name) for name in paced(request.topic_names)]
-    return DeleteTopicsResponse(responses=[_failed(topic, error) for topic in paced(wanted)])
+    wanted = request.topics or [
+        DeleteTopicState(name=name) for name in with_checkpoints(request.topic_names)
+    ]
+    return DeleteTopicsResponse(
+        responses=[_failed(topic, error) for topic in with_checkpoints(wanted)]
+    )

@@ -14,7 +14,7 @@ import contextlib
 from ipaddress import ip_address
 from typing import TYPE_CHECKING
 
-from tidelog.broker.network.turns import paced
+from tidelog.broker.network.scheduler import with_checkpoints
 from tidelog.broker.quotas.entity import IP, KINDS
 from tidelog.protocol.api.describe_client_quotas import (
     DescribeClientQuotasResponse,
@@ -55,7 +55,7 @@ def handle(
                 entity=[EntityData(entity_type=kind, entity_name=name) for kind, name in entity],
                 values=[ValueData(key=key, value=value) for key, value in quotas.items()],
             )
-            for entity, quotas in paced(services.metadata.image.quotas.items())
+            for entity, quotas in with_checkpoints(services.metadata.image.quotas.items())
             if _matches(request, dict(entity))
         ]
     )

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 from tidelog.broker.metadata import own_configs
 from tidelog.broker.metadata.names import check_topic_name
 from tidelog.broker.network.per_partition import per_partition
-from tidelog.broker.network.turns import paced
+from tidelog.broker.network.scheduler import with_checkpoints
 from tidelog.broker.security.authorizer import CLUSTER_NAME
 from tidelog.config import (
     BROKER_ALIASES,
@@ -102,7 +102,7 @@ def _describe_all(
         return result
 
     once: dict[tuple[int, str], DescribeConfigsResource] = {}
-    for each in paced(request.resources):
+    for each in with_checkpoints(request.resources):
         once.setdefault((each.resource_type, each.resource_name), each)
     return DescribeConfigsResponse(
         results=per_partition(services, "describe_configs", once.values(), describe, _failed)
@@ -132,7 +132,7 @@ def _asked(
 ) -> list[Entry]:
     """Returns the entries that a client asks for, each under the name by which it asks."""
     names: dict[str, list[str]] = {}
-    for key in paced(dict.fromkeys(keys)):
+    for key in with_checkpoints(dict.fromkeys(keys)):
         names.setdefault(aliases.get(key, key), []).append(key)
     return [entry._replace(name=name) for entry in entries for name in names.get(entry.name, ())]
 
@@ -288,5 +288,5 @@ def _failed(resource: DescribeConfigsResource, error: BrokerError) -> DescribeCo
 def refuse(request: DescribeConfigsRequest, error: BrokerError) -> DescribeConfigsResponse:
     """Returns the error for every resource."""
     return DescribeConfigsResponse(
-        results=[_failed(resource, error) for resource in paced(request.resources)]
+        results=[_failed(resource, error) for resource in with_checkpoints(request.resources)]
     )

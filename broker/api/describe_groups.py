@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from tidelog.broker.groups.messages import State
 from tidelog.broker.network.per_partition import per_partition
-from tidelog.broker.network.turns import paced
+from tidelog.broker.network.scheduler import with_checkpoints
 from tidelog.protocol.acl import Operation, ResourceType
 from tidelog.protocol.api.describe_groups import (
     DescribedGroup,
@@ -97,5 +97,5 @@ def _failed(group_id: str, error: BrokerError) -> DescribedGroup:
 def refuse(request: DescribeGroupsRequest, error: BrokerError) -> DescribeGroupsResponse:
     """Returns the error for every group."""
     return DescribeGroupsResponse(
-        groups=[_failed(group_id, error) for group_id in paced(request.groups)]
+        groups=[_failed(group_id, error) for group_id in with_checkpoints(request.groups)]
     )

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from tidelog.broker.metadata.names import check_topic_name
 from tidelog.broker.network.per_partition import per_partition_async
-from tidelog.broker.network.turns import paced
+from tidelog.broker.network.scheduler import with_checkpoints
 from tidelog.broker.transactions import coordinator_epochs
 from tidelog.protocol.acl import Operation, ResourceType
 from tidelog.protocol.api.describe_producers import (
@@ -114,8 +114,10 @@ def refuse(request: DescribeProducersRequest, error: BrokerError) -> DescribePro
         topics=[
             TopicResponse(
                 name=topic.name,
-                partitions=[_failed(index, error) for index in paced(topic.partition_indexes)],
+                partitions=[
+                    _failed(index, error) for index in with_checkpoints(topic.partition_indexes)
+                ],
             )
-            for topic in paced(request.topics)
+            for topic in with_checkpoints(request.topics)
         ]
     )

@@ -18,7 +18,7 @@ from tidelog.broker.metadata.brokers.visible import visible_brokers, visible_par
 from tidelog.broker.metadata.names import check_topic_name
 from tidelog.broker.metadata.records import NO_LEADER
 from tidelog.broker.network.per_partition import per_partition
-from tidelog.broker.network.turns import paced
+from tidelog.broker.network.scheduler import with_checkpoints
 from tidelog.broker.security.authorizer import NOT_ASKED
 from tidelog.broker.settings import is_internal
 from tidelog.broker.topics.leadership import known_leader_epoch
@@ -188,5 +188,5 @@ def refuse(
 ) -> DescribeTopicPartitionsResponse:
     """Returns the error for every topic."""
     return DescribeTopicPartitionsResponse(
-        topics=[_failed(topic.name, error) for topic in paced(request.topics)]
+        topics=[_failed(topic.name, error) for topic in with_checkpoints(request.topics)]
     )

@@ -12,7 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from tidelog.broker.network.per_partition import per_partition
-from tidelog.broker.network.turns import paced
+from tidelog.broker.network.scheduler import with_checkpoints
 from tidelog.protocol.acl import Operation, ResourceType
 from tidelog.protocol.api.describe_transactions import (
     DescribeTransactionsResponse,
@@ -52,7 +52,7 @@ def _described(services: Services, session: Session, transactional_id: str) -> T
         raise TransactionalIdNotFound(f"there is no transactional id {transactional_id}")
     metadata = transaction.metadata
     topics: dict[str, list[int]] = {}
-    for topic, index in paced(transaction.partitions):
+    for topic, index in with_checkpoints(transaction.partitions):
         if allows(session, Operation.DESCRIBE, ResourceType.TOPIC, topic):
             topics.setdefault(topic, []).append(index)
     return TransactionState(
@@ -77,5 +77,7 @@ def refuse(
 ) -> DescribeTransactionsResponse:
     """Returns the error for every transaction."""
     return DescribeTransactionsResponse(
-        transaction_states=[_failed(name, error) for name in paced(request.transactional_ids)]
+        transaction_states=[
+            _failed(name, error) for name in with_checkpoints(request.transactional_ids)
+        ]
     )

@@ -20,7 +20,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from tidelog.broker.network.per_partition import per_partition
-from tidelog.broker.network.turns import paced
+from tidelog.broker.network.scheduler import with_checkpoints
 from tidelog.protocol.api.elect_leaders import (
     ElectLeadersResponse,
     PartitionResult,
@@ -77,13 +77,15 @@ async def _elect_among_several(
     else:
         asked = _asked(request)
     elect = elect_preferred if request.election_type == _PREFERRED else elect_any
-    wanted = [(topic, index) for topic, indexes in asked.items() for index in paced(indexes)]
+    wanted = [
+        (topic, index) for topic, indexes in asked.items() for index in with_checkpoints(indexes)
+    ]
     failed = await elect(services, wanted, request.timeout_ms)
     if is_all:
         asked = {
             topic: [
                 index
-                for index in paced(indexes)
+                for index in with_checkpoints(indexes)
                 if not isinstance(failed.get((topic, index)), ElectionNotNeeded)
             ]
             for topic, indexes in asked.items()
@@ -149,8 +151,10 @@ def refuse(request: ElectLeadersRequest, error: BrokerError) -> ElectLeadersResp
         replica_election_results=[
             ReplicaElectionResult(
                 topic=each.topic,
-                partition_result=[_failed(index, error) for index in paced(each.partitions)],
+                partition_result=[
+                    _failed(index, error) for index in with_checkpoints(each.partitions)
+                ],
             )
-            for each in paced(request.topic_partitions or ())
+            for each in with_checkpoints(request.topic_partitions or ())
         ],
     )

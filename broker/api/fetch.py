@@ -36,7 +36,7 @@ from typing import TYPE_CHECKING, Any
 from tidelog.broker.fetches import incremental, waits
 from tidelog.broker.fetches.attempt import TOPIC_IDS_SINCE, Attempt, is_replica
 from tidelog.broker.fetches.session import FIRST, NO_SESSION, SESSIONLESS
-from tidelog.broker.network.turns import paced
+from tidelog.broker.network.scheduler import with_checkpoints
 from tidelog.broker.partitions.fetch_parts import failed
 from tidelog.broker.partitions.named_once import name_each_once
 from tidelog.broker.pools import ON_LOOP
@@ -119,9 +119,10 @@ def refuse(request: FetchRequest, error: BrokerError) -> FetchResponse:
                 topic=topic.topic,
                 topic_id=topic.topic_id,
                 partitions=[
-                    failed(wanted.partition, error.code) for wanted in paced(topic.partitions)
+                    failed(wanted.partition, error.code)
+                    for wanted in with_checkpoints(topic.partitions)
                 ],
             )
-            for topic in paced(request.topics)
+            for topic in with_checkpoints(request.topics)
         ],
     )

@@ -16,7 +16,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tidelog.broker.network.per_partition import per_partition
-from tidelog.broker.network.turns import paced
+from tidelog.broker.network.scheduler import with_checkpoints
 from tidelog.protocol.acl import Operation, ResourceType
 from tidelog.protocol.api.find_coordinator import Coordinator, FindCoordinatorResponse
 from tidelog.protocol.errors import InvalidRequest
@@ -120,5 +120,7 @@ def refuse(request: FindCoordinatorRequest, error: BrokerError) -> FindCoordinat
     if not request.coordinator_keys:
         return _none(error)
     return FindCoordinatorResponse(
-        coordinators=[_none_for_key(key, error) for key in paced(request.coordinator_keys)]
+        coordinators=[
+            _none_for_key(key, error) for key in with_checkpoints(request.coordinator_keys)
+        ]
     )

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tidelog.broker.network.turns import paced
+from tidelog.broker.network.scheduler import with_checkpoints
 from tidelog.protocol.acl import Operation, ResourceType
 from tidelog.protocol.api.list_groups import ListedGroup, ListGroupsResponse
 
@@ -27,8 +27,8 @@ def handle(services: Services, request: ListGroupsRequest, context: Context) -> 
     """Lists the groups that match and that the client may describe."""
     session, allows = context.session, services.authorizer.allows
     sees_all = services.authorizer.allows_on_cluster(session, Operation.DESCRIBE)
-    states = {state.lower() for state in paced(request.states_filter)}
-    types = {each.lower() for each in paced(request.types_filter)}
+    states = {state.lower() for state in with_checkpoints(request.states_filter)}
+    types = {each.lower() for each in with_checkpoints(request.types_filter)}
     groups = [
         ListedGroup(
             group_id=kept.group.group_id,
@@ -36,7 +36,7 @@ def handle(services: Services, request: ListGroupsRequest, context: Context) -> 
             group_state=kept.group.state.value,
             group_type=_TYPE,
         )
-        for kept in paced(services.coordinator.all())
+        for kept in with_checkpoints(services.coordinator.all())
         if (not states or kept.group.state.value.lower() in states)
         and (not types or _TYPE in types)
         and (

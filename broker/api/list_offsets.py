@@ -19,7 +19,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from tidelog.broker.network.per_partition import per_partition
-from tidelog.broker.network.turns import paced
+from tidelog.broker.network.scheduler import with_checkpoints
 from tidelog.broker.partitions.offload import answer, unpacking
 from tidelog.protocol.acl import Operation, ResourceType
 from tidelog.protocol.api.list_offsets import (
@@ -81,7 +81,7 @@ def _answer(
     times = Counter(
         (topic.name, wanted.partition_index)
         for topic in request.topics
-        for wanted in paced(topic.partitions)
+        for wanted in with_checkpoints(topic.partitions)
     )
 
     def look_up(name: str, wanted: ListOffsetsPartition) -> ListOffsetsPartitionResponse:
@@ -214,8 +214,10 @@ def refuse(request: ListOffsetsRequest, error: BrokerError) -> ListOffsetsRespon
         topics=[
             ListOffsetsTopicResponse(
                 name=topic.name,
-                partitions=[_failed(wanted, error) for wanted in paced(topic.partitions)],
+                partitions=[
+                    _failed(wanted, error) for wanted in with_checkpoints(topic.partitions)
+                ],
             )
-            for topic in paced(request.topics)
+            for topic in with_checkpoints(request.topics)
         ]
     )

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tidelog.broker.network.turns import paced
+from tidelog.broker.network.scheduler import with_checkpoints
 from tidelog.protocol.acl import Operation, ResourceType
 from tidelog.protocol.api.list_transactions import ListTransactionsResponse, TransactionState
 from tidelog.protocol.transaction_log import State
@@ -55,7 +55,7 @@ async def handle(
             producer_id=each.metadata.producer_id,
             transaction_state=each.state.word,
         )
-        for each in paced(services.transactions.all())
+        for each in with_checkpoints(services.transactions.all())
         if is_wanted(each)
     ]
     if request.transactional_id_pattern:
@@ -66,7 +66,7 @@ async def handle(
         found = [found[at] for at in matched]
     return ListTransactionsResponse(
         unknown_state_filters=[
-            each for each in paced(request.state_filters) if each not in _STATES
+            each for each in with_checkpoints(request.state_filters) if each not in _STATES
         ],
         transaction_states=found,
     )

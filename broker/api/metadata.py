@@ -25,7 +25,7 @@ from tidelog.broker.metadata.names import check_topic_name
 from tidelog.broker.network.encoded import Encoded, encode_in_steps
 from tidelog.broker.network.listed_brokers import listed_brokers
 from tidelog.broker.network.per_partition import per_partition, per_partition_async
-from tidelog.broker.network.turns import paced
+from tidelog.broker.network.scheduler import with_checkpoints
 from tidelog.broker.security.authorizer import CLUSTER_NAME, NOT_ASKED, OpenAuthorizer
 from tidelog.broker.settings import is_internal
 from tidelog.broker.topics import auto_creation
@@ -82,8 +82,8 @@ def handle(
             return _answer_later(services, request, context, new_leaders.elected(topics))
     unread = [
         (topic.name, index)
-        for topic in paced(_described(services, request, context.version))
-        for index in paced(range(topic.partitions))
+        for topic in with_checkpoints(_described(services, request, context.version))
+        for index in with_checkpoints(range(topic.partitions))
         if services.store.leader_epoch(topic.name, index) is None
     ]
     if unread:
@@ -139,7 +139,8 @@ def _answer(
     wanted = _once(request.topics or [])
     asked = context.version < _AUTO_CREATE_FLAG_SINCE or request.allow_auto_topic_creation
     if auto_creation.is_allowed(services.config, request_allows=asked) and any(
-        topic.name is not None and topic.name not in image.topics for topic in paced(wanted)
+        topic.name is not None and topic.name not in image.topics
+        for topic in with_checkpoints(wanted)
     ):
         return _create_and_answer(services, request, wanted, context)
     failed = partial(_failed, context.version)
@@ -188,7 +189,7 @@ def _answer_all(
     def describe() -> MetadataResponse:
         described = [
             _describe(services, topic, context)
-            for topic in paced(image.topics.values())
+            for topic in with_checkpoints(image.topics.values())
             if allows(session, Operation.DESCRIBE, ResourceType.TOPIC, topic.name)
         ]
         return _response(services, request, context, described)
@@ -208,7 +209,9 @@ def _answer_all(
 
 def _once(topics: list[MetadataRequestTopic]) -> list[MetadataRequestTopic]:
     """Returns each topic once, however often it is named."""
-    return list({(topic.name, topic.topic_id): topic for topic in paced(topics)}.values())
+    return list(
+        {(topic.name, topic.topic_id): topic for topic in with_checkpoints(topics)}.values()
+    )
 
 
 async def _create_and_answer(
@@ -296,7 +299,7 @@ def _partitions_alone(services: Services, topic: Topic) -> list[MetadataResponse
             isr_nodes=list(record.isr),
             offline_replicas=[],
         )
-        for index, record in enumerate(paced(topic.assignments))
+        for index, record in enumerate(with_checkpoints(topic.assignments))
     ]
 
 
@@ -304,7 +307,7 @@ def _partitions(image: Image, topic: Topic, context: Context) -> list[MetadataRe
     """Describes the partitions of a topic in a cluster of several brokers."""
     reachable = visible_brokers(image, context.connection.listener.name)
     described = []
-    for index, record in enumerate(paced(topic.assignments)):
+    for index, record in enumerate(with_checkpoints(topic.assignments)):
         seen = visible_partition(image, reachable, topic, index)
         replicas, isr = list(record.replicas), list(record.isr)
         code = _leader_code(image, record.leader, context.version) if seen.leader < 0 else 0
@@ -342,7 +345,7 @@ def _response(
     topics: list[MetadataResponseTopic],
 ) -> MetadataResponse:
     if request.include_topic_authorized_operations:
-        for topic in paced(topics):
+        for topic in with_checkpoints(topics):
             if topic.error_code != UnknownTopicId.code:  # then the topic is not known
                 topic.topic_authorized_operations = services.authorizer.operations(
                     context.session, ResourceType.TOPIC, topic.name or ""
@@ -371,5 +374,5 @@ def refuse(request: MetadataRequest, error: BrokerError) -> MetadataResponse:
     return MetadataResponse(
         error_code=error.code,
         brokers=[],
-        topics=[_failed(0, topic, error) for topic in paced(request.topics or ())],
+        topics=[_failed(0, topic, error) for topic in with_checkpoints(request.topics or ())],
     )

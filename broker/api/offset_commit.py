@@ -24,7 +24,7 @@ from tidelog.broker.api import admission
 from tidelog.broker.groups.offset_commits import Commit, Committer
 from tidelog.broker.groups.store import Committed
 from tidelog.broker.network.per_partition import per_partition, per_partition_async
-from tidelog.broker.network.turns import paced
+from tidelog.broker.network.scheduler import with_checkpoints
 from tidelog.config.setting import LONG_MAX
 from tidelog.protocol.api.offset_commit import (
     OffsetCommitResponse,
@@ -161,8 +161,10 @@ def _answer(
                         partition_index=index,
                         error_code=codes.get((topic.name, index), otherwise),
                     )
-                    for index in paced(
-                        dict.fromkeys(each.partition_index for each in paced(topic.partitions))
+                    for index in with_checkpoints(
+                        dict.fromkeys(
+                            each.partition_index for each in with_checkpoints(topic.partitions)
+                        )
                     )
                 ],
             )

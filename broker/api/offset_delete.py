@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from tidelog.broker.groups.messages import State
 from tidelog.broker.network.per_partition import per_partition
-from tidelog.broker.network.turns import paced
+from tidelog.broker.network.scheduler import with_checkpoints
 from tidelog.protocol.acl import Operation, ResourceType
 from tidelog.protocol.api.offset_delete import (
     OffsetDeleteResponse,
@@ -53,7 +53,7 @@ async def handle(
     asked = dict.fromkeys(
         (topic.name, each.partition_index)
         for topic in request.topics
-        for each in paced(topic.partitions)
+        for each in with_checkpoints(topic.partitions)
     )
 
     def check(name: TopicPartition) -> None:
@@ -67,7 +67,7 @@ async def handle(
     per_partition(services, "offset_delete", asked, check, failed)
     await services.coordinator.forget_offsets(request.group_id, going)
     topics: dict[str, list[OffsetDeleteResponsePartition]] = {}
-    for name in paced(asked):
+    for name in with_checkpoints(asked):
         partition = OffsetDeleteResponsePartition(
             partition_index=name[1], error_code=codes.get(name, 0)
         )

@@ -14,7 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from tidelog.broker.network.per_partition import per_partition
-from tidelog.broker.network.turns import paced
+from tidelog.broker.network.scheduler import with_checkpoints
 from tidelog.protocol.acl import Operation, ResourceType
 from tidelog.protocol.api.offset_fetch import (
     OffsetFetchResponse,
@@ -66,12 +66,14 @@ def handle(
                 _partition(index, None, _UNSTABLE)
                 if request.require_stable and _is_unstable(kept, name, index)
                 else _partition(index, at, missing)
-                for index, at in paced(partitions)
+                for index, at in with_checkpoints(partitions)
             ]
         elif request.topics is None:
             continue
         else:
-            answers = [_partition(index, None, _DENIED) for index, _ in paced(partitions)]
+            answers = [
+                _partition(index, None, _DENIED) for index, _ in with_checkpoints(partitions)
+            ]
         topics.append(OffsetFetchResponseTopic(name=name, partitions=answers))
     return OffsetFetchResponse(topics=topics)
 
@@ -97,11 +99,13 @@ def _found(
         names = _in_order(offsets)
     else:
         asked = (
-            (topic.name, index) for topic in wanted for index in paced(topic.partition_indexes)
+            (topic.name, index)
+            for topic in wanted
+            for index in with_checkpoints(topic.partition_indexes)
         )
         names = dict.fromkeys(asked)
     found: Found = {}
-    for name in paced(names):
+    for name in with_checkpoints(names):
         found.setdefault(name[0], []).append((name[1], offsets.get(name)))
     return found
 
@@ -109,7 +113,7 @@ def _found(
 def _in_order(offsets: Iterable[TopicPartition]) -> Iterator[TopicPartition]:
     """Yields partitions as `sorted` does, which would take long without a pause."""
     by_topic: dict[str, list[int]] = {}
-    for name, index in paced(list(offsets)):
+    for name, index in with_checkpoints(list(offsets)):
         by_topic.setdefault(name, []).append(index)
     for name in sorted(by_topic):
         yield from ((name, index) for index in sorted(by_topic[name]))
@@ -167,7 +171,7 @@ def _of_group(
             continue
         topic = OffsetFetchResponseTopics(name=name, partitions=[])
         answer.topics.append(topic)
-        for index, at in paced(partitions):
+        for index, at in with_checkpoints(partitions):
             one = OffsetFetchResponsePartitions(
                 partition_index=index, committed_offset=-1, metadata=""
             )
@@ -198,13 +202,13 @@ def refuse(request: OffsetFetchRequest, error: BrokerError) -> OffsetFetchRespon
                     metadata="",
                     error_code=error.code,
                 )
-                for index in paced(topic.partition_indexes)
+                for index in with_checkpoints(topic.partition_indexes)
             ],
         )
-        for topic in paced(request.topics or ())
+        for topic in with_checkpoints(request.topics or ())
     ]
     if request.groups:
         return OffsetFetchResponse(
-            groups=[_failed(group, error) for group in paced(request.groups)]
+            groups=[_failed(group, error) for group in with_checkpoints(request.groups)]
         )
     return OffsetFetchResponse(topics=topics, error_code=error.code)

@@ -13,7 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from tidelog.broker.network.per_partition import per_partition
-from tidelog.broker.network.turns import paced
+from tidelog.broker.network.scheduler import with_checkpoints
 from tidelog.broker.partitions.offload import answer
 from tidelog.protocol.acl import Operation, ResourceType
 from tidelog.protocol.api.offset_for_leader_epoch import (
@@ -100,8 +100,10 @@ def refuse(
         topics=[
             OffsetForLeaderTopicResult(
                 topic=topic.topic,
-                partitions=[_failed(wanted, error) for wanted in paced(topic.partitions)],
+                partitions=[
+                    _failed(wanted, error) for wanted in with_checkpoints(topic.partitions)
+                ],
             )
-            for topic in paced(request.topics)
+            for topic in with_checkpoints(request.topics)
         ]
     )

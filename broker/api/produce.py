@@ -28,7 +28,7 @@ from tidelog.broker.api.produce_parts import (
 )
 from tidelog.broker.network.answers import CloseConnection
 from tidelog.broker.network.per_partition import per_partition
-from tidelog.broker.network.turns import paced
+from tidelog.broker.network.scheduler import with_checkpoints
 from tidelog.broker.transactions.verification import Verified, check_one_producer
 from tidelog.protocol.api.produce import (
     PartitionProduceResponse,
@@ -72,7 +72,7 @@ def handle(
         check_one_producer(
             data.records or b""
             for topic in request.topic_data
-            for data in paced(topic.partition_data)
+            for data in with_checkpoints(topic.partition_data)
         )
     coming = _NONE_COMING
     if services.replicas is not None:
@@ -91,7 +91,7 @@ def _names(services: Services, request: ProduceRequest, version: int) -> Iterato
     for topic in request.topic_data:
         name = _name_of(services, topic, version)
         if name is not None:
-            for data in paced(topic.partition_data):
+            for data in with_checkpoints(topic.partition_data):
                 yield name, data.index
 
 
@@ -138,7 +138,7 @@ def _append(
                 partition_responses=per_partition(
                     services,
                     "produce",
-                    [Part(topic, data) for data in paced(topic.partition_data)],
+                    [Part(topic, data) for data in with_checkpoints(topic.partition_data)],
                     append,
                     failed,
                 ),
@@ -328,9 +328,9 @@ def refuse(request: ProduceRequest, error: BrokerError) -> ProduceResponse:
                         log_append_time_ms=NO_TIMESTAMP,
                         log_start_offset=-1,
                     )
-                    for data in paced(topic.partition_data)
+                    for data in with_checkpoints(topic.partition_data)
                 ],
             )
-            for topic in paced(request.topic_data)
+            for topic in with_checkpoints(request.topic_data)
         ]
     )

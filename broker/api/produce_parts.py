@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from tidelog.broker.network.answers import CloseConnection
 from tidelog.broker.network.per_partition import code_for
-from tidelog.broker.network.turns import paced
+from tidelog.broker.network.scheduler import with_checkpoints
 from tidelog.broker.partitions.leader_hints import leader_hint
 from tidelog.protocol.api.produce import (
     BatchIndexAndErrorMessage,
@@ -87,7 +87,7 @@ def answered(
             tell_leaders(response, leaders)
         return response
     for topic in response.responses:
-        for result in paced(topic.partition_responses):
+        for result in with_checkpoints(topic.partition_responses):
             if result.error_code:
                 raise CloseConnection(
                     f"acks=0 and {ERRORS[result.error_code].name}: {result.error_message}"

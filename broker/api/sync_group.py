@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tidelog.broker.network.turns import paced
+from tidelog.broker.network.scheduler import with_checkpoints
 from tidelog.protocol.acl import Operation, ResourceType
 from tidelog.protocol.api.sync_group import SyncGroupResponse
 from tidelog.protocol.group_errors import (
@@ -49,7 +49,10 @@ async def handle(
             request.group_instance_id,
             request.generation_id,
             protocols,
-            {each.member_id: bytes(each.assignment) for each in paced(request.assignments)},
+            {
+                each.member_id: bytes(each.assignment)
+                for each in with_checkpoints(request.assignments)
+            },
         )
     except CoordinatorLoadInProgress as error:
         raise RebalanceInProgress(error.message) from None

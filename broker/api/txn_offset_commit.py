@@ -18,7 +18,7 @@ from tidelog.broker.api import admission
 from tidelog.broker.groups.offset_commits import Commit, Committer
 from tidelog.broker.groups.store import Committed
 from tidelog.broker.network.per_partition import per_partition
-from tidelog.broker.network.turns import paced
+from tidelog.broker.network.scheduler import with_checkpoints
 from tidelog.broker.transactions import verification
 from tidelog.protocol.acl import Operation, ResourceType
 from tidelog.protocol.api.txn_offset_commit import (
@@ -102,7 +102,7 @@ async def _stored(
 
 def _wanted(request: TxnOffsetCommitRequest) -> Iterator[_Wanted]:
     for topic in request.topics:
-        for partition in paced(topic.partitions):
+        for partition in with_checkpoints(topic.partitions):
             yield (topic.name, partition.partition_index), partition
 
 
@@ -140,7 +140,7 @@ def _answer(
                         error_code=codes.get((topic.name, index), otherwise),
                     )
                     for index in dict.fromkeys(
-                        each.partition_index for each in paced(topic.partitions)
+                        each.partition_index for each in with_checkpoints(topic.partitions)
                     )
                 ],
             )

@@ -18,7 +18,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from tidelog.broker.network.per_partition import per_partition, per_partition_async
-from tidelog.broker.network.turns import paced
+from tidelog.broker.network.scheduler import with_checkpoints
 from tidelog.protocol.api.write_txn_markers import (
     WritableTxnMarkerPartitionResult,
     WritableTxnMarkerResult,
@@ -188,12 +188,13 @@ def refuse(request: WriteTxnMarkersRequest, error: BrokerError) -> WriteTxnMarke
                     WritableTxnMarkerTopicResult(
                         name=topic.name,
                         partitions=[
-                            _failed(index, error) for index in paced(topic.partition_indexes)
+                            _failed(index, error)
+                            for index in with_checkpoints(topic.partition_indexes)
                         ],
                     )
-                    for topic in paced(marker.topics)
+                    for topic in with_checkpoints(marker.topics)
                 ],
             )
-            for marker in paced(request.markers)
+            for marker in with_checkpoints(request.markers)
         ]
     )

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, cast
 
 from tidelog.broker.fetches.attempt import TOPIC_IDS_SINCE, WAITING_ERRORS
 from tidelog.broker.fetches.session import as_topics
-from tidelog.broker.network.turns import paced
+from tidelog.broker.network.scheduler import with_checkpoints
 from tidelog.broker.partitions.waiting import Wait
 from tidelog.protocol.api.fetch import FetchResponse
 from tidelog.protocol.errors import ErrorCode, FetchSessionIdNotFound
@@ -230,7 +230,7 @@ def begin(services: Services, request: FetchRequest, context: Context, attempt: 
     services.fetch_sessions.count(session)
     response.session_id = session.id
     # The session is whole: others may have their turn, and may even close it.
-    for cached, data in paced(added):
+    for cached, data in with_checkpoints(added):
         cached.told = (data.high_watermark, data.log_start_offset)
         cached.told_error = data.error_code
         if not data.records:

@@ -19,7 +19,7 @@ from tidelog.broker.groups.messages import State
 from tidelog.broker.groups.pending_offsets import PendingBatch
 from tidelog.broker.groups.registry import GroupRegistry
 from tidelog.broker.groups.store import offset_record
-from tidelog.broker.network.turns import pause
+from tidelog.broker.network.scheduler import checkpoint
 from tidelog.protocol.errors import BrokerError, MessageTooLarge, RecordListTooLarge
 from tidelog.protocol.group_errors import (
     CoordinatorLoadInProgress,
@@ -85,7 +85,7 @@ class Commit(NamedTuple):
                 parts.append(written(begun, at))
                 at += len(begun)
                 begun = []
-            pause()
+            checkpoint()
         parts.append(written(begun, at))
         return cls(group_id, committer, offsets, together(parts), metadata_bytes)
 

@@ -22,7 +22,7 @@ from tidelog.broker.groups.messages import State
 from tidelog.broker.groups.offset_expiry import correct_times, expired_offsets
 from tidelog.broker.groups.offsets_topic import GroupReader, declared
 from tidelog.broker.groups.store import Loading, StoredGroup
-from tidelog.broker.network.turns import pause
+from tidelog.broker.network.scheduler import checkpoint
 from tidelog.protocol.errors import BrokerError, PolicyViolation
 from tidelog.protocol.group_errors import (
     CoordinatorLoadInProgress,
@@ -212,7 +212,7 @@ class GroupRegistry(Coordinating[Loading]):
         has_gone = False
         for at in range(0, len(names), _AT_ONCE):
             has_gone |= await self._forget_some(kept, names[at : at + _AT_ONCE])
-            pause()
+            checkpoint()
         if has_gone and kept.is_idle and self._is_kept(kept):
             await self.forget(group_id)
 

@@ -16,7 +16,7 @@ from tidelog.broker.groups.messages import State
 from tidelog.broker.groups.offset_expiry import corrected_commit
 from tidelog.broker.groups.pending_offsets import PendingBatch, PendingOffsets
 from tidelog.broker.groups.subscriptions import subscribed_topics
-from tidelog.broker.network.turns import paced
+from tidelog.broker.network.scheduler import with_checkpoints
 from tidelog.protocol import group_records
 from tidelog.protocol.group_records import (
     GroupMetadataKey,
@@ -182,7 +182,7 @@ class StoredGroup:
     def tombstones(self) -> list[Written]:
         """Returns the records that delete the group from the log; others may have their turn meanwhile."""
         names = [*self.offsets, *self.pending_offsets.names().difference(self.offsets)]
-        gone = [self.offset_record(name, None) for name in paced(names)]
+        gone = [self.offset_record(name, None) for name in with_checkpoints(names)]
         return [*gone, (group_records.group_key(self.group.group_id), None)]
 
 

@@ -1,6 +1,6 @@
 """How long the event loop keeps those waiting who are ready: the lag of a timer on it.
 
-No request should hold the loop for more than some 20 ms (broker/network/turns.py); this is how to see it.
+No request should hold the loop for more than some 20 ms (broker/network/scheduler.py); this is how to see it.
 The timer is set for `_BUSY_S` while requests are served, and for `_QUIET_S` while there are none, so that
 a broker that does nothing costs nothing.
 """

@@ -5,7 +5,7 @@ bounded. Begin with `connection_state.py`, the states of a connection and the ev
 `connection.py`, which serves the frames of one connection and sends responses in order, and `dispatch.py`,
 which calls the handler that `routes.py` finds. Handlers know a request by its `context.py`, and may answer
 what `answers.py` says. `accepting/` says who may connect, `stream/` cuts frames out of what arrives and sends
-answers, `turns.py` shares the event loop.
+answers, `scheduler.py` shares the event loop.
 `per_partition.py` turns errors into codes. `impostors.py` counts and logs requests that claim to come from a
 broker.
 """

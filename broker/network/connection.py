@@ -6,7 +6,7 @@ One connection is one asyncio protocol. It promises:
   pipelining producer keep their order. One to produce waits for no other whose records are stored
   (`stream/ahead.py`).
 - A request that can be answered at once is answered inside `buffer_updated`, without a task.
-- A peer that has many requests buffered takes turns with the others (turns.py): a peer that has one
+- A peer that has many requests buffered takes turns with the others (scheduler.py): a peer that has one
   waits a few milliseconds.
 - Memory is bounded: at most 1 MiB is buffered of the requests that follow the one that is served
   (`stream/incoming.py`). A large frame is read when its memory is reserved (`stream/held.py`); a peer that
@@ -74,7 +74,7 @@ class Connection(asyncio.BufferedProtocol):
         self.is_over_limit = False
         self.proven: tuple[int, int] | None = None  # which broker it is, and its session's epoch
         self._transport: asyncio.Transport | None = None
-        self._turns = services.turns
+        self._scheduler = services.scheduler
         self._incoming = Incoming(
             services.memory.requests, services.connections.arriving, self._regulate_soon
         )
@@ -219,8 +219,8 @@ class Connection(asyncio.BufferedProtocol):
 
     def get_buffer(self, _sizehint: int) -> memoryview:
         """Returns where the next bytes go."""
-        turns = self._turns
-        is_crowded = turns.are_wanted and turns.is_crowded(self.services.clock.monotonic_s())
+        scheduler = self._scheduler
+        is_crowded = scheduler.has_round and scheduler.is_crowded(self.services.clock.monotonic_s())
         return self._incoming.buffer(is_crowded=is_crowded)
 
     def buffer_updated(self, nbytes: int) -> None:
@@ -230,7 +230,7 @@ class Connection(asyncio.BufferedProtocol):
             return
         services, frames = self.services, self._frames
         now_s = self.last_active_s = services.clock.monotonic_s()
-        is_crowded = self._turns.are_wanted and self._turns.is_crowded(now_s)
+        is_crowded = self._scheduler.has_round and self._scheduler.is_crowded(now_s)
         is_ready = state.serving is _READY
         is_first = is_ready and frames.is_empty
         if is_first and self.outgoing.is_free and not is_crowded:
@@ -255,7 +255,7 @@ class Connection(asyncio.BufferedProtocol):
             elif self._waiting or state.reading is not _OPEN:
                 self._serve_waiting()
                 # The loop may deliver more of what this peer has sent before it polls the others.
-                self._turns.note(now_s)
+                self._scheduler.note(now_s)
         elif not is_crowded:
             self._serve_ahead()
         self._regulate()
@@ -399,7 +399,7 @@ class Connection(asyncio.BufferedProtocol):
     def _serve_in_turn(self) -> None:
         """Serves queued frames, or queues with them if others have to."""
         can_be_served = self._waiting and self._state.serving is _READY
-        if can_be_served and self._turns.is_crowded(self.services.clock.monotonic_s()):
+        if can_be_served and self._scheduler.is_crowded(self.services.clock.monotonic_s()):
             self._queue()
             self._regulate()
         else:
@@ -413,10 +413,10 @@ class Connection(asyncio.BufferedProtocol):
         """Waits for the next turn, which comes soon if the connection `is_new`."""
         self._state.on(Event.TURN_OVER)
         turn = self._go_on_as_new if is_new else partial(self._go_on, _TURN_S)
-        self._turns.join(turn, is_new=is_new)
+        self._scheduler.join(turn, is_new=is_new)
 
     def _go_on_as_new(self) -> None:
-        self._go_on(min(_TURN_S, self._turns.new_turn_s()))
+        self._go_on(min(_TURN_S, self._scheduler.new_turn_s()))
 
     def _go_on(self, turn_s: float) -> None:
         """Continues after the turn of the others."""
@@ -457,9 +457,9 @@ class Connection(asyncio.BufferedProtocol):
     ) -> None:
         """Writes a response that had to wait, in its turn, and continues with the queue."""
         began_s = self.services.clock.monotonic_s()
-        if not is_queued and self._turns.is_crowded(began_s):
+        if not is_queued and self._scheduler.is_crowded(began_s):
             turn = partial(self._finish, under_way, happened, is_queued=True)
-            self._turns.join(turn, is_new=True)
+            self._scheduler.join(turn, is_new=True)
             return
         self._state.answered()
         kind, later = under_way
@@ -480,7 +480,7 @@ class Connection(asyncio.BufferedProtocol):
             self._held.served()
             self._refuse(reason)
             return
-        self._turns.note(began_s)
+        self._scheduler.note(began_s)
         if isinstance(answer, list):
             self._write(answer)
         elif answer is not None:

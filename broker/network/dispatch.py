@@ -23,7 +23,7 @@ from tidelog.broker.network.answers import CloseConnection, Excessive, NoRoom, P
 from tidelog.broker.network.context import Context
 from tidelog.broker.network.encoded import Encoded, decode_in_steps, encode_in_steps
 from tidelog.broker.network.per_partition import as_broker_error
-from tidelog.broker.network.turns import can_pause
+from tidelog.broker.network.scheduler import is_in_slices
 from tidelog.broker.security.authorizer import CLUSTER_NAME
 from tidelog.protocol.message import (
     DecodeError,
@@ -96,7 +96,7 @@ def dispatch(
     context = Context(header, connection, quota)
     if header.api_key in _PLAIN and len(frame) <= _PLAIN_BYTES:
         return _serve(services, route, context, frame, started_s)
-    return services.turns.serve(
+    return services.scheduler.serve(
         partial(_serve_in_slices, services, route, context, frame, started_s)
     )
 
@@ -147,14 +147,14 @@ def _serve_in_slices(
 def _in_slices(services: Services, answer: Answer | Coming) -> Answer | Coming:
     """Returns the same answer, of which all that is still to be done may pause."""
     if isinstance(answer, CoroutineType):
-        return services.turns.in_slices(answer)
+        return services.scheduler.in_slices(answer)
     if isinstance(answer, Pending):
         later = answer
 
         def go_on() -> Answer | Coming:
             return _in_slices(services, later.finish())
 
-        return Pending(later.happened, partial(services.turns.serve, go_on), later.dropped)
+        return Pending(later.happened, partial(services.scheduler.serve, go_on), later.dropped)
     return answer
 
 
@@ -245,8 +245,8 @@ def _answer(
 ) -> list[Buffer]:
     """Does what `_encode` does; what is left of a request that is served in slices is freed so, too."""
     answer = _encode(services, route, header, response, started_s)
-    if can_pause():
-        services.turns.leftovers.take(request, response)
+    if is_in_slices():
+        services.scheduler.leftovers.take(request, response)
     return answer
 
 
@@ -262,7 +262,7 @@ def _encode(
     try:
         if isinstance(response, Encoded):
             parts = [response.body]
-        elif can_pause():
+        elif is_in_slices():
             parts = encode_in_steps(route.response, response, route.name)
         else:
             parts = route.response.encode_parts(response)

@@ -6,7 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from tidelog.broker.network.answers import Excessive, Pending
-from tidelog.broker.network.turns import pause
+from tidelog.broker.network.scheduler import checkpoint
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
@@ -34,7 +34,7 @@ def decode_in_steps(codec: Codec, frame: Buffer, position: int) -> Message:
         except StopIteration as end:
             request: Message = end.value[0]
             return request
-        pause()
+        checkpoint()
 
 
 def encode_in_steps(codec: Codec, response: Any, what: str) -> list[Buffer]:
@@ -52,7 +52,7 @@ def encode_in_steps(codec: Codec, response: Any, what: str) -> list[Buffer]:
         if size_bytes > ANSWER_BYTES:
             text = f"the answer to {what} would have more than {ANSWER_BYTES} bytes"
             raise Excessive(text, text)
-        pause()
+        checkpoint()
 
 
 class EncodedOnce:

@@ -10,7 +10,7 @@ import logging
 from typing import TYPE_CHECKING, TypeVar
 
 from tidelog.broker.network.answers import CloseConnection
-from tidelog.broker.network.turns import pause
+from tidelog.broker.network.scheduler import checkpoint
 from tidelog.broker.pools import Abandoned
 from tidelog.protocol.errors import BrokerError, ErrorCode, UnknownServerError
 from tidelog.storage.would_block import WouldBlock
@@ -68,7 +68,7 @@ def per_partition(
             raise
         except Exception as error:
             results.append(failed(each, as_broker_error(services, error, api)))
-        pause()
+        checkpoint()
     return results
 
 
@@ -86,5 +86,5 @@ async def per_partition_async(
             results.append(await serve(each))
         except Exception as error:
             results.append(failed(each, as_broker_error(services, error, api)))
-        pause()
+        checkpoint()
     return results

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from tidelog.broker.network.answers import CloseConnection
     from tidelog.broker.network.encoded import EncodedOnce
     from tidelog.broker.network.impostors import Impostors
-    from tidelog.broker.network.turns import Turns
+    from tidelog.broker.network.scheduler import Scheduler
     from tidelog.broker.quotas.clients import ClientQuotas
     from tidelog.broker.security.authorizer import Authorizer
     from tidelog.broker.settings import Settings
@@ -105,4 +105,4 @@ class Services(Protocol):
     def settings(self) -> Settings: ...
 
     @property
-    def turns(self) -> Turns: ...
+    def scheduler(self) -> Scheduler: ...

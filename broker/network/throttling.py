@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from tidelog.broker.network.answers import Pending
 from tidelog.broker.network.encoded import Encoded
-from tidelog.broker.network.turns import held_s
+from tidelog.broker.network.scheduler import held_s
 from tidelog.broker.quotas.entity import FETCH, MUTATION, PRODUCE, REQUEST
 from tidelog.config.setting import INT_MAX
 from tidelog.protocol.errors import ThrottlingQuotaExceeded

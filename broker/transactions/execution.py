@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from tidelog.broker.coordination.coordinating import resolve
 from tidelog.broker.coordination.deadlines import Deadlines
 from tidelog.broker.coordination.ownership import NO_EPOCH
-from tidelog.broker.network.turns import paced
+from tidelog.broker.network.scheduler import with_checkpoints
 from tidelog.broker.transactions import state_topic
 from tidelog.broker.transactions.messages import Now, SendMarkers, Store
 from tidelog.broker.transactions.state_topic import TOPIC
@@ -169,7 +169,7 @@ class Execution:
         """Writes markers: a few now, many in slices; returns what follows from those that are there now."""
         epoch = self._coordinator_epoch(kept)
         if len(action.partitions) > _AT_ONCE:
-            self._task(self._services.turns.in_slices(self._send_many(kept, action, epoch)))
+            self._task(self._services.scheduler.in_slices(self._send_many(kept, action, epoch)))
             return []
         actions: list[Action] = []
         for name in sorted(action.partitions):
@@ -177,7 +177,7 @@ class Execution:
         return actions
 
     async def _send_many(self, kept: Kept, action: SendMarkers, epoch: int) -> None:
-        for name in paced(action.partitions):
+        for name in with_checkpoints(action.partitions):
             if not self._registry.is_kept(kept):
                 return  # another coordinator writes the rest
             actions = self._send_one(kept, action, name, epoch)

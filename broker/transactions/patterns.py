@@ -13,7 +13,7 @@ import json
 import sys
 from typing import TYPE_CHECKING, Any, Final
 
-from tidelog.broker.network.turns import paced
+from tidelog.broker.network.scheduler import with_checkpoints
 from tidelog.protocol.errors import InvalidRegularExpression
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ class Patterns:
         """
         if len(pattern) > _LONGEST:
             raise InvalidRegularExpression(f"a pattern has up to {_LONGEST} characters")
-        lines = [json.dumps(each).encode() + b"\n" for each in paced((pattern, *ids))]
+        lines = [json.dumps(each).encode() + b"\n" for each in with_checkpoints((pattern, *ids))]
         try:
             async with asyncio.timeout(PATIENCE_S), self._one:
                 told = await _told(lines)

@@ -114,7 +114,7 @@ class Inside:
             http.cancel()
             await asyncio.wait([http])
             http_socket.close()
-        node.turns.close()
+        node.scheduler.close()
         await asyncio.to_thread(node.pools.stop)
         await asyncio.sleep(0)
         with contextlib.suppress(KafkaStorageError):  # a log that is offline says so once more

@@ -18,10 +18,10 @@ from collections import Counter
 import pytest
 
 from tests.broker.inside import Inside
-from tests.broker.network.test_turns import outcome, ticking, until, walk
+from tests.broker.network.test_scheduler import outcome, ticking, until, walk
 from tidelog.broker.garbage import FEW, LONG_S, RARELY_S, THRESHOLDS, Collector, Hold
-from tidelog.broker.network import turns
-from tidelog.broker.network.turns import Turns, paced
+from tidelog.broker.network import scheduler
+from tidelog.broker.network.scheduler import Scheduler, with_checkpoints
 from tidelog.config.topic import TopicConfig
 from tidelog.storage.directory.store import LogStore
 
@@ -221,7 +221,7 @@ def ask_much(broker):
 
 @pytest.mark.slow
 def test_what_ends_needs_no_collector(tmp_path, monkeypatch):
-    monkeypatch.setattr(turns, "FIRST_S", 0.0)  # a request pauses as soon as it can
+    monkeypatch.setattr(scheduler, "FIRST_S", 0.0)  # a request pauses as soon as it can
     # pytest keeps what is logged, with the errors.
     monkeypatch.setattr(logging.getLogger("tidelog"), "propagate", False)
     with Inside(tmp_path) as broker:
@@ -268,7 +268,7 @@ def full_collections():
 
 def many_cells(count: int = 100_000) -> int:
     """Makes so much that Python would look at everything several times."""
-    return len([Cell() for _ in paced(range(count))])
+    return len([Cell() for _ in with_checkpoints(range(count))])
 
 
 def test_much_that_lives_has_python_look_at_everything(full_collections):
@@ -278,9 +278,9 @@ def test_much_that_lives_has_python_look_at_everything(full_collections):
 
 @pytest.mark.slow
 async def test_no_request_in_slices_has_python_look_at_everything(full_collections):
-    turns = ticking(_STEP_S)
-    with turns.collector.governing():
-        answers = [outcome(turns.serve(many_cells)) for _ in range(2)]
+    scheduler = ticking(_STEP_S)
+    with scheduler.collector.governing():
+        answers = [outcome(scheduler.serve(many_cells)) for _ in range(2)]
         full_collections.clear()
         assert await asyncio.gather(*answers) == [100_000] * 2
         assert not full_collections
@@ -293,10 +293,10 @@ async def test_no_coroutine_in_slices_has_either(full_collections):
         walk(1_000)
         return many_cells()
 
-    turns = ticking(_STEP_S)
-    with turns.collector.governing():
+    scheduler = ticking(_STEP_S)
+    with scheduler.collector.governing():
         full_collections.clear()
-        assert await turns.in_slices(pending()) == 100_000
+        assert await scheduler.in_slices(pending()) == 100_000
         assert not full_collections
 
 
@@ -321,20 +321,20 @@ def test_what_has_become_old_meanwhile_is_not_looked_at_if_it_is_much(full_colle
 
 async def test_what_a_long_request_goes_on_with_holds_them_back_from_its_beginning():
     """What the request was decoded to is there all the time."""
-    turns = ticking()
+    scheduler = ticking()
 
     async def pending():
-        return turns.collector.is_held
+        return scheduler.collector.is_held
 
     def job(steps):
         walk(steps)
-        return turns.in_slices(pending())
+        return scheduler.in_slices(pending())
 
-    coming = await outcome(turns.serve(lambda: job(100)))
-    assert turns.collector.is_held
+    coming = await outcome(scheduler.serve(lambda: job(100)))
+    assert scheduler.collector.is_held
     assert await coming
-    assert not turns.collector.is_held
-    assert not await (await outcome(turns.serve(lambda: job(0))))
+    assert not scheduler.collector.is_held
+    assert not await (await outcome(scheduler.serve(lambda: job(0))))
 
 
 def test_a_hold_that_nobody_ends_ends_with_who_had_it():
@@ -354,27 +354,27 @@ async def test_requests_that_fail_or_are_given_up_hold_nothing_back(full_collect
     async def pending():
         walk(1_000_000)
 
-    turns = ticking()
+    scheduler = ticking()
     with pytest.raises(ValueError, match="no"):
-        await outcome(turns.serve(fail))
-    task = asyncio.ensure_future(turns.in_slices(pending()))
-    answer = turns.serve(lambda: walk(1_000_000))
+        await outcome(scheduler.serve(fail))
+    task = asyncio.ensure_future(scheduler.in_slices(pending()))
+    answer = scheduler.serve(lambda: walk(1_000_000))
     await asyncio.sleep(0)
-    assert turns.collector.is_held
+    assert scheduler.collector.is_held
     task.cancel()
     answer.happened.cancel()
-    await until(lambda: not turns.are_wanted)
+    await until(lambda: not scheduler.has_round)
     assert task.cancelled()
-    assert not turns.collector.is_held
+    assert not scheduler.collector.is_held
 
 
 async def test_what_does_not_take_long_holds_nothing_back():
-    turns = Turns(lambda: 0.0, Collector(lambda: 0.0))
+    scheduler = Scheduler(lambda: 0.0, Collector(lambda: 0.0))
     held = []
 
     def job():
         walk(10)
-        held.append(turns.collector.is_held)
+        held.append(scheduler.collector.is_held)
 
-    turns.serve(job)
+    scheduler.serve(job)
     assert held == [False]

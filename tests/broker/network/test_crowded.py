@@ -35,11 +35,11 @@ def joined(tmp_path, monkeypatch):
     return play
 
 
-def busy_on(turns, now_s, join):
+def busy_on(scheduler, now_s, join):
     """Somebody who takes the whole round, and always has more to do."""
 
     def busy():
-        while turns.are_wanted and not turns.is_crowded(now_s()):
+        while scheduler.has_round and not scheduler.is_crowded(now_s()):
             pass
         join(busy)
 
@@ -47,9 +47,9 @@ def busy_on(turns, now_s, join):
 
 
 def queued(broker, at_once):
-    turns, seen = broker.node.turns, []
-    join = turns.join
-    busy = busy_on(turns, broker.node.clock.monotonic_s, join)
+    scheduler, seen = broker.node.scheduler, []
+    join = scheduler.join
+    busy = busy_on(scheduler, broker.node.clock.monotonic_s, join)
 
     def noted(turn, *, is_new=False):
         seen.append(is_new)
@@ -57,7 +57,7 @@ def queued(broker, at_once):
 
     with Pipe(broker) as neighbour:
         neighbour.ask("ApiVersions", 0)
-        turns.join = noted
+        scheduler.join = noted
         broker._loop.call_soon_threadsafe(join, busy)
         for _ in range(20):
             neighbour.send(frame(request("ApiVersions", 0)) * at_once)
@@ -81,11 +81,11 @@ def test_who_sends_a_few_requests_at_once_has_them_served_in_one_turn(joined):
 def test_who_closes_while_others_have_their_turn_is_still_answered(tmp_path, monkeypatch):
     monkeypatch.setattr(inside, "SystemClock", lambda: Hurried(LOOK_S))
     with inside.Inside(tmp_path) as broker:
-        turns = broker.node.turns
-        busy = busy_on(turns, broker.node.clock.monotonic_s, turns.join)
+        scheduler = broker.node.scheduler
+        busy = busy_on(scheduler, broker.node.clock.monotonic_s, scheduler.join)
         with Pipe(broker) as neighbour:
             neighbour.ask("ApiVersions", 0)
-            broker._loop.call_soon_threadsafe(turns.join, busy)
+            broker._loop.call_soon_threadsafe(scheduler.join, busy)
             for _ in range(5):
                 with Pipe(broker) as leaving:
                     leaving.send(frame(request("ApiVersions", 0)) * 200)

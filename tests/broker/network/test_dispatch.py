@@ -16,7 +16,7 @@ from tidelog.broker.network import routes
 from tidelog.broker.network.answers import CloseConnection
 from tidelog.broker.network.dispatch import dispatch
 from tidelog.broker.network.routes import handler_of, wrap
-from tidelog.broker.network.turns import Turns
+from tidelog.broker.network.scheduler import Scheduler
 from tidelog.protocol.errors import UnknownServerError
 from tidelog.protocol.message import api_of, codec, read_request_header, served_apis
 
@@ -47,7 +47,7 @@ def node():
     return SimpleNamespace(
         metrics=Metrics(),
         clock=SimpleNamespace(monotonic_s=lambda: 0.0),
-        turns=Turns(lambda: 0.0, Collector(lambda: 0.0)),
+        scheduler=Scheduler(lambda: 0.0, Collector(lambda: 0.0)),
         metadata=SimpleNamespace(image=SimpleNamespace(quotas={})),
     )
 

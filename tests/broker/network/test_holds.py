@@ -18,9 +18,9 @@ from tests.broker.polls import Polls
 from tests.oracle import wire
 from tidelog.broker.clock import SystemClock
 from tidelog.broker.groups import registry
-from tidelog.broker.network import turns
+from tidelog.broker.network import scheduler
 from tidelog.broker.network.routes import handler_of
-from tidelog.broker.network.turns import ROUND_S
+from tidelog.broker.network.scheduler import ROUND_S
 from tidelog.broker.transactions import execution
 from tidelog.protocol.message import served_apis
 
@@ -220,7 +220,7 @@ _IN_SLICES = {"AddPartitionsToTxn", "TxnOffsetCommit", "EndTxn", "OffsetFetch", 
 @pytest.mark.parametrize(
     ("where", "fault", "held"),
     [
-        (turns._Worker, ("wait", lambda _: None), _IN_SLICES),
+        (scheduler._Worker, ("wait", lambda _: None), _IN_SLICES),
         (execution, ("_AT_ONCE", 10 * _PARTITIONS), {"EndTxn"}),
         (registry, ("_AT_ONCE", 10 * _PARTITIONS), {"OffsetDelete"}),
     ],

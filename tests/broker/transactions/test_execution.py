@@ -6,7 +6,7 @@ import asyncio
 from itertools import pairwise
 from types import SimpleNamespace
 
-from tests.broker.network.test_turns import ticking, until
+from tests.broker.network.test_scheduler import ticking, until
 from tidelog.broker.clock import ManualClock
 from tidelog.broker.transactions.execution import Execution
 from tidelog.broker.transactions.messages import SendMarkers
@@ -48,7 +48,7 @@ class Markers:
 
 def sending(count: int):
     """An execution that has been asked for the markers of so many partitions."""
-    node = SimpleNamespace(clock=ManualClock(0), turns=ticking())
+    node = SimpleNamespace(clock=ManualClock(0), scheduler=ticking())
     registry, machine = Registry(), Machine()
     execution = Execution(node, registry, Markers())
     kept = SimpleNamespace(transaction=machine, epoch=0, settled=set(), not_before_ms=0)

@@ -10,11 +10,11 @@ All who are served in a round share its `ROUND_S`: requests as they come, answer
 steps of coroutines, and the queue. Who comes after that queues for the next round.
 
 A request is cut into slices without any change to its handler: it runs in a greenlet, and where it may be
-interrupted it calls `pause()`, which returns at once until the slice is over (docs/decisions/0041). The
-places are `per_partition()`, the codecs, and loops of handlers over `paced()` items. Outside of a greenlet
-of this file, as in a thread of a pool, `pause()` does nothing.
+interrupted it calls `checkpoint()`, which returns at once until the slice is over (docs/decisions/0041). The
+places are `per_partition()`, the codecs, and loops of handlers over `with_checkpoints()`. Outside of a
+greenlet of this file, as in a thread of a pool, `checkpoint()` does nothing.
 
-While `pause()` waits, anything else may run on the loop. So it must not be called with a lock held, or
+While `checkpoint()` waits, anything else may run on the loop. So it must not be called with a lock held, or
 between two steps that belong together.
 """
 
@@ -61,8 +61,8 @@ Result = TypeVar("Result")
 _PAUSED: Final = object()
 
 
-def pause() -> None:
-    """Lets the others have their turn if this request has had its own.
+def checkpoint() -> None:
+    """Serves the others first if this request has had its turn.
 
     Raises CancelledError if nobody waits for the response any more.
     """
@@ -71,7 +71,7 @@ def pause() -> None:
         me.wait()
 
 
-def can_pause() -> bool:
+def is_in_slices() -> bool:
     """Returns whether what runs now is a request that is served in slices."""
     return type(getcurrent()) is _Worker
 
@@ -82,11 +82,11 @@ def held_s() -> float | None:
     return me.held_s + me.now_s() - me.began_s if type(me) is _Worker else None
 
 
-def paced(items: Iterable[Item]) -> Iterator[Item]:
-    """Returns the items, with a `pause()` after each."""
+def with_checkpoints(items: Iterable[Item]) -> Iterator[Item]:
+    """Returns the items, with a `checkpoint()` after each."""
     for each in items:
         yield each
-        pause()
+        checkpoint()
 
 
 class _Failed:
@@ -127,7 +127,7 @@ class _Worker(greenlet):  # type: ignore[misc]
             job = loop.switch()
 
     def go_on(self, value: Any) -> bool:
-        """Switches to the worker, with a job or with what `pause()` raises; whether the job is done."""
+        """Switches to the worker, with a job or with what `checkpoint()` raises; whether the job is done."""
         return self.switch(value) is not _PAUSED
 
     def take(self) -> Any:
@@ -149,16 +149,16 @@ class _Worker(greenlet):  # type: ignore[misc]
             raise error
 
 
-class Turns:
-    """The queue of those who have had their turn and are not done."""
+class Scheduler:
+    """Shares the event loop: the queue of those who have had their turn and are not done."""
 
     def __init__(self, now_s: Callable[[], float], collector: Collector) -> None:
-        """`now_s` reads the seconds of the machine; `collector` is told of long requests."""
+        """`now_s` reads the seconds of the machine; `collector` is held while a request is long."""
         self._now_s = now_s
         self._new: deque[Turn] = deque()  # connections that have not been served in this round
         self._old: deque[Turn] = deque()
         self._idle: list[_Worker] = []
-        self.are_wanted = False  # whether a round is under way
+        self.has_round = False  # whether a round is under way
         self._ends_s = 0.0  # when this round ends
         self._unseen_s = 0.0  # how long requests have taken since the last round
         self.collector = collector
@@ -166,11 +166,11 @@ class Turns:
 
     def is_crowded(self, now_s: float) -> bool:
         """Returns whether those whose requests come now have to queue like others."""
-        return self.are_wanted and now_s > self._ends_s
+        return self.has_round and now_s > self._ends_s
 
     def note(self, began_s: float) -> None:
         """Counts what has been served since `began_s` without queueing: much of it begins a round."""
-        if self.are_wanted:
+        if self.has_round:
             return
         self._unseen_s += self._now_s() - began_s
         if self._unseen_s > _UNSEEN_S:
@@ -183,7 +183,7 @@ class Turns:
         before those who have had a turn already.
         """
         (self._new if is_new else self._old).append(turn)
-        if not self.are_wanted:
+        if not self.has_round:
             self._begin()
 
     def new_turn_s(self) -> float:
@@ -192,7 +192,7 @@ class Turns:
 
     def _begin(self) -> None:
         """Begins the first round."""
-        self.are_wanted = True
+        self.has_round = True
         self._begin_round()
         self._ends_s -= min(self._unseen_s, ROUND_S)
         asyncio.get_running_loop().call_soon(self._run)
@@ -208,7 +208,7 @@ class Turns:
         loop = asyncio.get_running_loop()
         self._unseen_s = 0.0
         if not self._new and not self._old:
-            self.are_wanted = False
+            self.has_round = False
             return
         loop.call_soon(self._begin_round)
         self._ends_s = max(self._ends_s, self._now_s() + _LEAST_S)
@@ -225,7 +225,7 @@ class Turns:
             try:
                 left_s += turn() or 0.0
             except Exception:
-                log.exception("a turn has failed")
+                log.exception("scheduled work failed")
         loop.call_soon(self._run)
 
     def close(self) -> None:
@@ -255,15 +255,15 @@ class Turns:
 
     def _worker(self) -> _Worker:
         worker = self._idle.pop() if self._idle else _Worker(self._now_s)
-        self._give(worker, _CROWDED_S if self.are_wanted else FIRST_S)
+        self._begin_slice(worker, _CROWDED_S if self.has_round else FIRST_S)
         worker.held_s = 0.0
         return worker
 
-    def _give(self, worker: _Worker, slice_s: float) -> None:
-        """Gives a worker a slice, which ends with the round at the latest."""
+    def _begin_slice(self, worker: _Worker, slice_s: float) -> None:
+        """Begins a slice of a worker, which ends with the round at the latest."""
         worker.began_s = now_s = self._now_s()
         worker.ends_s = now_s + slice_s
-        if self.are_wanted and worker.ends_s > self._ends_s:
+        if self.has_round and worker.ends_s > self._ends_s:
             worker.ends_s = self._ends_s
 
     def _end(self, worker: _Worker) -> Any:
@@ -278,7 +278,7 @@ class Turns:
 
     def _go_on(self, worker: _Worker, happened: asyncio.Future[Any]) -> None:
         """Goes on with a job that has paused; ends it if nobody waits for it."""
-        self._give(worker, SLICE_S)
+        self._begin_slice(worker, SLICE_S)
         if not worker.go_on(asyncio.CancelledError() if happened.done() else None):
             self.join(partial(self._go_on, worker, happened))
             return
@@ -322,9 +322,9 @@ class Turns:
                 error = None
                 try:
                     yield from self._turn()
-                except BaseException as raised:  # noqa: BLE001 - raised again by pause()
+                except BaseException as raised:  # noqa: BLE001 - raised again by checkpoint()
                     error = raised
-                self._give(worker, SLICE_S)
+                self._begin_slice(worker, SLICE_S)
                 is_done = worker.go_on(error)
             try:
                 waits_for = self._end(worker)

@@ -13,17 +13,24 @@ from tidelog.broker.garbage import Collector
 from tidelog.broker.groups import offset_commits
 from tidelog.broker.groups.store import Committed
 from tidelog.broker.network.answers import Pending
-from tidelog.broker.network.turns import ROUND_S, SLICE_S, Turns, can_pause, paced, pause
+from tidelog.broker.network.scheduler import (
+    ROUND_S,
+    SLICE_S,
+    Scheduler,
+    checkpoint,
+    is_in_slices,
+    with_checkpoints,
+)
 
 
-def ticking(step_s: float = 0.001) -> Turns:
+def ticking(step_s: float = 0.001) -> Scheduler:
     """A queue for which each look at the clock takes `step_s`."""
     seconds = count()
 
     def now_s() -> float:
         return next(seconds) * step_s
 
-    return Turns(now_s, Collector(now_s))
+    return Scheduler(now_s, Collector(now_s))
 
 
 async def outcome(answer):
@@ -55,7 +62,7 @@ async def until(condition):
 
 
 def walk(items: int) -> int:
-    return sum(1 for _ in paced(range(items)))
+    return sum(1 for _ in with_checkpoints(range(items)))
 
 
 async def test_what_does_not_take_long_is_answered_at_once():
@@ -69,12 +76,12 @@ async def test_what_takes_long_gives_way_to_the_loop():
 
 
 async def test_two_that_take_long_share_the_loop():
-    turns, seen = ticking(), []
+    scheduler, seen = ticking(), []
 
     def job(name):
-        seen.extend(name for _ in paced(range(100)))
+        seen.extend(name for _ in with_checkpoints(range(100)))
 
-    await asyncio.gather(*(outcome(turns.serve(lambda name=name: job(name))) for name in "ab"))
+    await asyncio.gather(*(outcome(scheduler.serve(lambda name=name: job(name))) for name in "ab"))
     longest = max(
         len(run) for run in "".join(seen).replace("ab", "a b").replace("ba", "b a").split()
     )
@@ -111,13 +118,13 @@ async def test_every_step_of_a_coroutine_may_pause():
     async def pending():
         first = walk(200)
         await asyncio.sleep(0)
-        assert can_pause()
+        assert is_in_slices()
         with pytest.raises(TimeoutError):
             await asyncio.wait_for(asyncio.get_running_loop().create_future(), 0.001)
         return first + walk(200)
 
-    turns = ticking()
-    task = asyncio.ensure_future(turns.in_slices(pending()))
+    scheduler = ticking()
+    task = asyncio.ensure_future(scheduler.in_slices(pending()))
     assert await task == 400
 
 
@@ -140,31 +147,31 @@ async def test_a_coroutine_in_slices_can_be_cancelled():
 
 
 async def test_who_is_new_comes_before_those_who_have_had_a_turn():
-    turns, seen = ticking(), []
+    scheduler, seen = ticking(), []
     for name in "abc":
-        turns.join(lambda name=name: seen.append(name))
-    turns.join(lambda: seen.append("new"), is_new=True)
-    await until(lambda: not turns.are_wanted)
+        scheduler.join(lambda name=name: seen.append(name))
+    scheduler.join(lambda: seen.append("new"), is_new=True)
+    await until(lambda: not scheduler.has_round)
     assert seen.index("new") <= 1
     assert sorted(seen) == ["a", "b", "c", "new"]
 
 
 async def test_a_turn_that_fails_does_not_end_the_queue(caplog):
-    turns, seen = ticking(), []
+    scheduler, seen = ticking(), []
 
     def fail():
         raise ValueError("broken")
 
-    turns.join(fail)
-    turns.join(lambda: seen.append(1))
-    await until(lambda: not turns.are_wanted)
+    scheduler.join(fail)
+    scheduler.join(lambda: seen.append(1))
+    await until(lambda: not scheduler.has_round)
     assert seen == [1]
     assert "broken" in caplog.text
 
 
 def test_outside_of_a_request_nothing_pauses():
-    assert not can_pause()
-    pause()
+    assert not is_in_slices()
+    checkpoint()
 
 
 async def test_making_the_records_of_a_long_commit_gives_way():
@@ -185,16 +192,16 @@ def workers() -> int:
 
 
 async def test_workers_of_many_at_once_do_not_stay_in_memory():
-    turns = ticking()
+    scheduler = ticking()
     before = workers()
     for _ in range(3):
-        answers = [turns.serve(lambda: walk(100)) for _ in range(20)]
+        answers = [scheduler.serve(lambda: walk(100)) for _ in range(20)]
         assert await asyncio.gather(*map(outcome, answers)) == [100] * 20
     assert workers() - before == 8  # which serve again
 
 
 async def test_nothing_goes_on_after_the_end():
-    turns, ended = ticking(), []
+    scheduler, ended = ticking(), []
 
     def job():
         try:
@@ -203,13 +210,13 @@ async def test_nothing_goes_on_after_the_end():
             ended.append(True)
 
     before = workers()
-    answers = [turns.serve(job) for _ in range(3)]
+    answers = [scheduler.serve(job) for _ in range(3)]
     assert workers() == before + 3
-    turns.close()
+    scheduler.close()
     assert ended == [True] * 3
     assert not any(answer.happened.done() for answer in answers)
     del answers
-    await until(lambda: not turns.are_wanted)
+    await until(lambda: not scheduler.has_round)
     assert workers() == before
 
 
@@ -225,13 +232,13 @@ class Work:
     def __init__(self) -> None:
         self.now_s = 0.0
         self.longest_s = 0.0
-        self.turns = Turns(self._seconds, Collector(self._seconds))
+        self.scheduler = Scheduler(self._seconds, Collector(self._seconds))
 
     def _seconds(self) -> float:
         return self.now_s
 
     def walk(self, steps: int) -> int:
-        for _ in paced(range(steps)):
+        for _ in with_checkpoints(range(steps)):
             self.now_s += _STEP_S
         return steps
 
@@ -260,7 +267,7 @@ async def hold_of(work: Work, *pending) -> float:
 
 async def test_many_coroutines_that_begin_at_once_share_a_round():
     work = Work()
-    pending = [work.turns.in_slices(work.walk_in_steps(400)) for _ in range(20)]
+    pending = [work.scheduler.in_slices(work.walk_in_steps(400)) for _ in range(20)]
     assert await hold_of(work, *pending) < _MOST_S
 
 
@@ -268,7 +275,7 @@ async def test_many_requests_that_come_at_once_share_a_round():
     work = Work()
 
     async def begin():
-        return await outcome(work.turns.serve(lambda: work.walk(400)))
+        return await outcome(work.scheduler.serve(lambda: work.walk(400)))
 
     assert await hold_of(work, *(begin() for _ in range(20))) < _MOST_S
 
@@ -276,8 +283,8 @@ async def test_many_requests_that_come_at_once_share_a_round():
 async def test_many_short_requests_make_those_after_them_queue():
     work = Work()
     for _ in range(100):
-        if work.turns.is_crowded(work.now_s):
+        if work.scheduler.is_crowded(work.now_s):
             break
-        work.turns.serve(lambda: work.walk(4))
+        work.scheduler.serve(lambda: work.walk(4))
     assert work.now_s < 1.5 * ROUND_S
-    await until(lambda: not work.turns.are_wanted)
+    await until(lambda: not work.scheduler.has_round)
