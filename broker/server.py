@@ -363,7 +363,7 @@ async def _chores(services: Services) -> None:
         closed = services.connections.close_idle(services.clock)
         if closed:
             log.info("idle connections closed", extra={"count": closed})
-        services.connections.tell_repeated(services.clock)
+        services.connections.log_repeated(services.clock)
         services.transactions.refusals.tell_repeated()
         try:  # the next round may go better; this loop must not end
             await checkpoint(services.store, services.pools, services.waiting)

@@ -56,7 +56,7 @@ log = logging.getLogger("tidelog.connection")
 _OPEN, _READY, _ANSWERING = Reading.OPEN, Serving.READY, Serving.ANSWERING
 _TURN_S = 0.001  # the longest for which one peer is served before the others have their turn
 _HELD_BYTES = 16_384  # of responses that are ready together, and are sent together
-_LEFT = "peer left in mid-request"
+_MID_REQUEST = "client disconnected mid-request"
 
 
 class Connection(asyncio.BufferedProtocol):
@@ -167,8 +167,8 @@ class Connection(asyncio.BufferedProtocol):
         have = self._frames.have_bytes
         if not self._frames.is_empty:
             self.services.metrics.disconnects_mid_request += 1
-            if self.services.connections.is_shown(self, _LEFT):
-                log.info(_LEFT, extra={"peer": self.peer, "bytes": have})
+            if self.services.connections.is_shown(self, _MID_REQUEST):
+                log.info(_MID_REQUEST, extra={"peer": self.peer, "bytes": have})
         self._held.close()
         under_way = self._state.under_way
         if under_way is not None and under_way.kind is Kind.LOOKUP:
@@ -207,7 +207,7 @@ class Connection(asyncio.BufferedProtocol):
             try:
                 outgoing.stream(transport)
             except OSError as error:
-                log.warning("answer cut off: %s", error, extra={"peer": self.peer})
+                log.warning("response cut off", extra={"peer": self.peer, "reason": error})
                 self.abort()
                 return
         if outgoing.is_paused:

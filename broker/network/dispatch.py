@@ -219,20 +219,21 @@ def _count(services: Services, header: RequestHeader, started_s: float) -> None:
     taken_s = services.clock.monotonic_s() - started_s
     services.metrics.request_done(header.api_key, header.api_version, taken_s)
     if taken_s > _MAYBE_SLOW_S:
-        _tell_slow(services, header, taken_s)
+        _log_slow(services, header, taken_s)
 
 
-def _tell_slow(services: Services, header: RequestHeader, taken_s: float) -> None:
+def _log_slow(services: Services, header: RequestHeader, taken_s: float) -> None:
     limit_ms = services.config.limits.request_slow_log_ms
     api = api_of(header.api_key)
     if api is None or header.api_key in _WAITING or not 0 <= limit_ms < taken_s * 1000:
         return
     extra = {
+        "api": api.name,
         "client": header.client_id,
         "version": header.api_version,
         "took_ms": round(taken_s * 1000),
     }
-    log.warning("slow request: %s", api.name, extra=extra)
+    log.warning("request was slow", extra=extra)
 
 
 def _answer(

@@ -36,7 +36,11 @@ class Impostors:
                 self._logged_s.clear()
             self._logged_s[host] = now_s
             log.warning(
-                "request refused: it claims to come from a broker of the cluster, and does not prove it",
-                extra={"peer": context.connection.peer, "claimed": broker},
+                "broker request refused",
+                extra={
+                    "peer": context.connection.peer,
+                    "claimed": broker,
+                    "reason": "it does not prove that a broker sends it",
+                },
             )
         return ClusterAuthorizationFailed("only the brokers of the cluster may ask so")

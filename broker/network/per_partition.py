@@ -36,7 +36,7 @@ def as_broker_error(services: Services, error: Exception, doing: str) -> BrokerE
     if isinstance(error, BrokerError):
         return error
     services.metrics.unexpected_errors += 1
-    log.error("unexpected error in %s", doing, exc_info=error)
+    log.error("request failed unexpectedly", exc_info=error, extra={"doing": doing})
     return UnknownServerError(f"unexpected error in {doing}")
 
 

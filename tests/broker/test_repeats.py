@@ -72,11 +72,11 @@ def test_what_was_left_out_is_logged_as_one_line(caplog):
     )
     connections = Connections(None, None, None)
     assert [connections.is_shown(client, REASON) for _ in range(SHOWN + 3)].count(False) == 3
-    connections.tell_repeated(clock)
+    connections.log_repeated(clock)
     assert caplog.records == []
     clock.now_s += SPAN_S
     for _ in range(2):
-        connections.tell_repeated(clock)
+        connections.log_repeated(clock)
     (line,) = caplog.records
-    assert (line.levelname, line.getMessage()) == ("WARNING", f"connections closed: {REASON}")
-    assert (line.host, line.more) == (HOST, 3)
+    assert (line.levelname, line.getMessage()) == ("WARNING", "connections closed")
+    assert (line.host, line.reason, line.more) == (HOST, REASON, 3)

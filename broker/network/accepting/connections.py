@@ -148,7 +148,7 @@ class Connections:
         """Counts and logs that a connection is closed because there are too many."""
         self._metrics.connections_refused += 1
         if self.is_shown(connection, reason):
-            log.warning("connection refused: %s", reason, extra={"peer": connection.peer})
+            log.warning("connection refused", extra={"peer": connection.peer, "reason": reason})
 
     def is_shown(self, connection: Connection, reason: str) -> bool:
         """Counts a log line that a client can cause at will; returns whether it is still to be logged."""
@@ -164,18 +164,18 @@ class Connections:
         if isinstance(reason, Excessive):
             self._metrics.excessive_requests += 1
         if not isinstance(reason, Folded) or self.is_shown(connection, reason.kind):
-            log.warning("connection closed: %s", reason, extra={"peer": connection.peer})
+            log.warning("connection closed", extra={"peer": connection.peer, "reason": reason})
 
     def refused_for_memory(self, connection: Connection, reason: str) -> None:
         """Counts and logs that a connection is closed because of the memory that it takes."""
         self._memory.requests.refused += 1
         if self.is_shown(connection, reason):
-            log.warning("connection closed: %s", reason, extra={"peer": connection.peer})
+            log.warning("connection closed", extra={"peer": connection.peer, "reason": reason})
 
-    def tell_repeated(self, clock: Clock) -> None:
+    def log_repeated(self, clock: Clock) -> None:
         """Logs how often requests were refused that were not logged each time."""
         for host, reason, times in self.refusals.take_repeated(clock.monotonic_s()):
-            log.warning("connections closed: %s", reason, extra={"host": host, "more": times})
+            log.warning("connections closed", extra={"host": host, "reason": reason, "more": times})
 
     def discard(self, connection: Connection) -> None:
         """Removes a closed connection; one that was refused is not there."""

@@ -126,7 +126,7 @@ class TestFrames:
                 connection._socket.recv(1)
             peer = name_of(connection)
         eventually(lambda: broker.metric("tidelog_disconnects_mid_request_total") == gone + 1)
-        assert eventually(lambda: broker.lines("peer left in mid-request", f"peer={peer}"))
+        assert eventually(lambda: broker.lines("client disconnected mid-request", f"peer={peer}"))
         assert broker.rss_mb(peak=True) - before < 20
 
     def test_a_length_that_claims_less_closes(self, broker):

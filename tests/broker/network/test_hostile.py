@@ -145,7 +145,7 @@ def test_one_metadata_creates_a_bounded_number_of_topics(strict):
             topics = connection.ask("Metadata", 1, topics=names)["topics"]
             codes = [topic["error_code"] for topic in topics]
             assert codes == [0] * created + [UNKNOWN_TOPIC_OR_PARTITION] * (8 - created)
-    assert eventually(lambda: strict.lines("slow request: Metadata"))
+    assert eventually(lambda: strict.lines("request was slow", "api=Metadata"))
 
 
 def test_all_topics_are_described_anew_after_a_change(strict):
