@@ -216,4 +216,4 @@ class UnderWay(NamedTuple):
     """A request whose answer has to wait."""
 
     kind: Kind
-    later: Pending
+    pending: Pending

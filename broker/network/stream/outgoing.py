@@ -26,9 +26,10 @@ _TURN_BYTES = 1 << 20  # streamed before other connections have their turn
 class Outgoing:
     """The answers of one connection that have not been sent, or are counted as unread."""
 
-    __slots__ = ("_counted", "_position", "_seen", "_share", "_streamed", "is_paused")
+    __slots__ = ("_counted", "_position", "_seen", "_share", "_streamed", "is_paused", "transport")
 
     def __init__(self, share: Share) -> None:
+        self.transport: asyncio.Transport | None = None  # while there is a connection
         self.is_paused = False  # the transport's buffer is full
         self._share = share
         self._counted = 0
@@ -46,6 +47,11 @@ class Outgoing:
     def is_free(self) -> bool:
         """Whether the peer reads its answers, and nothing is left to be streamed."""
         return not (self.is_paused or self._streamed)
+
+    @property
+    def may_send(self) -> bool:
+        """Whether there is a peer, which reads its answers."""
+        return self.is_free and self.transport is not None
 
     def write(
         self, transport: asyncio.WriteTransport, parts: Sequence[Buffer | LargeBatch]
@@ -114,6 +120,17 @@ class Outgoing:
             self.count(unread_bytes)
 
     def close(self) -> None:
+        """Closes the connection when what has been written is sent."""
+        if self.transport is not None:
+            self.transport.close()
+
+    def abort(self) -> None:
+        """Closes the connection now and drops what has not been sent."""
+        if self.transport is not None:
+            self.transport.abort()
+
+    def lost(self) -> None:
         """Forgets everything: the connection has ended."""
+        self.transport = None
         self._streamed.clear()
         self.count(0)

@@ -35,7 +35,7 @@ def test_a_fetch_that_would_wait_again_is_given_up(broker):
         def leave():
             happened = loop.create_future()
             later = Pending(happened, lambda: dispatch(node, connection, data))
-            connection._finish_later(data, later)
+            connection._requests.finish_later(data, later)
             connection.abort()
             happened.set_result(None)  # what is called for it comes after the loss
 

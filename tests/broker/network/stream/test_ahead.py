@@ -29,7 +29,7 @@ VERSION = 9
 @pytest.fixture(autouse=True)
 def _long_turns(monkeypatch):
     """On a busy machine a turn of 1 ms may end before the requests behind are served."""
-    monkeypatch.setattr("tidelog.broker.network.connection._TURN_S", 60.0)
+    monkeypatch.setattr("tidelog.broker.network.stream.requests._TURN_S", 60.0)
 
 
 def stored(*, is_done=False, answer=(b"late",)):

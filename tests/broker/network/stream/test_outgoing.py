@@ -35,5 +35,5 @@ def test_what_is_unread_moves_with_the_connection_to_another_share():
     outgoing = unread(answers, 4)
     outgoing.count_in(replication)
     assert (answers.reserved_bytes, replication.reserved_bytes) == (0, 4)
-    outgoing.close()
+    outgoing.lost()
     assert replication.reserved_bytes == 0
