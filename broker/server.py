@@ -318,7 +318,8 @@ async def _start_control(
     faults: Faults,
     listening: socket.socket,
 ) -> Any:
-    from tidelog.broker.testing.control import Control, start_control
+    from tidelog.broker.testing.control import start_control
+    from tidelog.broker.testing.controlled import Control
 
     if is_open(listening):
         host = listening.getsockname()[0]

@@ -13,7 +13,7 @@ part of them, and a crash in between leaves keys of partitions that are no topic
 from __future__ import annotations
 
 import contextlib
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from tidelog.broker.metadata import records
 from tidelog.broker.metadata.image import Creation, abandonment
@@ -32,16 +32,40 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from uuid import UUID
 
-    from tidelog.broker.metadata.cluster import ClusterMetadata
-    from tidelog.broker.metadata.image import Topic
-    from tidelog.broker.metadata.records import PartitionRecord, TopicRecord
-    from tidelog.broker.metadata.store import Operation
+    from tidelog.broker.metadata.image import Image, Topic
+    from tidelog.broker.metadata.records import DeletionRecord, PartitionRecord, TopicRecord
+    from tidelog.broker.metadata.store import KeyValueStore, Operation
+
 
 _BESIDE = 2  # operations on other keys than those of partitions, in one transaction
 _ALONE = 0  # the epoch of a broker that needs no session
 
 
-async def add(metadata: ClusterMetadata, topic: Topic, still: Sequence[Compare]) -> bool:
+class Metadata(Protocol):
+    """What writes topics: the metadata of the cluster (`cluster.py`)."""
+
+    @property
+    def image(self) -> Image:
+        """The newest image."""
+
+    @property
+    def node_id(self) -> int:
+        """This broker."""
+
+    @property
+    def store(self) -> KeyValueStore:
+        """The store of the keys."""
+
+    def deletion(self, topic_id: UUID) -> DeletionRecord | None:
+        """Returns the deletion of a topic that is under way; None if there is none."""
+
+    async def transact(
+        self, compares: Sequence[Compare], operations: Sequence[Operation]
+    ) -> int | None:
+        """Returns the revision of a transaction, which is in the image then; None if it failed."""
+
+
+async def add(metadata: Metadata, topic: Topic, still: Sequence[Compare]) -> bool:
     """Stores a new topic; returns False, and stores nothing, if its key exists.
 
     So it does if what must `still` be so is not. The id of a topic that is not stored must not be
@@ -82,7 +106,7 @@ async def add(metadata: ClusterMetadata, topic: Topic, still: Sequence[Compare])
 
 
 async def grow(
-    metadata: ClusterMetadata,
+    metadata: Metadata,
     before: TopicRecord,
     added: Sequence[PartitionRecord],
     compares: Sequence[Compare],
@@ -105,7 +129,7 @@ async def grow(
 
 
 async def shrink(
-    metadata: ClusterMetadata, before: TopicRecord, partitions: int, compares: Sequence[Compare]
+    metadata: Metadata, before: TopicRecord, partitions: int, compares: Sequence[Compare]
 ) -> bool:
     """Removes a topic's last partitions; returns False if a comparison is false.
 
@@ -124,7 +148,7 @@ async def shrink(
 
 
 async def delete(
-    metadata: ClusterMetadata, topic: Topic, brokers: set[int], compares: Sequence[Compare]
+    metadata: Metadata, topic: Topic, brokers: set[int], compares: Sequence[Compare]
 ) -> bool:
     """Deletes a topic, whose logs these `brokers` delete; returns False if a comparison is false.
 
@@ -139,13 +163,13 @@ async def delete(
     return True
 
 
-async def abandon_creations(metadata: ClusterMetadata) -> None:
+async def abandon_creations(metadata: Metadata) -> None:
     """Gives up all creations that are not over, of a process before; this broker is alone."""
     for topic_id, creation in metadata.image.creations.items():
         await metadata.transact(*abandonment(topic_id, creation))
 
 
-async def deletion_done(metadata: ClusterMetadata, topic_id: UUID, broker: int | None) -> None:
+async def deletion_done(metadata: Metadata, topic_id: UUID, broker: int | None) -> None:
     """Removes a broker from those that have to delete a topic's logs: this one, or another `broker`.
 
     The last of them ends the deletion. Raises what the store raises.
@@ -165,7 +189,7 @@ async def deletion_done(metadata: ClusterMetadata, topic_id: UUID, broker: int |
             return
 
 
-async def _forget(metadata: ClusterMetadata, topic_id: UUID) -> None:
+async def _forget(metadata: Metadata, topic_id: UUID) -> None:
     """Ends a deletion: removes the keys of partitions that are left, then the deletion's.
 
     Raises what the store raises.
@@ -176,7 +200,7 @@ async def _forget(metadata: ClusterMetadata, topic_id: UUID) -> None:
 
 
 async def _while_deleted(
-    metadata: ClusterMetadata, topic_id: UUID, batches: Sequence[Sequence[Operation]]
+    metadata: Metadata, topic_id: UUID, batches: Sequence[Sequence[Operation]]
 ) -> None:
     """Removes keys of a deleted topic until there are none, or others have removed them."""
     is_deleted = Compare(records.deletion_key(topic_id), "mod", ">", 0)

@@ -29,12 +29,11 @@ from tidelog.broker.http.application import readable
 from tidelog.broker.maintenance.checkpoint import checkpoint
 from tidelog.broker.maintenance.compaction_rounds import CompactionRound
 from tidelog.broker.network import routes
-from tidelog.broker.testing.cuts import add_cut, heal_cuts, show_cuts
 from tidelog.broker.testing.fault_requests import wrapped
 from tidelog.broker.testing.fault_storage import FaultySystem
 from tidelog.broker.testing.faults import Fault, Faults
 from tidelog.client import async_connection
-from tidelog.config.instants import parse_duration, parse_instant, to_iso
+from tidelog.config.instants import to_iso
 from tidelog.storage import files
 from tidelog.storage.time.append_time import ahead
 
@@ -43,9 +42,9 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator, Mapping
     from pathlib import Path
 
-    from tidelog.broker.http.services import Services
-    from tidelog.broker.maintenance.compaction_rounds import CompactionRounds
-    from tidelog.broker.maintenance.retention_rounds import Rounds, SweptSegment
+    from tidelog.broker.maintenance.retention_rounds import SweptSegment
+    from tidelog.broker.testing.controlled import Control
+    from tidelog.broker.testing.cuts import Cuts
     from tidelog.storage.log.partition import Partition
 
 log = logging.getLogger("tidelog.control")
@@ -67,42 +66,6 @@ def install_faults(log_dirs: list[Path]) -> Iterator[Faults]:
         async_connection.dial_by(None)
         routes.wrap(None)
         files.use(system)
-
-
-class Control(NamedTuple):
-    """What the handlers of the control listener work on."""
-
-    services: Services
-    rounds: Rounds
-    compaction: CompactionRounds
-    faults: Faults
-
-    @property
-    def clock(self) -> ManualClock:
-        """The manual clock; raises Refused if the broker has another one."""
-        clock = self.services.clock
-        if isinstance(clock, ManualClock):
-            return clock
-        raise Refused(
-            400, "CLOCK_NOT_MANUAL", "the clock is the machine's own: start with --clock manual"
-        )
-
-    def time(self, given: Mapping[str, Any], name: str) -> int:
-        """Returns a required time of the request; raises Refused."""
-        return self._read(given, name, partial(parse_instant, now_ms=self.services.clock.now_ms()))
-
-    def span(self, given: Mapping[str, Any], name: str) -> int:
-        """Returns a required duration of the request; raises Refused."""
-        return self._read(given, name, parse_duration)
-
-    @staticmethod
-    def _read(given: Mapping[str, Any], name: str, read: Callable[[Any], int]) -> int:
-        if name not in given:
-            raise Refused(400, "MISSING", f"{name} is missing")
-        try:
-            return read(given[name])
-        except ValueError as error:
-            raise Refused(400, "BAD_TIME", f"{name}: {error}") from None
 
 
 # --- the clock -----------------------------------------------------------------------------------
@@ -296,6 +259,57 @@ def _append_time(partition: Partition, last_time: int | None, now_ms: int) -> di
         "now": to_iso(now_ms),
         "ahead_ms": ahead(last_time, now_ms),
     }
+
+
+# --- cuts ----------------------------------------------------------------------------------------
+
+
+async def show_cuts(control: Control, _given: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns what the broker is cut off from."""
+    return _shown_cuts(_cuts(control))
+
+
+async def add_cut(control: Control, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Cuts the broker off from another one, or from the metadata."""
+    cuts = _cuts(control)
+    if given.get("metadata") is True and "broker" not in given:
+        cuts.metadata = True
+    else:
+        cuts.add(_other_broker(control, given))
+    return _shown_cuts(cuts)
+
+
+async def heal_cuts(control: Control, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Heals the cut from one broker, or all cuts."""
+    cuts = _cuts(control)
+    cuts.heal(_other_broker(control, given) if "broker" in given else None)
+    return _shown_cuts(cuts)
+
+
+def _cuts(control: Control) -> Cuts:
+    cuts = control.faults.cuts
+    if cuts is None:
+        raise Refused(
+            400, "BROKER_ALONE", "the broker is alone: there is nothing to cut it off from"
+        )
+    return cuts
+
+
+def _other_broker(control: Control, given: Mapping[str, Any]) -> int:
+    broker, me = given.get("broker"), control.services.metadata.node_id
+    known = sorted(control.services.metadata.image.registrations.keys() - {me})
+    if not isinstance(broker, int) or isinstance(broker, bool) or broker not in known:
+        expected = ", ".join(map(str, known)) or "there is none"
+        raise Refused(
+            400,
+            "UNKNOWN_BROKER",
+            f"broker={broker!r}: expected another broker ({expected}), or metadata: true",
+        )
+    return broker
+
+
+def _shown_cuts(cuts: Cuts) -> dict[str, Any]:
+    return {"brokers": sorted(cuts.brokers), "metadata": cuts.metadata}
 
 
 # --- the listener --------------------------------------------------------------------------------

@@ -15,16 +15,14 @@ import asyncio
 import time
 from typing import TYPE_CHECKING, Any, cast
 
-from tidelog.broker.http.answers import Refused
 from tidelog.client import async_connection
 from tidelog.protocol.errors import KafkaStorageError
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+    from collections.abc import AsyncIterator, Callable, Sequence
 
     from tidelog.broker.metadata.cluster import ClusterMetadata
     from tidelog.broker.metadata.store import Change, Compare, KeyValueStore, Operation, Snapshot
-    from tidelog.broker.testing.control import Control
 
 _POLL_S = 0.01
 GIVE_UP_S = 1.0
@@ -218,54 +216,3 @@ class _CutStore:
             while self._cuts.metadata:  # noqa: ASYNC110 - as above
                 await asyncio.sleep(_POLL_S)
             yield changes
-
-
-# --- the requests of the control listener --------------------------------------------------------
-
-
-async def show_cuts(control: Control, _given: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns what the broker is cut off from."""
-    return _shown(_cuts(control))
-
-
-async def add_cut(control: Control, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Cuts the broker off from another one, or from the metadata."""
-    cuts = _cuts(control)
-    if given.get("metadata") is True and "broker" not in given:
-        cuts.metadata = True
-    else:
-        cuts.add(_broker(control, given))
-    return _shown(cuts)
-
-
-async def heal_cuts(control: Control, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Heals the cut from one broker, or all cuts."""
-    cuts = _cuts(control)
-    cuts.heal(_broker(control, given) if "broker" in given else None)
-    return _shown(cuts)
-
-
-def _cuts(control: Control) -> Cuts:
-    cuts = control.faults.cuts
-    if cuts is None:
-        raise Refused(
-            400, "BROKER_ALONE", "the broker is alone: there is nothing to cut it off from"
-        )
-    return cuts
-
-
-def _broker(control: Control, given: Mapping[str, Any]) -> int:
-    broker, me = given.get("broker"), control.services.metadata.node_id
-    known = sorted(control.services.metadata.image.registrations.keys() - {me})
-    if not isinstance(broker, int) or isinstance(broker, bool) or broker not in known:
-        expected = ", ".join(map(str, known)) or "there is none"
-        raise Refused(
-            400,
-            "UNKNOWN_BROKER",
-            f"broker={broker!r}: expected another broker ({expected}), or metadata: true",
-        )
-    return broker
-
-
-def _shown(cuts: Cuts) -> dict[str, Any]:
-    return {"brokers": sorted(cuts.brokers), "metadata": cuts.metadata}

@@ -16,7 +16,8 @@ from tests.broker.subject import eventually
 from tidelog.broker.clock import ManualClock
 from tidelog.broker.maintenance import retention_rounds
 from tidelog.broker.pools import Pools
-from tidelog.broker.testing.control import ROUTES, Control, install_faults, sweep
+from tidelog.broker.testing.control import ROUTES, install_faults, sweep
+from tidelog.broker.testing.controlled import Control
 from tidelog.broker.testing.faults import Faults
 from tidelog.config import BrokerConfig
 from tidelog.process import BrokerFailed
