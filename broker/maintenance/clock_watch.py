@@ -22,9 +22,10 @@ import contextlib
 import logging
 import threading
 import uuid
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from tidelog.broker.clock import is_manual
+from tidelog.broker.topics.services import Services as Below
 from tidelog.config.instants import to_iso
 from tidelog.config.release import RELEASED_MS
 from tidelog.protocol.errors import BrokerError
@@ -38,7 +39,6 @@ from tidelog.storage.time.trusted_clock import Leap, StepBack, TrustedClock, as_
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from tidelog.broker.maintenance.services import Services
     from tidelog.storage.log.partition import Partition
     from tidelog.storage.time.trusted_clock import Change, Reading
 
@@ -48,6 +48,21 @@ _INTERVAL_S = 10.0
 _DURABLE_MS = 3_600_000  # a reading this old may be all that is known after a power loss
 _MOST_STEPS_BACK = 32
 _ANY_PAUSE_MS = 2**62  # a manual clock may begin at any time
+
+
+class Groups(Protocol):
+    """The groups that this broker coordinates."""
+
+    async def correct_times(self, changes: Sequence[Change]) -> None:
+        """Takes steps of the clock into account in the times of offsets."""
+
+
+class Services(Below, Protocol):
+    """What the watch of the clock needs of the broker; `boot.py` makes it."""
+
+    @property
+    def coordinator(self) -> Groups:
+        """The groups that this broker coordinates."""
 
 
 class ClockStatus(NamedTuple):

@@ -4,22 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
-from tidelog.broker.topics.services import Services as Below
+from tidelog.broker.maintenance.clock_watch import Services as Below
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from tidelog.broker.maintenance.checkpoint import Waiters
     from tidelog.broker.maintenance.clock_watch import ClockWatch
     from tidelog.storage.log.partition import Partition
-    from tidelog.storage.time.trusted_clock import Change
-
-
-class Groups(Protocol):
-    """The groups that this broker coordinates."""
-
-    async def correct_times(self, changes: Sequence[Change]) -> None:
-        """Takes steps of the clock into account in the times of offsets."""
 
 
 class Logs(Protocol):
@@ -34,9 +24,6 @@ class Services(Below, Protocol):
 
     @property
     def clock_watch(self) -> ClockWatch: ...
-
-    @property
-    def coordinator(self) -> Groups: ...
 
     @property
     def partitions(self) -> Logs: ...

@@ -9,6 +9,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tidelog.broker.metadata import records
+from tidelog.broker.metadata.brokers.members import Members
 from tidelog.broker.metadata.store import Compare, Delete
 from tidelog.broker.quotas.entity import NO_QUOTAS
 
@@ -58,16 +59,6 @@ class Creation(NamedTuple):
 
     record: CreationRecord
     mod_revision: int
-
-
-class Members(NamedTuple):
-    """The brokers of the cluster, by broker id, and the controller (`brokers/members.py`)."""
-
-    brokers: Mapping[int, LiveBroker] = _NONE
-    registrations: Mapping[int, Registration] = _NONE
-    offline: Mapping[int, Offline] = _NONE
-    controller: Controller | None = None
-    seen: Mapping[int, int] = _NONE  # the revisions at which brokers saw those that stop
 
 
 class Image(NamedTuple):

@@ -9,7 +9,8 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from tidelog.broker.metadata import records
-from tidelog.broker.metadata.image import Creation, Image, Members, Topic
+from tidelog.broker.metadata.brokers.members import Members
+from tidelog.broker.metadata.image import Creation, Image, Topic
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -259,7 +260,7 @@ class ImageBuilder:
         ]
         if not found:
             return Members()
-        from tidelog.broker.metadata.brokers.members import (
+        from tidelog.broker.metadata.brokers.stored_members import (
             members,  # a broker that is alone has none
         )
 

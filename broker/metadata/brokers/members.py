@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 from types import MappingProxyType
-from typing import TYPE_CHECKING, NamedTuple
-
-from tidelog.broker.metadata.brokers.records import (
-    ControllerRecord,
-    LiveBrokerRecord,
-    OfflineRecord,
-    RegistrationRecord,
-    SeenRecord,
-    broker_of,
-)
-from tidelog.broker.metadata.image import Members
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Mapping
+
+    from tidelog.broker.metadata.brokers.records import (
+        LiveBrokerRecord,
+        OfflineRecord,
+        RegistrationRecord,
+    )
+
+_NONE: MappingProxyType[Any, Any] = MappingProxyType({})
 
 
 class LiveBroker(NamedTuple):
@@ -60,30 +58,11 @@ class Controller(NamedTuple):
     epoch: int
 
 
-def members(stored: Iterable[tuple[str, object, int, int]]) -> Members:
-    """Returns the members that keys name: (key, record, create revision, mod revision) of each."""
-    live: dict[int, LiveBroker] = {}
-    registered: dict[int, Registration] = {}
-    offline: dict[int, Offline] = {}
-    seen: dict[int, int] = {}
-    controller = None
-    for key, record, created, modified in stored:
-        if isinstance(record, LiveBrokerRecord):
-            live[broker_of(key)] = LiveBroker(broker_of(key), created, record, modified)
-        elif isinstance(record, RegistrationRecord):
-            registered[broker_of(key)] = Registration(
-                broker_of(key), modified, record, created == modified
-            )
-        elif isinstance(record, OfflineRecord):
-            offline[broker_of(key)] = Offline(broker_of(key), record, modified)
-        elif isinstance(record, SeenRecord):
-            seen[broker_of(key)] = record.revision
-        elif isinstance(record, ControllerRecord):
-            controller = Controller(record.broker, created)
-    return Members(
-        MappingProxyType(live),
-        MappingProxyType(registered),
-        MappingProxyType(offline),
-        controller,
-        MappingProxyType(seen),
-    )
+class Members(NamedTuple):
+    """The brokers of the cluster, by broker id, and the controller."""
+
+    brokers: Mapping[int, LiveBroker] = _NONE
+    registrations: Mapping[int, Registration] = _NONE
+    offline: Mapping[int, Offline] = _NONE
+    controller: Controller | None = None
+    seen: Mapping[int, int] = _NONE  # the revisions at which brokers saw those that stop

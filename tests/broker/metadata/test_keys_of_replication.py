@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidelog.broker.metadata import records
+from tidelog.broker.metadata.brokers.members import Members
 from tidelog.broker.metadata.brokers.records import (
     ControllerRecord,
     Endpoint,
@@ -26,7 +27,6 @@ from tidelog.broker.metadata.brokers.records import (
     put_registration,
     put_seen,
 )
-from tidelog.broker.metadata.image import Members
 from tidelog.broker.metadata.image_builder import ImageBuilder
 from tidelog.broker.metadata.memory import MemoryStore
 from tidelog.broker.metadata.records import PartitionRecord, TopicRecord

@@ -7,13 +7,13 @@ from uuid import UUID
 
 import pytest
 
-from tidelog.broker.metadata.brokers.members import LiveBroker, Offline, Registration
+from tidelog.broker.metadata.brokers.members import LiveBroker, Members, Offline, Registration
 from tidelog.broker.metadata.brokers.records import (
     LiveBrokerRecord,
     OfflineRecord,
     RegistrationRecord,
 )
-from tidelog.broker.metadata.image import Image, Members, Topic
+from tidelog.broker.metadata.image import Image, Topic
 from tidelog.broker.metadata.records import NO_LEADER, PartitionRecord
 from tidelog.broker.metadata.standing import standings, state_of, why_missing
 from tidelog.broker.metrics.cluster_watch import ClusterWatch
