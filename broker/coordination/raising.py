@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from tidelog.broker.metadata.records import CONTROLLER
+from tidelog.broker.metadata.brokers.keys import CONTROLLER
 from tidelog.broker.metadata.store import Compare
 from tidelog.broker.replication.controller import reassignment
 from tidelog.broker.replication.controller.controller import able

@@ -11,8 +11,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tidelog.broker.membership.registration import is_in_charge
+from tidelog.broker.metadata.brokers.keys import CONTROLLER
 from tidelog.broker.metadata.brokers.records import live_key, put_live, put_seen
-from tidelog.broker.metadata.records import CONTROLLER
 from tidelog.broker.metadata.store import Compare, Delete
 from tidelog.broker.replication.transactions import Transaction, in_session
 

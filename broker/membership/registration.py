@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from tidelog.broker.metadata.brokers.keys import LIVE_PREFIX
 from tidelog.broker.metadata.brokers.records import (
     NO_SECRET,
     LiveBrokerRecord,
@@ -26,7 +27,7 @@ from tidelog.broker.metadata.brokers.records import (
     put_registration,
     registration_key,
 )
-from tidelog.broker.metadata.records import LIVE_PREFIX, NO_LEADER
+from tidelog.broker.metadata.records import NO_LEADER
 from tidelog.broker.metadata.store import MOST_OPERATIONS, Delete, Put, absent
 from tidelog.broker.replication.controller.election import led_by
 from tidelog.broker.replication.eligible_leaders import changed, elr_after

@@ -9,6 +9,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from tidelog.broker.metadata import records
+from tidelog.broker.metadata.brokers.keys import MEMBER_KEYS
 from tidelog.broker.metadata.brokers.members import Members
 from tidelog.broker.metadata.image import Creation, Image, Topic
 
@@ -144,7 +145,7 @@ class ImageBuilder:
                 topics[record.name] = by_id[record.topic_id] = made
         touches_own_configs = any(key.startswith(records.OWN_CONFIGS_PREFIX) for key in before)
         touches_quotas = any(key.startswith(records.QUOTA_PREFIX) for key in before)
-        touches_members = any(key.startswith(records.MEMBER_KEYS) for key in before)
+        touches_members = any(key.startswith(MEMBER_KEYS) for key in before)
         return Image(
             revision,
             self._cluster_id(),
@@ -254,9 +255,7 @@ class ImageBuilder:
 
     def _members(self) -> Members:
         found = [
-            (key, *stored)
-            for key, stored in self._stored.items()
-            if key.startswith(records.MEMBER_KEYS)
+            (key, *stored) for key, stored in self._stored.items() if key.startswith(MEMBER_KEYS)
         ]
         if not found:
             return Members()

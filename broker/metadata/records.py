@@ -12,6 +12,7 @@ import json
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
+from tidelog.broker.metadata.brokers.keys import CONTROLLER, MEMBER_KEYS, MEMBER_PREFIXES
 from tidelog.broker.metadata.names import collision_key, read_id, written_id
 from tidelog.broker.metadata.values import numbers, put, text
 from tidelog.broker.quotas import entity as entities
@@ -34,13 +35,6 @@ PARTITION_PREFIX = "partition/"
 DELETION_PREFIX = "deletion/"
 CREATION_PREFIX = "creation/"
 QUOTA_PREFIX = "quota/"
-LIVE_PREFIX = "live/"
-REGISTRATION_PREFIX = "broker/"
-OFFLINE_PREFIX = "offline/"
-SEEN_PREFIX = "seen/"
-CONTROLLER = "controller"
-MEMBER_KEYS = (LIVE_PREFIX, REGISTRATION_PREFIX, OFFLINE_PREFIX, SEEN_PREFIX, CONTROLLER)
-"""How the keys begin that brokers write about themselves (`brokers/records.py`)."""
 _KEYS = frozenset({CLUSTER, BROKER_CONFIGS, PRODUCER_IDS, CONTROLLER})
 _PREFIXES = (
     OWN_CONFIGS_PREFIX,
@@ -49,10 +43,7 @@ _PREFIXES = (
     DELETION_PREFIX,
     CREATION_PREFIX,
     QUOTA_PREFIX,
-    LIVE_PREFIX,
-    REGISTRATION_PREFIX,
-    OFFLINE_PREFIX,
-    SEEN_PREFIX,
+    *MEMBER_PREFIXES,
 )
 
 _NO_CONFIGS: Mapping[str, str] = MappingProxyType({})

@@ -10,14 +10,14 @@ from __future__ import annotations
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
-from tidelog.broker.metadata.names import read_id, written_id
-from tidelog.broker.metadata.records import (
+from tidelog.broker.metadata.brokers.keys import (
     CONTROLLER,
     LIVE_PREFIX,
     OFFLINE_PREFIX,
     REGISTRATION_PREFIX,
     SEEN_PREFIX,
 )
+from tidelog.broker.metadata.names import read_id, written_id
 from tidelog.broker.metadata.values import numbers, put, text
 
 if TYPE_CHECKING:

@@ -13,9 +13,10 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING, NamedTuple
 
+from tidelog.broker.metadata.brokers.keys import CONTROLLER
 from tidelog.broker.metadata.brokers.records import put_controller
 from tidelog.broker.metadata.image import changed_partitions, changed_topics
-from tidelog.broker.metadata.records import CONTROLLER, NO_LEADER, UNKNOWN_EPOCH, PartitionRecord
+from tidelog.broker.metadata.records import NO_LEADER, UNKNOWN_EPOCH, PartitionRecord
 from tidelog.broker.metadata.store import MOST_OPERATIONS, Compare, absent
 from tidelog.broker.replication.controller import election, reassignment
 from tidelog.broker.replication.controller.unfinished import abandoned

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidelog.broker.metadata import records
+from tidelog.broker.metadata.brokers import keys
 from tidelog.broker.metadata.brokers.members import Members
 from tidelog.broker.metadata.brokers.records import (
     ControllerRecord,
@@ -87,7 +88,7 @@ def test_what_brokers_say_is_read_as_it_was_written(live, registration, offline,
         (put_controller(broker, NO_LEASE), ControllerRecord(broker)),
     ):
         assert records.read(put.key, put.value) == record
-        assert put.key == records.CONTROLLER or broker_of(put.key) == broker
+        assert put.key == keys.CONTROLLER or broker_of(put.key) == broker
 
 
 def test_a_partition_of_an_older_tidelog_has_the_defaults():

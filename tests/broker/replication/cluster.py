@@ -11,6 +11,7 @@ from uuid import UUID
 
 from tidelog.broker.membership.registration import Start
 from tidelog.broker.metadata import records
+from tidelog.broker.metadata.brokers.keys import CONTROLLER
 from tidelog.broker.metadata.brokers.records import (
     Endpoint,
     LiveBrokerRecord,
@@ -19,7 +20,7 @@ from tidelog.broker.metadata.brokers.records import (
 )
 from tidelog.broker.metadata.image_builder import ImageBuilder
 from tidelog.broker.metadata.memory import MemoryState
-from tidelog.broker.metadata.records import CONTROLLER, NO_LEADER, PartitionRecord, TopicRecord
+from tidelog.broker.metadata.records import NO_LEADER, PartitionRecord, TopicRecord
 from tidelog.broker.metadata.store import MOST_OPERATIONS, NO_LEASE, Delete
 from tidelog.broker.replication.controller import controller
 from tidelog.broker.replication.controller.controller import TopicRules

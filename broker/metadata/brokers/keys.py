@@ -1,0 +1,15 @@
+"""The keys that brokers write about themselves (`records.py`)."""
+
+from __future__ import annotations
+
+from typing import Final
+
+LIVE_PREFIX: Final = "live/"
+REGISTRATION_PREFIX: Final = "broker/"
+OFFLINE_PREFIX: Final = "offline/"
+SEEN_PREFIX: Final = "seen/"
+CONTROLLER: Final = "controller"
+MEMBER_PREFIXES: Final = (LIVE_PREFIX, REGISTRATION_PREFIX, OFFLINE_PREFIX, SEEN_PREFIX)
+"""Each with the id of a broker behind it."""
+MEMBER_KEYS: Final = (*MEMBER_PREFIXES, CONTROLLER)
+"""How all of them begin."""
