@@ -71,7 +71,7 @@ class Connection(asyncio.BufferedProtocol):
     def is_busy(self) -> bool:
         """Returns whether a request is being served, or its answer waits.
 
-        A fetch or lookup does not count while the socket is not read: nothing tells if its peer has left.
+        A fetch or lookup does not count while the socket is not read: nobody knows whether its peer has left.
         """
         under_way = self._state.under_way
         if under_way is None or (under_way.kind is Kind.LOOKUP and not self._incoming.is_read):

@@ -2,10 +2,8 @@
 
 As in h11, a connection is in one state of each of two tables. `READING` says what becomes of the bytes that
 the peer sends, `SERVING` whether the next request may be served. Nothing here knows a socket, a clock or a
-timer: `connection.py` reports what has happened, and asks what it may do.
-
-An event that neither state allows raises IllegalEvent, which is a bug in this program: the event loop then
-logs it and closes the connection.
+timer: `connection.py` and `stream/requests.py` report what has happened, and ask what they may do. An event
+that neither state allows raises IllegalEvent, which is a bug in this program.
 """
 
 from __future__ import annotations
@@ -113,6 +111,7 @@ SERVING: Final[Mapping[Serving, Mapping[Event, Serving]]] = {
 }
 
 _MUTED = (Serving.MUTED, Serving.MUTED_AND_QUEUED, Serving.MUTED_AND_ANSWERING)
+_ENDED = (Reading.ENDED, Reading.LOST)
 _READ = (Serving.READY, Serving.ANSWERING)
 
 
@@ -179,8 +178,7 @@ class ConnectionState:
     @property
     def is_done(self) -> bool:
         """Whether nothing more arrives, and nothing is under way: the connection closes once it has sent."""
-        has_ended = self.reading is not Reading.OPEN and self.reading is not Reading.LEAVING
-        return has_ended and self.serving is Serving.READY
+        return self.reading in _ENDED and self.serving is Serving.READY
 
     @property
     def may_read(self) -> bool:
@@ -205,11 +203,8 @@ class Kind(StrEnum):
         return _KINDS.get(bytes(frame[:2]), Kind.OTHER)
 
 
-_KINDS: Final = {
-    b"\0\0": Kind.PRODUCE,
-    b"\0\1": Kind.LOOKUP,
-    b"\0\2": Kind.LOOKUP,
-}  # 1 and 2: Fetch, ListOffsets
+# By the API keys of Produce, Fetch and ListOffsets, with which these requests begin.
+_KINDS: Final = {b"\0\0": Kind.PRODUCE, b"\0\1": Kind.LOOKUP, b"\0\2": Kind.LOOKUP}
 
 
 class UnderWay(NamedTuple):

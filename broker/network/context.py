@@ -19,7 +19,7 @@ class ClientConnection(Protocol):
     client_id: str | None
     """Of the last request; None before the first, and of a client that has none."""
     software: str
-    """The client's name and version, "" if it has not told them."""
+    """The client's name and version, "" if it has not sent them."""
     proven: tuple[int, int] | None
     """The broker at the other end, which has proven that it is one, and the epoch of its session."""
     on_more: Callable[[], None] | None

@@ -17,7 +17,7 @@ log = logging.getLogger("tidelog.security")
 
 FORGED: Final = "forged"
 _LOG_EVERY_S: Final = 60.0
-_MOST_HOSTS: Final = 1_000  # that are told apart
+_MOST_HOSTS: Final = 1_000  # that are counted apart
 
 
 class Impostors:

@@ -52,7 +52,7 @@ _wrapped: Callable[[Route], Route] | None = None
 
 
 def wrap(wrapper: Callable[[Route], Route] | None) -> None:
-    """Lets `wrapper` replace every route from now on, to add faults; None ends that."""
+    """Replaces every route by what `wrapper` returns for it from now on, to add faults; None ends that."""
     global _wrapped  # noqa: PLW0603 - one table of routes, one who wraps them
     _wrapped = wrapper
     known.clear()

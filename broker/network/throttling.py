@@ -203,9 +203,9 @@ class RequestQuota:
         wait_ms, key, limit = max(self._waits)
         self._services.client_quotas.throttled(key, limit, wait_ms)
         self._connection.mute(wait_ms / 1000)
-        return self._told(response, min(wait_ms, INT_MAX))
+        return self._with_throttle_time(response, min(wait_ms, INT_MAX))
 
-    def _told(self, response: Any, wait_ms: int) -> Any:
+    def _with_throttle_time(self, response: Any, wait_ms: int) -> Any:
         """Returns a response with throttle_time_ms, if it has that."""
         header = self._header
         if not isinstance(response, Encoded):

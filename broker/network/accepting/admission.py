@@ -86,7 +86,7 @@ class Admission:
         self._open[address] = self._open.get(address, 0) + 1
 
     def _keep(self, address: str, due_s: float, now_s: float) -> None:
-        """Remembers when an address will have been due; forgets those that are not over their rates."""
+        """Remembers when an address will have been due; drops those that are not over their rates."""
         if len(self._due_of) >= _MOST_ADDRESSES:
             self._due_of = {each: due for each, due in self._due_of.items() if due > now_s}
         self._due_of[address] = due_s

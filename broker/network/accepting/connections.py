@@ -124,7 +124,7 @@ class Connections:
         return True
 
     def _admit_over_limit(self, connection: Connection, refusal: str) -> float | str:
-        """Takes a connection beyond the limits, which may be of another broker; see `OverLimit`.
+        """Admits a connection beyond the limits, which may be of another broker; see `OverLimit`.
 
         One that was here before may have to leave. Returns 0.0, or why the new one is refused.
         """

@@ -51,7 +51,7 @@ class Descriptors:
 
 
 def of_process() -> Descriptors:
-    """Lets this process have as many descriptors as the machine allows it; returns their shares."""
+    """Raises the limit of descriptors to what the machine allows this process; returns their shares."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != hard:
         with contextlib.suppress(ValueError, OSError):

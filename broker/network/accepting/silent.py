@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from tidelog.broker.network.connection import Connection
 
 SILENT_S: Final = 30.0
-_AT_ONCE: Final = 100  # that are found by one look at all connections
-_LOOK_INTERVAL_S: Final = 1.0  # a flood of new connections does not make each look at all others
+_AT_ONCE: Final = 100  # that are found by one search of all connections
+_SEARCH_INTERVAL_S: Final = 1.0  # a flood of new connections does not make each search all others
 
 
 def is_silent(connection: Connection, since_s: float) -> bool:
@@ -32,7 +32,7 @@ class Silent:
 
     def __init__(self) -> None:
         self._found: deque[Connection] = deque()
-        self._looked_s = -_LOOK_INTERVAL_S
+        self._searched_s = -_SEARCH_INTERVAL_S
 
     def longest(self, connections: Collection[Connection], now_s: float) -> Connection | None:
         """Returns the one that has been silent for longest, at least for `SILENT_S`; None if there is none.
@@ -40,8 +40,8 @@ class Silent:
         Connections beyond the limits, which have a rule of their own, are left out.
         """
         since_s = now_s - SILENT_S
-        if not self._found and now_s >= self._looked_s + _LOOK_INTERVAL_S:
-            self._looked_s = now_s
+        if not self._found and now_s >= self._searched_s + _SEARCH_INTERVAL_S:
+            self._searched_s = now_s
             silent = (each for each in connections if is_silent(each, since_s))
             of_clients = (each for each in silent if not each.is_over_limit)
             self._found.extend(nsmallest(_AT_ONCE, of_clients, attrgetter("last_active_s")))

@@ -1,6 +1,6 @@
-"""The sockets of a broker's ports, and what others are told of them.
+"""The sockets of a broker's ports, and the addresses that are advertised for them.
 
-A port of 0 becomes one that is free, so what is told is known only when the socket is bound. Nobody can
+A port of 0 becomes one that is free, so its address is known only when the socket is bound. Nobody can
 connect to a socket that is bound and does not listen. A port in use is waited for, so a thread binds.
 """
 
@@ -40,7 +40,7 @@ class AddressError(OSError):
 
 
 def bound_listeners(config: BrokerConfig) -> list[tuple[socket.socket, Listener]]:
-    """Binds every listener; returns the sockets, which do not listen yet, and what is told of them.
+    """Binds every listener; returns the sockets, which do not listen yet, and what is advertised for them.
 
     Raises AddressError.
     """

@@ -95,7 +95,7 @@ class Frames:
         return self.waiting_bytes + (self._need if self.is_allotted else self.have_bytes)
 
     def allot(self) -> None:
-        """Lets the incomplete frame arrive: its memory is reserved."""
+        """Notes that the memory of the incomplete frame is reserved: it may arrive."""
         self.is_allotted = True
 
     def room(self) -> memoryview | None:
@@ -112,7 +112,7 @@ class Frames:
         return self._place[self.have_bytes :]
 
     def keep(self, data: bytes) -> None:
-        """Takes what has arrived, and cuts nothing of it yet; the frames must be empty."""
+        """Stores what has arrived, and cuts nothing of it yet; the frames must be empty."""
         self._rest = memoryview(data)
         self.waiting_bytes += len(data)
 
@@ -127,7 +127,7 @@ class Frames:
             self.waiting_bytes += size - 4
 
     def take(self, data: bytes, limit_bytes: int) -> CloseConnection | None:
-        """Takes what has arrived. Returns why the stream cannot be read on, None if it can."""
+        """Cuts frames out of what has arrived. Returns why the stream cannot be read on, None if it can."""
         if self._rest is not None:
             self._more.append(data)
             self.waiting_bytes += len(data)
@@ -172,7 +172,7 @@ class Frames:
         return self._cut(data, position, limit_bytes)
 
     def clear(self) -> None:
-        """Forgets everything that has arrived."""
+        """Drops everything that has arrived."""
         self.waiting.clear()
         self._rest = None
         self._more.clear()

@@ -93,13 +93,13 @@ class Held:
         return True
 
     def served(self) -> None:
-        """Gives back the memory of the frame that was served."""
+        """Releases the memory of the frame that was served."""
         if self.serving_bytes:
             self.serving_bytes = 0
             self.update()
 
     def close(self) -> None:
-        """Gives back what the connection holds, but for the frame that is still served."""
+        """Releases what the connection holds, but for the frame that is still served."""
         self._stop_waiting()
         self._granted = _nobody  # else the connection and this would keep each other in memory
         self._frames.clear()

@@ -46,7 +46,7 @@ class Incoming:
         self._place: memoryview | None = None  # where the bytes that arrive next go, if not there
 
     def buffer(self, *, is_crowded: bool) -> memoryview:
-        """Returns where the next bytes go; `is_crowded` tells whether others have to be served first."""
+        """Returns where the next bytes go; `is_crowded`: others have to be served first."""
         place = self._place = self.frames.room()
         if place is not None:
             return place[: ARRIVING_BYTES if is_crowded else _PLACE_BYTES]

@@ -130,7 +130,7 @@ class Outgoing:
             self.transport.abort()
 
     def lost(self) -> None:
-        """Forgets everything: the connection has ended."""
+        """Drops everything: the connection has ended."""
         self.transport = None
         self._streamed.clear()
         self.count(0)

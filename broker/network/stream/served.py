@@ -37,7 +37,7 @@ class Served(bytes):
             made.outcome = reason
         if isinstance(made.outcome, CoroutineType):  # it goes on whatever becomes of the connection
             task = asyncio.get_running_loop().create_task(made.outcome)
-            task.add_done_callback(_noted)
+            task.add_done_callback(_read_error)
             made.outcome = Pending(task, task.result)
         made.size = 0 if made.is_stored else len(frame)
         return made
@@ -70,7 +70,7 @@ class Served(bytes):
             raise CloseConnection("internal error while answering") from None
 
 
-def _noted(task: asyncio.Task[Any]) -> None:
-    """Lets an error go unreported that nobody asks for, because the connection has ended."""
+def _read_error(task: asyncio.Task[Any]) -> None:
+    """Reads the error of a task that nobody awaits, as the connection has ended: else asyncio logs it."""
     if not task.cancelled():
         task.exception()
