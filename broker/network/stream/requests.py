@@ -57,6 +57,19 @@ class Client(ClientConnection, Protocol):
 class Requests:
     """The requests of one connection."""
 
+    __slots__ = (
+        "_client",
+        "_frames",
+        "_held",
+        "_outgoing",
+        "_scheduler",
+        "_services",
+        "_throttle",
+        "_waiting",
+        "incoming",
+        "state",
+    )
+
     def __init__(self, services: Services, client: Client, outgoing: Outgoing) -> None:
         self.state = ConnectionState()
         self.incoming = Incoming(
