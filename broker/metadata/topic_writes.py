@@ -41,7 +41,7 @@ _BESIDE = 2  # operations on other keys than those of partitions, in one transac
 _ALONE = 0  # the epoch of a broker that needs no session
 
 
-class Metadata(Protocol):
+class TopicStore(Protocol):
     """What writes topics: the metadata of the cluster (`cluster.py`)."""
 
     @property
@@ -65,7 +65,7 @@ class Metadata(Protocol):
         """Returns the revision of a transaction, which is in the image then; None if it failed."""
 
 
-async def add(metadata: Metadata, topic: Topic, still: Sequence[Compare]) -> bool:
+async def add(metadata: TopicStore, topic: Topic, still: Sequence[Compare]) -> bool:
     """Stores a new topic; returns False, and stores nothing, if its key exists.
 
     So it does if what must `still` be so is not. The id of a topic that is not stored must not be
@@ -106,7 +106,7 @@ async def add(metadata: Metadata, topic: Topic, still: Sequence[Compare]) -> boo
 
 
 async def grow(
-    metadata: Metadata,
+    metadata: TopicStore,
     before: TopicRecord,
     added: Sequence[PartitionRecord],
     compares: Sequence[Compare],
@@ -129,7 +129,7 @@ async def grow(
 
 
 async def shrink(
-    metadata: Metadata, before: TopicRecord, partitions: int, compares: Sequence[Compare]
+    metadata: TopicStore, before: TopicRecord, partitions: int, compares: Sequence[Compare]
 ) -> bool:
     """Removes a topic's last partitions; returns False if a comparison is false.
 
@@ -148,7 +148,7 @@ async def shrink(
 
 
 async def delete(
-    metadata: Metadata, topic: Topic, brokers: set[int], compares: Sequence[Compare]
+    metadata: TopicStore, topic: Topic, brokers: set[int], compares: Sequence[Compare]
 ) -> bool:
     """Deletes a topic, whose logs these `brokers` delete; returns False if a comparison is false.
 
@@ -163,13 +163,13 @@ async def delete(
     return True
 
 
-async def abandon_creations(metadata: Metadata) -> None:
+async def abandon_creations(metadata: TopicStore) -> None:
     """Gives up all creations that are not over, of a process before; this broker is alone."""
     for topic_id, creation in metadata.image.creations.items():
         await metadata.transact(*abandonment(topic_id, creation))
 
 
-async def deletion_done(metadata: Metadata, topic_id: UUID, broker: int | None) -> None:
+async def deletion_done(metadata: TopicStore, topic_id: UUID, broker: int | None) -> None:
     """Removes a broker from those that have to delete a topic's logs: this one, or another `broker`.
 
     The last of them ends the deletion. Raises what the store raises.
@@ -189,7 +189,7 @@ async def deletion_done(metadata: Metadata, topic_id: UUID, broker: int | None) 
             return
 
 
-async def _forget(metadata: Metadata, topic_id: UUID) -> None:
+async def _forget(metadata: TopicStore, topic_id: UUID) -> None:
     """Ends a deletion: removes the keys of partitions that are left, then the deletion's.
 
     Raises what the store raises.
@@ -200,7 +200,7 @@ async def _forget(metadata: Metadata, topic_id: UUID) -> None:
 
 
 async def _while_deleted(
-    metadata: Metadata, topic_id: UUID, batches: Sequence[Sequence[Operation]]
+    metadata: TopicStore, topic_id: UUID, batches: Sequence[Sequence[Operation]]
 ) -> None:
     """Removes keys of a deleted topic until there are none, or others have removed them."""
     is_deleted = Compare(records.deletion_key(topic_id), "mod", ">", 0)

@@ -16,7 +16,7 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, cast
 
-from tidelog.broker.network.connection_state import Event, Kind, Reading
+from tidelog.broker.network.connection_state import Event, ReadState, RequestKind
 from tidelog.broker.network.stream.outgoing import Outgoing
 from tidelog.broker.network.stream.requests import Requests
 from tidelog.broker.security.session import ANONYMOUS, Session
@@ -29,7 +29,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("tidelog.connection")
 
-_OPEN = Reading.OPEN  # found faster than by the name of its class, and asked for with each request
+_OPEN = (
+    ReadState.OPEN
+)  # found faster than by the name of its class, and asked for with each request
 _MID_REQUEST = "client disconnected mid-request"
 
 
@@ -74,7 +76,9 @@ class Connection(asyncio.BufferedProtocol):
         A fetch or lookup does not count while the socket is not read: nobody knows whether its peer has left.
         """
         under_way = self._state.under_way
-        if under_way is None or (under_way.kind is Kind.LOOKUP and not self._incoming.is_read):
+        if under_way is None or (
+            under_way.kind is RequestKind.LOOKUP and not self._incoming.is_read
+        ):
             return self._frames.has_served
         return True
 
@@ -114,7 +118,9 @@ class Connection(asyncio.BufferedProtocol):
     def eof_received(self) -> bool:
         """Serves what the peer has sent, then closes. A fetch or lookup in progress is cancelled."""
         state, under_way = self._state, self._state.under_way
-        if state.reading is not _OPEN or (under_way is not None and under_way.kind is Kind.LOOKUP):
+        if state.reading is not _OPEN or (
+            under_way is not None and under_way.kind is RequestKind.LOOKUP
+        ):
             return False
         if not (self._frames.has_waiting or under_way or self.outgoing.is_streaming):
             return False
@@ -153,13 +159,13 @@ class Connection(asyncio.BufferedProtocol):
 
         It does so for connections.max.idle.ms at most; meanwhile the connection is not idle.
         """
-        if self._state.reading is not Reading.LOST:
+        if self._state.reading is not ReadState.LOST:
             most_s = self.services.config.connections_max_idle_ms / 1000
             self._requests.mute(min(delay_s, most_s))
 
     def hang_up(self) -> None:
         """Serves nothing more, sends the responses already written, then closes."""
-        if self._state.reading is not Reading.LOST:
+        if self._state.reading is not ReadState.LOST:
             self._requests.hang_up()
 
     def close(self) -> None:
@@ -177,7 +183,7 @@ class Connection(asyncio.BufferedProtocol):
         connection, and the peer would lose responses on their way to it.
         """
         transport = self.outgoing.transport
-        if transport is None or self._state.reading is Reading.LEAVING or transport.is_closing():
+        if transport is None or self._state.reading is ReadState.LEAVING or transport.is_closing():
             return
         self._state.stop()
         self._frames.clear()

@@ -17,11 +17,11 @@ if TYPE_CHECKING:
     from tidelog.broker.network.answers import CloseConnection, Pending
 
 
-class Reading(StrEnum):
+class ReadState(StrEnum):
     """What becomes of the bytes that the peer sends."""
 
     OPEN = "open"
-    """They are read, unless `Serving` or the memory says otherwise."""
+    """They are read, unless `ServeState` or the memory says otherwise."""
     ENDED = "ended"
     """No more are read. Requests that were complete before are served, then the connection closes."""
     LEAVING = "leaving"
@@ -30,7 +30,7 @@ class Reading(StrEnum):
     """There is no socket any more. A request under way that writes goes on without it."""
 
 
-class Serving(StrEnum):
+class ServeState(StrEnum):
     """Whether the next request may be served."""
 
     READY = "ready"
@@ -62,57 +62,57 @@ class Event(StrEnum):
     THROTTLE_ENDED = "throttle ended"
 
 
-READING: Final[Mapping[Reading, Mapping[Event, Reading]]] = {
-    Reading.OPEN: {
-        Event.PEER_CLOSED: Reading.ENDED,
-        Event.INVALID_DATA: Reading.ENDED,
-        Event.BROKER_STOPS: Reading.LEAVING,
-        Event.CONNECTION_LOST: Reading.LOST,
+READING: Final[Mapping[ReadState, Mapping[Event, ReadState]]] = {
+    ReadState.OPEN: {
+        Event.PEER_CLOSED: ReadState.ENDED,
+        Event.INVALID_DATA: ReadState.ENDED,
+        Event.BROKER_STOPS: ReadState.LEAVING,
+        Event.CONNECTION_LOST: ReadState.LOST,
     },
-    Reading.ENDED: {
-        Event.INVALID_DATA: Reading.ENDED,  # of what has come before, and is cut into frames later
-        Event.BROKER_STOPS: Reading.LEAVING,
-        Event.CONNECTION_LOST: Reading.LOST,
+    ReadState.ENDED: {
+        Event.INVALID_DATA: ReadState.ENDED,  # of what has come before, and is cut into frames later
+        Event.BROKER_STOPS: ReadState.LEAVING,
+        Event.CONNECTION_LOST: ReadState.LOST,
     },
-    Reading.LEAVING: {Event.CONNECTION_LOST: Reading.LOST},
-    Reading.LOST: {},
+    ReadState.LEAVING: {Event.CONNECTION_LOST: ReadState.LOST},
+    ReadState.LOST: {},
 }
-SERVING: Final[Mapping[Serving, Mapping[Event, Serving]]] = {
-    Serving.READY: {
-        Event.TURN_OVER: Serving.QUEUED,
-        Event.ANSWER_WAITS: Serving.ANSWERING,
-        Event.THROTTLE_STARTED: Serving.MUTED,
+SERVING: Final[Mapping[ServeState, Mapping[Event, ServeState]]] = {
+    ServeState.READY: {
+        Event.TURN_OVER: ServeState.QUEUED,
+        Event.ANSWER_WAITS: ServeState.ANSWERING,
+        Event.THROTTLE_STARTED: ServeState.MUTED,
     },
-    Serving.QUEUED: {
-        Event.TURN_CAME: Serving.READY,
-        Event.THROTTLE_STARTED: Serving.MUTED_AND_QUEUED,
+    ServeState.QUEUED: {
+        Event.TURN_CAME: ServeState.READY,
+        Event.THROTTLE_STARTED: ServeState.MUTED_AND_QUEUED,
     },
-    Serving.ANSWERING: {
-        Event.ANSWER_CAME: Serving.READY,
-        Event.THROTTLE_STARTED: Serving.MUTED_AND_ANSWERING,
+    ServeState.ANSWERING: {
+        Event.ANSWER_CAME: ServeState.READY,
+        Event.THROTTLE_STARTED: ServeState.MUTED_AND_ANSWERING,
     },
-    Serving.MUTED: {
+    ServeState.MUTED: {
         # A request is over its quota when its answer is made, which may have to wait all the same.
-        Event.TURN_OVER: Serving.MUTED_AND_QUEUED,
-        Event.ANSWER_WAITS: Serving.MUTED_AND_ANSWERING,
-        Event.THROTTLE_STARTED: Serving.MUTED,
-        Event.THROTTLE_ENDED: Serving.READY,
+        Event.TURN_OVER: ServeState.MUTED_AND_QUEUED,
+        Event.ANSWER_WAITS: ServeState.MUTED_AND_ANSWERING,
+        Event.THROTTLE_STARTED: ServeState.MUTED,
+        Event.THROTTLE_ENDED: ServeState.READY,
     },
-    Serving.MUTED_AND_QUEUED: {
-        Event.TURN_CAME: Serving.MUTED,
-        Event.THROTTLE_STARTED: Serving.MUTED_AND_QUEUED,
-        Event.THROTTLE_ENDED: Serving.QUEUED,
+    ServeState.MUTED_AND_QUEUED: {
+        Event.TURN_CAME: ServeState.MUTED,
+        Event.THROTTLE_STARTED: ServeState.MUTED_AND_QUEUED,
+        Event.THROTTLE_ENDED: ServeState.QUEUED,
     },
-    Serving.MUTED_AND_ANSWERING: {
-        Event.ANSWER_CAME: Serving.MUTED,
-        Event.THROTTLE_STARTED: Serving.MUTED_AND_ANSWERING,
-        Event.THROTTLE_ENDED: Serving.ANSWERING,
+    ServeState.MUTED_AND_ANSWERING: {
+        Event.ANSWER_CAME: ServeState.MUTED,
+        Event.THROTTLE_STARTED: ServeState.MUTED_AND_ANSWERING,
+        Event.THROTTLE_ENDED: ServeState.ANSWERING,
     },
 }
 
-_MUTED = (Serving.MUTED, Serving.MUTED_AND_QUEUED, Serving.MUTED_AND_ANSWERING)
-_ENDED = (Reading.ENDED, Reading.LOST)
-_READ = (Serving.READY, Serving.ANSWERING)
+_MUTED = (ServeState.MUTED, ServeState.MUTED_AND_QUEUED, ServeState.MUTED_AND_ANSWERING)
+_ENDED = (ReadState.ENDED, ReadState.LOST)
+_READ = (ServeState.READY, ServeState.ANSWERING)
 
 
 class IllegalEvent(Exception):
@@ -125,8 +125,8 @@ class ConnectionState:
     __slots__ = ("reading", "refusal", "serving", "under_way")
 
     def __init__(self) -> None:
-        self.reading = Reading.OPEN
-        self.serving = Serving.READY
+        self.reading = ReadState.OPEN
+        self.serving = ServeState.READY
         self.refusal: CloseConnection | None = None
         """Why reading has ended; None if the peer has closed."""
         self.under_way: UnderWay | None = None
@@ -171,24 +171,24 @@ class ConnectionState:
     @property
     def is_behind(self) -> bool:
         """Whether what arrives next waits for something that may last as long as the peer likes."""
-        if self.serving is Serving.ANSWERING:
-            return self.under_way is None or self.under_way.kind is not Kind.PRODUCE
-        return self.serving is not Serving.READY
+        if self.serving is ServeState.ANSWERING:
+            return self.under_way is None or self.under_way.kind is not RequestKind.PRODUCE
+        return self.serving is not ServeState.READY
 
     @property
     def is_done(self) -> bool:
         """Whether nothing more arrives, and nothing is under way: the connection closes once it has sent."""
-        return self.reading in _ENDED and self.serving is Serving.READY
+        return self.reading in _ENDED and self.serving is ServeState.READY
 
     @property
     def may_read(self) -> bool:
         """Whether the socket may be read."""
-        if self.reading is Reading.OPEN:
+        if self.reading is ReadState.OPEN:
             return self.serving in _READ
-        return self.reading is Reading.LEAVING
+        return self.reading is ReadState.LEAVING
 
 
-class Kind(StrEnum):
+class RequestKind(StrEnum):
     """What the peer can do to a request under way."""
 
     LOOKUP = "lookup"
@@ -198,17 +198,21 @@ class Kind(StrEnum):
     OTHER = "other"
 
     @classmethod
-    def of(cls, frame: bytes | memoryview) -> Kind:
+    def of(cls, frame: bytes | memoryview) -> RequestKind:
         """Returns the kind of a request, by its API key."""
-        return _KINDS.get(bytes(frame[:2]), Kind.OTHER)
+        return _KINDS.get(bytes(frame[:2]), RequestKind.OTHER)
 
 
 # By the API keys of Produce, Fetch and ListOffsets, with which these requests begin.
-_KINDS: Final = {b"\0\0": Kind.PRODUCE, b"\0\1": Kind.LOOKUP, b"\0\2": Kind.LOOKUP}
+_KINDS: Final = {
+    b"\0\0": RequestKind.PRODUCE,
+    b"\0\1": RequestKind.LOOKUP,
+    b"\0\2": RequestKind.LOOKUP,
+}
 
 
 class UnderWay(NamedTuple):
     """A request whose answer has to wait."""
 
-    kind: Kind
+    kind: RequestKind
     pending: Pending

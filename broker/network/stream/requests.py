@@ -23,8 +23,8 @@ from tidelog.broker.network.answers import CloseConnection, Pending
 from tidelog.broker.network.connection_state import (
     ConnectionState,
     Event,
-    Kind,
-    Serving,
+    RequestKind,
+    ServeState,
     UnderWay,
 )
 from tidelog.broker.network.context import ClientConnection
@@ -42,13 +42,13 @@ if TYPE_CHECKING:
 log = logging.getLogger("tidelog.connection")
 
 # Names of the module are found faster than those of a class: these are asked for with each request.
-_READY, _ANSWERING = Serving.READY, Serving.ANSWERING
+_READY, _ANSWERING = ServeState.READY, ServeState.ANSWERING
 _TURN_S = 0.001  # the longest for which one peer is served before the others have their turn
 _HELD_BYTES = 16_384  # of responses that are ready together, and are sent together
 
 
-class Client(ClientConnection, Protocol):
-    """The connection whose requests are served."""
+class ServedConnection(ClientConnection, Protocol):
+    """A connection, as what serves its requests knows it."""
 
     last_active_s: float
     """When the client has sent, or was sent, something for the last time."""
@@ -70,7 +70,7 @@ class Requests:
         "state",
     )
 
-    def __init__(self, services: Services, client: Client, outgoing: Outgoing) -> None:
+    def __init__(self, services: Services, client: ServedConnection, outgoing: Outgoing) -> None:
         self.state = ConnectionState()
         self.incoming = Incoming(
             services.memory.requests, services.connections.arriving, self.regulate_soon
@@ -142,7 +142,7 @@ class Requests:
             self._throttle.cancel()
         self._held.close()
         under_way = self.state.under_way
-        if under_way is not None and under_way.kind is Kind.LOOKUP:
+        if under_way is not None and under_way.kind is RequestKind.LOOKUP:
             under_way.pending.happened.cancel()
 
     def hang_up(self) -> None:
@@ -258,7 +258,7 @@ class Requests:
                 self.finish_later(frame, answer)
                 break
             if self._waiting and monotonic_s() > over_s:
-                # Reading stops until then too: else the loop would deliver the data that has
+                # ReadState stops until then too: else the loop would deliver the data that has
                 # arrived meanwhile, many times, before it polls another socket.
                 self._queue()
                 break
@@ -294,11 +294,11 @@ class Requests:
     def finish_later(self, frame: bytes | memoryview, answer: Coming) -> None:
         """Waits for a response; nothing else is served until it is done."""
         self._held.serving_bytes = len(frame) if len(frame) > COPY_BYTES else 0
-        self._wait_for(Kind.of(frame), answer)
+        self._wait_for(RequestKind.of(frame), answer)
         if self._waiting:
             self._serve_ahead()
 
-    def _wait_for(self, kind: Kind, answer: Coming) -> UnderWay:
+    def _wait_for(self, kind: RequestKind, answer: Coming) -> UnderWay:
         if not isinstance(answer, Pending):
             task = asyncio.get_running_loop().create_task(answer)
             answer = Pending(task, task.result)
@@ -342,7 +342,7 @@ class Requests:
             self._write(answer)
         elif answer is not None:
             again = self._wait_for(kind, answer)
-            if self._outgoing.transport is None and kind is Kind.LOOKUP:
+            if self._outgoing.transport is None and kind is RequestKind.LOOKUP:
                 # Not at once: a coroutine that has not begun would not end what it was given.
                 asyncio.get_running_loop().call_soon(again.pending.happened.cancel)
             return

@@ -13,9 +13,9 @@ from tidelog.broker.network.connection_state import (
     ConnectionState,
     Event,
     IllegalEvent,
-    Kind,
-    Reading,
-    Serving,
+    ReadState,
+    RequestKind,
+    ServeState,
     UnderWay,
 )
 
@@ -30,19 +30,19 @@ def reached(*events):
 
 def waiting(state, frame):
     """The same connection, whose request is under way."""
-    state.wait(UnderWay(Kind.of(frame), Pending(None, list)))
+    state.wait(UnderWay(RequestKind.of(frame), Pending(None, list)))
     return state
 
 
 def test_every_state_is_in_a_table_and_can_be_reached():
-    seen, found = {(Reading.OPEN, Serving.READY)}, [(Reading.OPEN, Serving.READY)]
+    seen, found = {(ReadState.OPEN, ServeState.READY)}, [(ReadState.OPEN, ServeState.READY)]
     while found:
         reading, serving = found.pop()
         after = [(reading, each) for each in SERVING[serving].values()]
         after += [(each, serving) for each in READING[reading].values()]
         found += set(after) - seen
         seen |= set(after)
-    assert seen == set(product(Reading, Serving))
+    assert seen == set(product(ReadState, ServeState))
 
 
 def test_each_event_belongs_to_one_table():
@@ -53,7 +53,7 @@ def test_each_event_belongs_to_one_table():
 
 
 def test_an_event_changes_one_state_or_raises():
-    for reading, serving, event in product(Reading, Serving, Event):
+    for reading, serving, event in product(ReadState, ServeState, Event):
         state = ConnectionState()
         state.reading, state.serving = reading, serving
         expected = READING[reading].get(event, reading), SERVING[serving].get(event, serving)
@@ -80,27 +80,27 @@ def test_a_throttle_that_starts_while_a_request_is_under_way_lasts_beyond_its_an
     state.on(Event.THROTTLE_STARTED)
     assert (state.is_muted, state.is_behind) == (True, True)
     state.answered()
-    assert (state.is_muted, state.serving, state.under_way) == (True, Serving.MUTED, None)
+    assert (state.is_muted, state.serving, state.under_way) == (True, ServeState.MUTED, None)
     state.on(Event.THROTTLE_ENDED)
-    assert state.serving is Serving.READY
+    assert state.serving is ServeState.READY
 
 
 def test_a_turn_that_comes_while_the_client_is_muted_serves_nothing():
     state = reached(Event.TURN_OVER, Event.THROTTLE_STARTED, Event.TURN_CAME)
-    assert (state.serving, state.is_muted) == (Serving.MUTED, True)
+    assert (state.serving, state.is_muted) == (ServeState.MUTED, True)
 
 
 @pytest.mark.parametrize(
     ("frame", "kind", "is_behind"),
     [
-        (b"\0\0...", Kind.PRODUCE, False),
-        (b"\0\1...", Kind.LOOKUP, True),
-        (memoryview(b"\0\2..."), Kind.LOOKUP, True),
-        (b"\0\3...", Kind.OTHER, True),
+        (b"\0\0...", RequestKind.PRODUCE, False),
+        (b"\0\1...", RequestKind.LOOKUP, True),
+        (memoryview(b"\0\2..."), RequestKind.LOOKUP, True),
+        (b"\0\3...", RequestKind.OTHER, True),
     ],
 )
 def test_only_what_waits_for_a_produce_is_sure_to_come_soon(frame, kind, is_behind):
-    assert Kind.of(frame) is kind
+    assert RequestKind.of(frame) is kind
     assert waiting(reached(), frame).is_behind is is_behind
 
 
@@ -116,17 +116,17 @@ class TestTheEnd:
     def test_invalid_data_ends_reading_also_when_it_is_found_after_the_peer_has_closed(self):
         state, reason = reached(Event.PEER_CLOSED), CloseConnection("not a frame")
         state.refuse(reason)
-        assert (state.reading, state.refusal, state.is_done) == (Reading.ENDED, reason, True)
+        assert (state.reading, state.refusal, state.is_done) == (ReadState.ENDED, reason, True)
 
     def test_a_broker_that_stops_waits_for_its_peer_to_close(self):
         state = reached()
         state.refuse(CloseConnection("not a frame"))
         state.stop()
-        assert (state.reading, state.refusal, state.is_done) == (Reading.LEAVING, None, False)
+        assert (state.reading, state.refusal, state.is_done) == (ReadState.LEAVING, None, False)
 
     def test_a_request_that_writes_goes_on_when_the_connection_is_lost(self):
         state = waiting(reached(), b"\0\0")
         state.on(Event.CONNECTION_LOST)
-        assert state.serving is Serving.ANSWERING
+        assert state.serving is ServeState.ANSWERING
         state.answered()
-        assert (state.reading, state.serving) == (Reading.LOST, Serving.READY)
+        assert (state.reading, state.serving) == (ReadState.LOST, ServeState.READY)
