@@ -21,6 +21,7 @@ from tidelog.storage.log.times import partition_times
 from tidelog.storage.segment.append_times import AppendTimes
 from tidelog.storage.segment.appended.layout import UNKNOWN
 from tidelog.storage.segment.log_file import Tail
+from tidelog.storage.segment.log_times import LogTimes
 from tidelog.storage.segment.segment import Segment
 from tidelog.storage.time.adoption import Adoptions
 from tidelog.storage.time.timestamp import later
@@ -30,7 +31,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tidelog.storage.log.times.partition_times import PartitionTimes
+    from tidelog.storage.segment.log_file import LogFile
     from tidelog.storage.segment.offset_index import OffsetIndex
+    from tidelog.storage.segment.segment_files import SegmentFiles
     from tidelog.storage.segment.time_index import TimeIndex
 
 _MS_PER_NS = 1_000_000
@@ -89,7 +92,7 @@ def _read(partition: PartitionDirectory, event_slack_ms: int, now_ms: int, margi
     if segments and (known is None or was_clean):
         doubt_from = segments[0].base_offset if known is None else known.covered_offset
         for segment in segments:
-            segment.doubt_from = doubt_from
+            segment.known.doubt_from = doubt_from
     start = _log_start(log_directory, partition, known)
     segments_read = tuple(_described(segment, now_ms + margin_ms) for segment in segments)
     largest = None if known is None else known.max_event_time
@@ -118,11 +121,12 @@ def _segments(
             line = None  # it describes another file
         end_offset = base if is_last else bases[number + 1]
         segment = _Unchanged(directory, base, Tail(end_offset, size))
-        segment.event_slack_ms, segment.is_closed = slack_ms, was_clean or not is_last
-        segment.adoptions = Adoptions(() if known is None else known.adopted, now_ms)
+        segment.known.event_slack_ms = slack_ms
+        segment.known.is_closed = was_clean or not is_last
+        segment.known.adoptions = Adoptions(() if known is None else known.adopted, now_ms)
         if is_last:
             known_end = Tail(base, 0) if line is None else Tail(line.end_offset, line.size)
-            segment.tail = _whole(segment, known_end, size)
+            segment.log.tail = _whole(segment, known_end, size)
         if line is not None:
             segment.adopt(line, is_true=line.is_true, covered_offset=line.end_offset)
         found.append(segment)
@@ -151,11 +155,11 @@ def _log_start(
 
 
 def _described(segment: _Unchanged, future_ms: int) -> LogSegment:
-    times, size = segment.known_times
-    if size < segment.tail.size:
-        times.has_unknown |= segment.doubt_from < segment.tail.end_offset
+    times = segment.known.times
+    if segment.known.size < segment.tail.size:
+        times.has_unknown |= segment.known.doubt_from < segment.tail.end_offset
         times = segment.times
-    appended = segment.append_times.known_runs(segment.tail.end_offset)
+    appended = segment.known.append_times.known_runs(segment.tail.end_offset)
     first = appended[0][0] if appended else segment.tail.end_offset
     if segment.tail.size and first > segment.base_offset:
         times.has_unknown = True
@@ -207,26 +211,38 @@ class _ReadTimes(AppendTimes):
         return tuple(runs)
 
 
-class _Unchanged(Segment):
-    """A segment whose files are never written: its indexes and append times are not repaired."""
+class _KnownTimes(LogTimes):
+    """What is known of a segment's times, with append times that are not repaired."""
 
     __slots__ = ("doubt_from",)
 
-    def __init__(self, directory: Path, base_offset: int, tail: Tail) -> None:
-        super().__init__(directory, base_offset, tail)
+    def __init__(self, log: LogFile, files: SegmentFiles) -> None:
+        super().__init__(log, files)
         self.doubt_from = 2**63
 
     @property
     def append_times(self) -> _ReadTimes:
         times = self._append_times
         if not isinstance(times, _ReadTimes):
-            file = self.files.of(filenames.APPEND_TIMES_SUFFIX)
-            times = self._append_times = _ReadTimes(file, self.base_offset)
+            file = self._files.of(filenames.APPEND_TIMES_SUFFIX)
+            times = self._append_times = _ReadTimes(file, self._files.base_offset)
             times.load()
             if self.is_closed:
-                times.close_at(self.tail.end_offset)
+                times.close_at(self.log.tail.end_offset)
             times.doubt_from = max(self.doubt_from, times.end_offset)
         return times
+
+
+class _Unchanged(Segment):
+    """A segment whose files are never written: its indexes and append times are not repaired."""
+
+    __slots__ = ()
+
+    known: _KnownTimes
+
+    def __init__(self, directory: Path, base_offset: int, tail: Tail) -> None:
+        super().__init__(directory, base_offset, tail)
+        self.known = _KnownTimes(self.log, self.files)
 
     @property
     def index(self) -> OffsetIndex:

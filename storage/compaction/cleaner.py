@@ -72,7 +72,7 @@ class Cleaner:
             for each in job.sources
         ]
         for segment in self.segments:
-            segment.is_closed = True
+            segment.known.is_closed = True
         self._aborted = _read_aborted(directory)
         self._old_horizon_ms = old_format_horizon(
             self._clean_until_ms(), job.delete_retention_ms, job.now_ms

@@ -44,7 +44,7 @@ def of_segments(segments: Sequence[Segment], compacting: Compacting) -> list[tup
 def _of(segment: Segment, compacting: Compacting) -> tuple[str, str]:
     dirty_section, rules, strategy, blocker = compacting
     end_offset = segment.tail.end_offset
-    if segment.is_active:
+    if segment.log.is_active:
         if blocker is not None:
             return ACTIVE, blocker.sentence
         return ACTIVE, "Compaction takes it once it has been closed."

@@ -112,4 +112,4 @@ def remove_snapshots(sources: Sequence[Segment]) -> None:
     """Removes the producer snapshots at offsets where no segment begins any more."""
     for source in sources[1:]:
         with contextlib.suppress(OSError):  # the next clean stop removes it
-            files.unlink(filenames.snapshot_path(source.directory, source.base_offset))
+            files.unlink(filenames.snapshot_path(source.files.directory, source.base_offset))

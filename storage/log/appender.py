@@ -229,7 +229,7 @@ class Appender:
             try:
                 if (
                     (state.begins_segment and active.tail.size)
-                    or active.is_ended
+                    or active.log.is_ended
                     or not active.has_room(
                         size, prepared.last_offset, settings.segment_bytes, settings.index_bytes
                     )
@@ -328,7 +328,7 @@ class Appender:
             raise WouldBlock(f"{state.topic}-{state.index}: the log has to be read first")
         state.read_producers()
         try:
-            state.active.learn_times()
+            state.active.known.learn()
             self._keep_lost_times_unknown()
         except OSError as error:
             raise storage_error(state, "the log's times cannot be read", error) from error

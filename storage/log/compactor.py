@@ -395,15 +395,14 @@ class Compactor:
         """
         times = cleaned.times
         if times.event is not None:
-            counted = functools.reduce(later, (s.known_times[0].event for s in sources), None)
+            counted = functools.reduce(later, (s.known.times.event for s in sources), None)
             times.event = earlier(times.event, counted)
         segment = Segment(
             self._state.directory, cleaned.base_offset, Tail(cleaned.end_offset, cleaned.size)
         )
-        segment.event_slack_ms = self._state.event_slack_ms
-        segment.index_interval_bytes = self._state.config.index_interval_bytes
-        segment.adoptions = self._state.adoptions
-        segment.is_closed = True
+        self._state.configure_segment(segment)
+        segment.known.adoptions = self._state.adoptions
+        segment.known.is_closed = True
         line = SegmentLine(
             cleaned.base_offset,
             cleaned.end_offset,

@@ -225,10 +225,10 @@ class Flusher:
             if state.producers is not None or not snapshot.exists():
                 producer_snapshots.write(state.directory, end_offset, state.read_producers())
             listing.remove_stray_snapshots(state.directory, state.version.segments)
-            active.complete_indexes()
+            active.indexes.complete()
             for segment in self._unflushed():
                 if segment is not active:
-                    segment.write_indexes()
+                    segment.indexes.write()
             if active.append_times.has_end:
                 self._mark_end(active)
             self._has_new_end = active.append_times.finish(end_offset)

@@ -73,5 +73,5 @@ def _find(segments: tuple[Segment, ...], offset: int, upper_offset: int) -> Larg
             continue
         if found.batch.last_offset >= upper_offset:
             return None
-        return LargeBatch(segment.file.open(), found.position, found.batch)
+        return LargeBatch(segment.files.log.open(), found.position, found.batch)
     return None

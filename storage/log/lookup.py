@@ -119,7 +119,7 @@ def is_cached(
             continue
         if segment.base_offset >= upper_offset:
             break
-        times, size = segment.known_times
+        times, size = segment.known.times, segment.known.size
         if size < segment.tail.size or segment.base_offset < start_offset:
             return False
         if target == Target.MAX_TIMESTAMP:
@@ -411,7 +411,7 @@ def _largest_between(
     for found in segment.walk():
         if found.batch.last_offset < start_offset:
             continue
-        candidate = segment.largest_of(found, unpack_limit)
+        candidate = segment.indexes.largest_of(found, unpack_limit)
         if exceeds(candidate, largest):
             if not _lies_between(found, start_offset, upper_offset):
                 candidate = _largest_of_records(found, start_offset, upper_offset, unpack_limit)

@@ -250,7 +250,7 @@ class Partition:
 
         Nothing is read for it.
         """
-        segments = (s for s in self.segments if s.known_times[0].has_unknown)
+        segments = (s for s in self.segments if s.known.times.has_unknown)
         return sum(segment.tail.size for segment in segments) or None
 
     @property

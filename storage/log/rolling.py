@@ -29,14 +29,14 @@ def roll(state: LogState) -> Segment:
         files.sync(state.directory)
     producer_snapshots.write(state.directory, base_offset, state.read_producers())
     if previous.append_times.finish(base_offset) and base_offset:
-        if previous.known_times[0].has_unknown:
+        if previous.known.times.has_unknown:
             # Without this end the next start would doubt the last append time, too.
             previous.append_times.sync()
         # A power loss may spoil what was written just now: the next flush syncs it too.
         state.recovery_point = min(state.recovery_point, base_offset - 1)
     active = Segment(state.directory, base_offset, Tail(base_offset, 0))
-    active.event_slack_ms, active.adoptions = state.event_slack_ms, state.adoptions
-    active.index_interval_bytes = state.config.index_interval_bytes
+    state.configure_segment(active)
+    active.known.adoptions = state.adoptions
     try:
         active.activate()
     except OSError:  # a batch may go to the previous segment; then none may begin here

@@ -185,11 +185,14 @@ class LogState:
         self.has_flush_rules = has_flush_rules(config)
         self.event_slack_ms = event_slack(config)
         for segment in self.version.segments:
-            segment.event_slack_ms = self.event_slack_ms
-            segment.index_interval_bytes = config.index_interval_bytes
+            self.configure_segment(segment)
         self.arrivals.expect(config)
         self.settings = settings_of(config, config.target_magic)
         self.internal_settings = settings_of(config, NEWEST_MAGIC)
+
+    def configure_segment(self, segment: Segment) -> None:
+        """Sets in a segment what follows from the topic's settings."""
+        segment.configure(self.event_slack_ms, self.config.index_interval_bytes)
 
     def reconfigure(self, config: TopicConfig) -> None:
         """Replaces the settings of an open log; for a thread if the limit of event times changes."""

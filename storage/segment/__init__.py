@@ -2,14 +2,14 @@
 
 A segment takes whole batches that already have offsets and stamps, finds them by position, offset
 or time, and rebuilds missing indexes. It knows nothing of its partition. Begin with `segment.py`:
-append, read, cut. `time_search.py`: find by time. `indexed_log.py`: the log with its indexes, append times
-and known times.
+append, read, cut; it is composed of the next four. `log_file.py`: the `.log`, batch by batch.
+`log_indexes.py`: both indexes. `log_times.py`: what is known of its times, and its append times.
 `segment_files.py`: the files, synced, renamed and removed together.
-`log_file.py`: the `.log`, batch by batch; `batch_headers.py`: single fields of a header.
+`searching.py`: find by offset. `time_search.py`: find by time. `batch_headers.py`: single fields of a header.
 `offset_index.py`: `.index`. `time_index.py`: `.timeindex`, `.negativetimes`. `sparse_index.py`: what
 both indexes share.
 `append_times.py`: `.appendtimes`; `appended/`: its entries, how one is found, which ones hold.
-`transaction_index.py`: `.txnindex`. `survey.py` reads a log to learn its times or rebuild indexes.
+`transaction_index.py`: `.txnindex`. `survey.py` reads a log to learn its times.
 `named_file.py`: a file that is renamed while others read it. `segment_line.py`: what
 `partition.times` says of a segment.
 """

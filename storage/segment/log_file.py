@@ -3,7 +3,7 @@
 The `.log` holds batches of any message format, one after another, as they are on the wire. Every
 batch before `tail.size` is whole, and their offsets grow. `tail` is replaced as one value after a
 write, so a reader in another thread sees an end offset and a size that belong together, and never
-half a batch. A file that has not been used for a while holds no descriptor.
+half a batch.
 """
 
 from __future__ import annotations
@@ -11,15 +11,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from tidelog.protocol.errors import CorruptMessage
-from tidelog.storage import filenames, files
+from tidelog.storage import files
 from tidelog.storage.segment.batch_headers import batch_size, scan_intact
-from tidelog.storage.segment.named_file import NamedFile
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
     from tidelog.protocol.records.batch import Batch
+    from tidelog.storage.segment.named_file import NamedFile
 
 _FIRST_WINDOW = 8 * 1024  # read first when iterating: often a few batches are enough
 _WINDOW = 256 * 1024  # read at once at most
@@ -41,35 +41,32 @@ class Found(NamedTuple):
 
 
 class LogFile:
-    """The log file of the segment that begins at `base_offset`."""
+    """The log file of one segment."""
 
-    __slots__ = (
-        "__weakref__",
-        "_descriptor",
-        "base_offset",
-        "directory",
-        "file",
-        "is_active",
-        "tail",
-    )
+    __slots__ = ("descriptor", "file", "is_active", "is_ended", "tail")
 
-    def __init__(self, directory: Path, base_offset: int, tail: Tail) -> None:
-        """Names the file; it is opened when it is first needed."""
-        self.directory = directory
-        self.base_offset = base_offset
-        self.file = NamedFile(directory / filenames.segment_file(base_offset, filenames.LOG_SUFFIX))
+    def __init__(self, file: NamedFile, tail: Tail) -> None:
+        """Describes the file; it is opened when it is first needed."""
+        self.file = file
         self.tail = tail
         self.is_active = False
-        self._descriptor: files.Descriptor | None = None
+        self.is_ended = False  # the next append begins a new segment, whatever the settings say
+        self.descriptor: files.Descriptor | None = None  # kept until the segment rests
 
     @property
     def path(self) -> Path:
         """Where the log is now: it is renamed when it is about to go."""
         return self.file.path
 
-    def rest(self) -> None:
-        """Releases the descriptor; readers in other threads keep theirs."""
-        self._descriptor = None
+    @property
+    def takes_appends(self) -> bool:
+        """Whether a batch may still be appended: then no other thread may replace the indexes."""
+        return self.is_active and not self.is_ended
+
+    def reader(self) -> files.Descriptor:
+        """Returns the descriptor that is kept, or a new one; raises OSError."""
+        descriptor = self.descriptor
+        return self.file.open() if descriptor is None else descriptor
 
     def walk(self, position: int = 0, end: int | None = None) -> Iterator[Found]:
         """Iterates over the batches from a position where one starts, reading their headers.
@@ -78,7 +75,7 @@ class LogFile:
         """
         if end is None:
             end = self.tail.size
-        descriptor = self._reader()
+        descriptor = self.reader()
         window = _FIRST_WINDOW
         while position < end:
             buffer = files.read_at(descriptor, min(window, end - position), position)
@@ -95,21 +92,3 @@ class LogFile:
                 yield Found(position + batch.position, batch, buffer)
                 read = batch.position + batch.size
             position += read
-
-    def _reader(self) -> files.Descriptor:
-        descriptor = self._descriptor
-        if descriptor is not None:
-            if not self.is_active:
-                files.RECENT.used(self)
-            return descriptor
-        descriptor = self.file.open()
-        if not self.is_active:
-            self._descriptor = descriptor
-            files.RECENT.used(self)
-        return descriptor
-
-    def _writer(self) -> files.Descriptor:
-        """Returns a descriptor to append with, which is kept; raises OSError."""
-        descriptor = self._descriptor = self.file.open(writable=True)
-        files.RECENT.used(self)
-        return descriptor

@@ -19,7 +19,8 @@ from tidelog.protocol.records.batch import verify
 from tidelog.protocol.records.framing import is_readable_by_java
 
 if TYPE_CHECKING:
-    from tidelog.storage.segment.log_file import Found, LogFile
+    from tidelog.storage.segment.log_file import Found
+    from tidelog.storage.segment.segment import Segment
 
 UNREADABLE = "Java clients cannot read a compressed batch"
 """The event of the log where a batch is found that is sound, but framed as Java clients refuse it."""
@@ -51,7 +52,7 @@ class Scrubbed(NamedTuple):
     bad: tuple[BadBatch, ...]
 
 
-def scrub(segment: LogFile, start: Place, most_bytes: int, end_offset: int) -> Scrubbed:
+def scrub(segment: Segment, start: Place, most_bytes: int, end_offset: int) -> Scrubbed:
     """Reads up to `most_bytes` of a segment, but one batch at least, from a place where a batch starts.
 
     Every offset must be below `end_offset`, where the next segment begins. Raises OSError.

@@ -1,7 +1,9 @@
 """One segment: a `.log` file of whole batches that is appended to and read.
 
-`log_file` has the log and the iteration over it, `indexed_log` the indexes and times, `time_search` the
-search by time. Readers that continue where they stopped need no index.
+`log` is the file and the iteration over it, `indexes` finds offsets and times in it, `known` has
+what is known of its times, and the append times. `time_search` searches by time. Readers that
+continue where they stopped need no index. A sealed segment that has not been used for a while
+holds no descriptor and no index (`rest`).
 
 A crash may leave a torn batch at the end of the log, one append time too many, and too few index
 entries; `recovery` truncates and completes them. The first lookup in a segment that another program
@@ -14,9 +16,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from tidelog.protocol.errors import CorruptMessage
-from tidelog.protocol.records.batch import find_offset
 from tidelog.storage import files
-from tidelog.storage.segment import offset_index, survey, time_index
 from tidelog.storage.segment.appended.layout import UNKNOWN
 from tidelog.storage.segment.batch_headers import (
     HEADER_SIZE,
@@ -24,25 +24,31 @@ from tidelog.storage.segment.batch_headers import (
     batch_size,
     below,
     first_offset_at,
-    intact_size,
-    last_offset_at,
     whole_size,
 )
-from tidelog.storage.segment.indexed_log import IndexedLog
-from tidelog.storage.segment.log_file import Tail
+from tidelog.storage.segment.log_file import LogFile, Tail
+from tidelog.storage.segment.log_indexes import MOST_ENTRY_BYTES, LogIndexes
+from tidelog.storage.segment.log_times import LogTimes
+from tidelog.storage.segment.offset_index import MAX_RELATIVE_OFFSET
+from tidelog.storage.segment.searching import broken_at, intact_part, locate
+from tidelog.storage.segment.segment_files import SegmentFiles
 from tidelog.storage.segment.transaction_index import TransactionIndex
 from tidelog.storage.would_block import WouldBlock
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
     from tidelog.protocol.records.prepare import PreparedBatch
     from tidelog.protocol.wire import Buffer
+    from tidelog.storage.segment.append_times import AppendTimes
+    from tidelog.storage.segment.log_file import Found
+    from tidelog.storage.segment.offset_index import OffsetIndex
+    from tidelog.storage.segment.segment_line import SegmentLine
+    from tidelog.storage.segment.time_index import TimeIndex
+    from tidelog.storage.time.segment_times import SegmentTimes
 
-_SLACK = 8 * 1024  # read beyond max_bytes, for the batches between an index entry and the offset
 _MAX_HINTS = 32
-_MOST_ENTRY_BYTES = 2 * time_index.ENTRY_SIZE  # of both indexes, for an entry of the offset index
 _SHORT_LOG_BYTES = 4 << 20  # the indexes of a smaller log are quickly rebuilt
 
 
@@ -54,80 +60,182 @@ class Slice(NamedTuple):
     next_offset: int | None  # the segment's end offset, if the data ends there
 
 
-class Segment(IndexedLog):
+class Segment:
     """The batches from `base_offset` up to the next segment."""
 
-    __slots__ = ("_has_torn_tail", "_hints", "_last_hint", "aborted")
+    __slots__ = (
+        "__weakref__",
+        "_has_torn_tail",
+        "_hints",
+        "_last_hint",
+        "aborted",
+        "base_offset",
+        "files",
+        "indexes",
+        "known",
+        "log",
+    )
 
     def __init__(self, directory: Path, base_offset: int, tail: Tail) -> None:
         """Describes a segment; its files are opened when they are first needed."""
-        super().__init__(directory, base_offset, tail)
+        self.base_offset = base_offset
+        self.files = SegmentFiles(directory, base_offset)
+        self.log = LogFile(self.files.log, tail)
+        self.known = LogTimes(self.log, self.files)
+        self.indexes = LogIndexes(self.log, self.files, self.known)
         self.aborted = TransactionIndex(self.files, base_offset)
         self._has_torn_tail = False  # a failed append may have left bytes behind the tail
         # Offset -> position of the batch that holds it, for readers that continue there.
         self._hints: dict[int, int] = {}
         self._last_hint = (-1, 0)  # the same for the last batch appended
 
+    @property
+    def tail(self) -> Tail:
+        """The end of the log."""
+        return self.log.tail
+
+    @property
+    def path(self) -> Path:
+        """Where the log is now."""
+        return self.log.file.path
+
+    @property
+    def append_times(self) -> AppendTimes:
+        """The append times, read from their file; raises OSError."""
+        return self.known.append_times
+
+    @property
+    def times(self) -> SegmentTimes:
+        """The times of all batches; what is not known is read from the log. Raises OSError."""
+        return self.known.learn()
+
+    def largest_time(self) -> int | None:
+        """Returns the largest record time, None if no record has one; raises OSError."""
+        return self.known.learn().largest
+
+    @property
+    def index(self) -> OffsetIndex:
+        """The offset index, which the next `rest` drops. Raises OSError."""
+        self._keep_descriptor()
+        return self.indexes.index
+
+    @property
+    def time_index(self) -> TimeIndex:
+        """The time index, which the next `rest` drops. Raises OSError."""
+        self._keep_descriptor()
+        return self.indexes.time_index
+
+    def configure(self, event_slack_ms: int, index_interval_bytes: int) -> None:
+        """Sets how event times count, and how dense rebuilt indexes are."""
+        self.known.event_slack_ms = event_slack_ms
+        self.indexes.interval_bytes = index_interval_bytes
+
+    def adopt(self, line: SegmentLine, *, is_true: bool, covered_offset: int) -> None:
+        """Takes over what `partition.times` says of the first bytes of the log.
+
+        Append times before `covered_offset` were durable. If that is all of the segment, no power
+        loss explains missing ones.
+        """
+        durable_offset = covered_offset if covered_offset < line.end_offset else None
+        self.known.adopt(line.times, line.size, durable_offset)
+        self.indexes.least_entries = (line.index_entries, line.time_index_entries)
+        self.indexes.is_true = self.indexes.are_true = is_true
+
+    # --- the files --------------------------------------------------------------------------------
+
     def rest(self) -> None:
-        """Releases what can be read again; see `IndexedLog`."""
-        super().rest()
-        if not self.is_active:
+        """Releases descriptors and, once sealed, what can be read again when it is needed.
+
+        Readers in other threads keep what they read from.
+        """
+        self.log.descriptor = None
+        self.known.rest()
+        self.indexes.rest()
+        if not self.log.is_active:
             self._hints = {}
             self.aborted.rest()
+
+    def give_up(self) -> None:
+        """Never opens a file of the segment again: others may take their names."""
+        self.files.give_up()
+        self.rest()
+
+    def sync(self) -> None:
+        """Makes what was written durable; raises OSError. Safe beside an append."""
+        self.indexes.write()
+        self.files.sync()
+
+    def commit(self) -> None:
+        """Makes batches and append times durable, beside an append too; raises OSError."""
+        files.RECENT.used(self)  # the append times are open for writing
+        self.append_times.sync()
+        files.sync_data(self._reader())
+
+    def remove(self) -> None:
+        """Removes every file of the segment except the snapshot; raises OSError."""
+        self.log.is_active = False
+        self.rest()
+        self.files.remove()
+
+    def _keep_descriptor(self) -> None:
+        if not self.log.is_active:
+            self._reader()
+
+    def _reader(self) -> files.Descriptor:
+        """Returns a descriptor to read with; that of a sealed segment is kept until it rests."""
+        log = self.log
+        descriptor = log.descriptor
+        if descriptor is None:
+            descriptor = log.file.open()
+            if log.is_active:
+                return descriptor
+            log.descriptor = descriptor
+        if not log.is_active:
+            files.RECENT.used(self)
+        return descriptor
+
+    def _writer(self) -> files.Descriptor:
+        """Returns a descriptor to append with, which is kept; raises OSError."""
+        descriptor = self.log.descriptor = self.log.file.open(writable=True)
+        files.RECENT.used(self)
+        return descriptor
 
     # --- appending --------------------------------------------------------------------------------
 
     def activate(self) -> None:
         """Makes this the active segment, with its file and append times ready; raises OSError.
 
-        If another program may have written to it, it takes no appends (`is_ended`).
+        If another program may have written to it, it takes no appends (`LogFile.is_ended`).
         Its descriptors are opened by the first append, so an idle partition holds none.
         """
-        if not self.tail.size:
-            self.is_true = self.has_true_indexes = True  # whoever wrote what has been cut off
-        self.is_ended = not self.has_true_indexes
-        self.is_active = True
-        self._descriptor = None  # it may be read-only
-        if not self.tail.size:
+        log, indexes = self.log, self.indexes
+        if not log.tail.size:
+            indexes.is_true = indexes.are_true = True  # whoever wrote what has been cut off
+        log.is_ended = not indexes.are_true
+        log.is_active = True
+        log.descriptor = None  # it may be read-only
+        if not log.tail.size:
             files.make(self.path)
-        last = self.index.last()
-        self._last_indexed = 0 if last is None else last.position
-        assert self.time_index is not None
-        self._reopen_append_times()
-
-    def _reopen_append_times(self) -> None:
-        """Lets append times go on where they end; what the file has lost is marked in it."""
-        self._append_times = None
-        append_times = self.append_times
-        if not append_times and self.tail.size:
-            append_times.mark_unknown()
-            self._times.has_unknown = True
-        append_times.settle()
-        append_times.truncate(self.tail.end_offset)
-        if self.is_closed:
-            append_times.let_go_of_end()
-        append_times.close()
-        self.is_closed = False
+        indexes.continue_at_end()
+        assert indexes.time_index is not None
+        self.known.reopen_append_times()
 
     def has_room(self, size: int, last_offset: int, max_bytes: int, index_bytes: int) -> bool:
         """Returns whether the segment may take a batch; an empty segment takes any.
 
         `index_bytes` is the size that none of its indexes may exceed.
         """
-        used = self.tail.size
+        used = self.log.tail.size
         if not used:
             return True
         return (
             used + size <= max_bytes
-            and last_offset - self.base_offset <= offset_index.MAX_RELATIVE_OFFSET
-            and (len(self.index) * _MOST_ENTRY_BYTES < index_bytes or self._have_room(index_bytes))
+            and last_offset - self.base_offset <= MAX_RELATIVE_OFFSET
+            and (
+                len(self.indexes.index) * MOST_ENTRY_BYTES < index_bytes
+                or self.indexes.have_room(index_bytes)
+            )
         )
-
-    def _have_room(self, index_bytes: int) -> bool:
-        """Returns whether both indexes may take one more entry."""
-        counts = len(self.index), len(self.time_index)
-        limits = index_bytes // offset_index.ENTRY_SIZE, index_bytes // time_index.ENTRY_SIZE
-        return all(count < limit for count, limit in zip(counts, limits, strict=True))
 
     def append(
         self,
@@ -149,25 +257,27 @@ class Segment(IndexedLog):
         shows. Raises OSError, and then the log ends where it ended before. If truncating it fails
         too, the next append or recovery does that.
         """
-        assert self.takes_appends, "only the active segment takes batches"
+        log, known = self.log, self.known
+        assert log.takes_appends, "only the active segment takes batches"
         if self._has_torn_tail:
             self.repair_tail()
-        end_offset, position = self.tail
-        if self._known_size < position:
-            survey.catch_up(self)
+        end_offset, position = log.tail
+        if known.size < position:
+            known.learn()
         try:
-            descriptor = self._descriptor
+            append_times = known.append_times
+            descriptor = log.descriptor
             if descriptor is None:
                 descriptor = self._writer()
-            self.append_times.append(append_time_ms if is_time_known else UNKNOWN, end_offset)
+            append_times.append(append_time_ms if is_time_known else UNKNOWN, end_offset)
             files.write_at(descriptor, buffers, position, size)
             if ends_times:
-                self.append_times.mark_end(batches[-1].last_offset + 1)
+                append_times.mark_end(batches[-1].last_offset + 1)
         except OSError:
             self._has_torn_tail = True
-            self.cut(self.tail)
+            self.cut(log.tail)
             raise
-        times = self._times
+        times, indexes = known.times, self.indexes
         for batch in batches:
             if batch.is_control:
                 times.note_control(append_time_ms)
@@ -181,20 +291,18 @@ class Segment(IndexedLog):
                     event_limit,
                 )
             start = position + batch.position
-            if start - self._last_indexed > index_interval_bytes:
-                self.index.append(batch.last_offset, start)
-                self.time_index.append(times.largest, times.largest_offset)
-                self._last_indexed = start
+            if start - indexes.last_indexed > index_interval_bytes:
+                indexes.index.append(batch.last_offset, start)
+                indexes.time_index.append(times.largest, times.largest_offset)
+                indexes.last_indexed = start
         if not is_time_known:
             times.note_adopted(append_time_ms)
         else:
             times.note_append(append_time_ms, clock_ms)
-        self._known_size = position + size
-        if self._known_size >= self._remembers_at:
-            self.remember_times()
+        known.advance(position + size)
         self._last_hint = (end_offset, position)
         # The same as Tail(...), without the Python frame of a NamedTuple's constructor.
-        self.tail = tuple.__new__(Tail, (batches[-1].last_offset + 1, position + size))
+        log.tail = tuple.__new__(Tail, (batches[-1].last_offset + 1, position + size))
 
     def repair_tail(self) -> None:
         """Truncates what a failed append left after the tail, if anything; raises OSError."""
@@ -207,13 +315,14 @@ class Segment(IndexedLog):
         Log, indexes, append times and aborted transactions end there together. Known times of
         dropped batches are forgotten; part of them is then read from the log again.
         """
-        self.tail = tail
+        self.log.tail = tail
         self._hints = {}
         self._last_hint = (-1, 0)
-        self.forget_times(tail.size)
+        if self.known.forget(tail.size):
+            self.indexes.least_entries = (0, 0)
         if self.path.stat().st_size > tail.size:
             files.truncate(self.path, tail.size)
-        self.truncate_indexes(tail)
+        self.indexes.truncate(tail)
         self.append_times.truncate(tail.end_offset)
         self.aborted.truncate(tail.end_offset)
         self._has_torn_tail = False
@@ -224,9 +333,9 @@ class Segment(IndexedLog):
         Raises OSError when the indexes cannot be written; the segment can be read all the same.
         """
         try:
-            self.complete_indexes()
+            self.indexes.complete()
         finally:
-            self.is_active, self.is_closed = False, True
+            self.log.is_active, self.known.is_closed = False, True
             self.rest()
 
     # --- reading ----------------------------------------------------------------------------------
@@ -248,16 +357,20 @@ class Segment(IndexedLog):
         the file as its header says; without `may_block` also WouldBlock, if the index of a long
         segment must be read or rebuilt first.
         """
-        tail = self.tail
+        tail = self.log.tail
         descriptor = self._reader()
         hint = self._last_hint
         position = hint[1] if hint[0] == offset else self._hints.get(offset)
         if position is None and offset <= self.base_offset:
             position = 0
         if position is None or position >= tail.size:
-            if not may_block and self._index is None and tail.size > _SHORT_LOG_BYTES:
+            if (
+                not may_block
+                and not self.indexes.is_index_in_memory
+                and tail.size > _SHORT_LOG_BYTES
+            ):
                 raise WouldBlock(f"{self.path}: the index is not in memory")
-            data, position = self._locate(descriptor, offset, max_bytes, tail)
+            data, position = locate(self.log, self.indexes, descriptor, offset, max_bytes, tail)
         else:
             data = files.read_at(descriptor, min(max_bytes, tail.size - position), position)
         if position >= tail.size:
@@ -267,7 +380,7 @@ class Segment(IndexedLog):
             head = files.read_at(descriptor, min(HEADER_SIZE, tail.size - position), position)
         first_batch_size = batch_size(head) or 0
         if not PREFIX_SIZE < first_batch_size <= tail.size - position:
-            raise self._broken(position)
+            raise broken_at(self.log, position)
         if minimum_one and len(data) < first_batch_size:
             data = files.read_at(descriptor, first_batch_size, position)
         view = memoryview(data)[: max(max_bytes, first_batch_size if minimum_one else 0)]
@@ -278,63 +391,25 @@ class Segment(IndexedLog):
                     return None
             self._remember(view, position, tail)
         except CorruptMessage:
-            return self._before_broken(view, head, position, upper_offset)
+            # Those before the broken batch.
+            view = below(intact_part(self.log, view, position), head, upper_offset)
+            return Slice(view, first_batch_size, None) if view else None
         at_end = position + len(view) == tail.size
         return Slice(view, first_batch_size, tail.end_offset if at_end else None)
 
-    def _broken(self, position: int) -> CorruptMessage:
-        return CorruptMessage(f"{self.path} has a broken batch at {position}")
+    def walk(self, position: int = 0, end: int | None = None) -> Iterator[Found]:
+        """Iterates over the batches; see `LogFile.walk`."""
+        self._keep_descriptor()
+        return self.log.walk(position, end)
 
-    def _before_broken(
-        self, view: memoryview, head: Buffer, position: int, upper_offset: int
-    ) -> Slice | None:
-        """Returns the batches of a view before one that is broken. Raises CorruptMessage."""
-        first_batch_size = batch_size(head) or 0
-        good = view[: intact_size(view)]
-        if not good:
-            raise self._broken(position)
-        good = below(good, head, upper_offset)
-        return Slice(good, first_batch_size, None) if good else None
-
-    def _locate(
-        self, descriptor: files.Descriptor, offset: int, max_bytes: int, tail: Tail
-    ) -> tuple[bytes | memoryview, int]:
-        """Returns bytes from the first batch that ends at or after `offset`, and its position.
-
-        The position is the tail's size if there is none. One read is usually enough: it begins at
-        the index entry, and the batches before the offset are skipped in memory.
-        """
-        entry = self.index.floor(offset)
-        position = 0 if entry is None else entry.position
-        size = max_bytes + _SLACK
-        while position < tail.size:
-            data = files.read_at(descriptor, min(size, tail.size - position), position)
-            if entry is not None and last_offset_at(data) != entry.offset:
-                # The index does not match the log; the log is right.
-                entry, position = None, 0
-                if self.takes_appends:
-                    self.index.clear()
-                else:
-                    survey.rebuild_indexes(self)
-                continue
-            entry = None
-            try:
-                skipped = find_offset(data, offset)
-            except CorruptMessage:
-                raise self._broken(position + intact_size(data)) from None
-            position += skipped
-            last_offset = last_offset_at(data, skipped)
-            if last_offset is not None and last_offset >= offset:
-                return memoryview(data)[skipped:], position
-            if last_offset is not None:  # a batch before the offset, larger than what was read
-                position += batch_size(data, skipped) or 0
-            elif not skipped:
-                raise CorruptMessage(f"{self.path} ends within a batch at {position}")
-        return b"", tail.size
+    def header_of(self, offset: int) -> Found | None:
+        """Returns the batch that holds `offset`, None if the segment has none."""
+        self._keep_descriptor()
+        return self.indexes.header_of(offset)
 
     def position_of(self, offset: int) -> int:
         """Returns the position of the batch at or after an offset, else the end; raises OSError."""
-        return self._locate(self._reader(), offset, 0, self.tail)[1]
+        return locate(self.log, self.indexes, self._reader(), offset, 0, self.tail)[1]
 
     def end_before(self, offset: int) -> Tail:
         """Returns where the last batch ends that lies completely before an offset.
@@ -344,7 +419,7 @@ class Segment(IndexedLog):
         position = self.position_of(offset)
         if position >= self.tail.size:
             return self.tail
-        entry = self.index.last_before(position - 1)
+        entry = self.indexes.index.last_before(position - 1)
         end_offset = self.base_offset
         for found in self.walk(0 if entry is None else entry.position, position):
             end_offset = found.batch.last_offset + 1
@@ -361,7 +436,3 @@ class Segment(IndexedLog):
         if len(self._hints) >= _MAX_HINTS:
             self._hints = {}
         self._hints[offset] = position + whole
-
-    def largest_time(self) -> int | None:
-        """Returns the largest record time, None if no record has one; raises OSError."""
-        return self.times.largest

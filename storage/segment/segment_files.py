@@ -24,32 +24,39 @@ _SUFFIXES = (*filenames.INDEX_SUFFIXES, filenames.APPEND_TIMES_SUFFIX, filenames
 class SegmentFiles:
     """The files of the segment that begins at an offset, by their suffixes."""
 
-    __slots__ = ("_base_offset", "_directory", "_files", "_log_file")
+    __slots__ = ("_beside", "base_offset", "directory", "log")
 
-    def __init__(self, directory: Path, base_offset: int, log_file: NamedFile) -> None:
+    def __init__(self, directory: Path, base_offset: int) -> None:
         """Names the files; nothing is touched."""
-        self._directory = directory
-        self._base_offset = base_offset
-        self._log_file = log_file
-        self._files = {filenames.LOG_SUFFIX: log_file}  # those beside the log join when needed
+        self.directory = directory
+        self.base_offset = base_offset
+        self.log = NamedFile(self._path(filenames.LOG_SUFFIX))
+        self._beside: dict[str, NamedFile] | None = None  # those that were needed
 
     def of(self, suffix: str) -> NamedFile:
         """Returns the log or one of the files beside it, which may not exist."""
-        file = self._files.get(suffix)
-        if file is None:
-            path = self._directory / filenames.segment_file(self._base_offset, suffix)
-            file = self._files.setdefault(suffix, NamedFile(path, self._log_file.lock))
+        if suffix == filenames.LOG_SUFFIX:
+            return self.log
+        with self.log.lock:
+            if self._beside is None:
+                self._beside = {}
+            file = self._beside.get(suffix)
+            if file is None:
+                file = self._beside[suffix] = NamedFile(self._path(suffix), self.log.lock)
         return file
+
+    def _path(self, suffix: str) -> Path:
+        return self.directory / filenames.segment_file(self.base_offset, suffix)
 
     def give_up(self) -> None:
         """Never opens a file of the segment again: others may take their names."""
-        with self._log_file.lock:
+        with self.log.lock:
             for suffix in _SUFFIXES:
                 self.of(suffix).give_up()
 
     def sync(self) -> None:
         """Makes the files durable as they are on disk; raises OSError."""
-        files.sync(self._log_file.path)
+        files.sync(self.log.path)
         for suffix in (filenames.APPEND_TIMES_SUFFIX, *filenames.INDEX_SUFFIXES):
             path = self.of(suffix).path
             if path.exists():

@@ -1,10 +1,10 @@
-"""Reads a segment's log to learn its times or to rebuild its indexes.
+"""Reads a segment's log to learn its times, and to verify what another program wrote.
 
-There are three passes, each over no more than necessary: `catch_up` over what was appended since
-the times were last written down, `rebuild_indexes` if an index is missing or too short, and
-`verify`, once, over a segment that another program wrote. Kafka's headers are not always right (one
-release keeps whatever largest time a client wrote), and then its indexes are wrong too. So the
-indexes are built from the records, and headers are used from then on if they are right.
+There are two passes, each over no more than necessary: `catch_up` over what was appended since the
+times were last written down, and `verify`, once, over a segment that another program wrote. Kafka's
+headers are not always right (one release keeps whatever largest time a client wrote), and then its
+indexes are wrong too. So the indexes are built from the records, and headers are used from then on
+if they are right.
 """
 
 from __future__ import annotations
@@ -21,40 +21,40 @@ from tidelog.storage.segment.appended.cursor import Cursor
 from tidelog.storage.segment.scrub import UNREADABLE
 from tidelog.storage.time.event_time import capped, counted_limit
 from tidelog.storage.time.segment_times import SegmentTimes
-from tidelog.storage.time.timestamp import earlier, exceeds, or_none
+from tidelog.storage.time.timestamp import earlier, or_none
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from tidelog.storage.segment.indexed_log import IndexedLog
     from tidelog.storage.segment.log_file import Found
+    from tidelog.storage.segment.log_times import LogTimes
+    from tidelog.storage.segment.segment import Segment
 
 
 _log = logging.getLogger("tidelog.storage")
 _locks = tuple(threading.Lock() for _ in range(64))  # by segment; see `_one_at_a_time`
 
 
-def _one_at_a_time(segment: IndexedLog) -> threading.Lock:
+def _one_at_a_time(known: LogTimes) -> threading.Lock:
     """Returns the lock that keeps two threads from reading the same segment at once."""
-    return _locks[hash(segment) % len(_locks)]
+    return _locks[hash(known) % len(_locks)]
 
 
-def catch_up(segment: IndexedLog) -> None:
+def catch_up(known: LogTimes) -> None:
     """Reads the batches whose times are not known yet; raises OSError."""
-    with _one_at_a_time(segment):
-        times, size = segment.known_times
-        tail = segment.tail
-        if size >= tail.size:
+    with _one_at_a_time(known):
+        tail = known.log.tail
+        if known.size >= tail.size:
             return
-        times = times.copy()
-        for found, append_time_ms in _timed(segment, size, tail.size):
-            _note(segment, found, append_time_ms, times)
-            _note_framing(segment, found, append_time_ms, times)
-        segment.known_times = (times, tail.size)
+        times = known.times.copy()
+        for found, append_time_ms in _timed(known, known.size, tail.size):
+            _note(known, found, append_time_ms, times)
+            _note_framing(known, found, append_time_ms, times)
+        known.replace(times, tail.size)
 
 
 def event_times(
-    segment: IndexedLog, position: int = 0, *, counted_offset: int = 0, counted: int | None = None
+    known: LogTimes, position: int = 0, *, counted_offset: int = 0, counted: int | None = None
 ) -> Iterator[tuple[int, int | None]]:
     """Yields the end offset of each batch, and its largest event time as it counts; reads all.
 
@@ -62,91 +62,69 @@ def event_times(
     the largest event time before `counted_offset`, as it was counted. No batch counts as more than
     what is known of the segment's. Raises OSError and CorruptMessage.
     """
-    known, size = segment.known_times
-    for found, append_time_ms in _timed(segment, position):
+    largest, size = known.times.event, known.size
+    for found, append_time_ms in _timed(known, position):
         times = SegmentTimes()
-        _note(segment, found, append_time_ms, times)
+        _note(known, found, append_time_ms, times)
         if times.event is not None and found.batch.last_offset < counted_offset:
             appended_ms = times.last_append
             assert appended_ms is not None  # `_note` has noted it, or the moment of adoption
             times.event = counted_limit(times.event, appended_ms, counted)
         if times.event is not None and found.position < size:
-            times.event = earlier(times.event, known.event)
+            times.event = earlier(times.event, largest)
         yield found.batch.last_offset + 1, times.event
 
 
-def rebuild_indexes(segment: IndexedLog) -> None:
-    """Rebuilds both indexes from the log; raises OSError.
-
-    For the active segment only before its first append.
-    """
-    index, time_index = segment.new_indexes()
-    last_indexed = 0
-    largest, largest_offset = None, -1
-    for found in segment.walk():
-        batch = found.batch
-        candidate = segment.largest_of(found)
-        if exceeds(candidate, largest):
-            largest, largest_offset = candidate, batch.last_offset
-        if found.position - last_indexed > segment.index_interval_bytes:
-            index.append(batch.last_offset, found.position)
-            time_index.append(largest, largest_offset)
-            last_indexed = found.position
-    time_index.append(largest, largest_offset)
-    segment.adopt_indexes(index, time_index)
-
-
-def verify(segment: IndexedLog) -> None:
+def verify(segment: Segment) -> None:
     """Reads every record of a segment that another program wrote; raises OSError.
 
     Only for a segment that takes no appends. Afterwards its times are known and its indexes are
     rebuilt. Headers are used (`is_true`) if every one agreed with its records.
     """
-    with _one_at_a_time(segment):
-        if segment.has_true_indexes:
+    known, indexes = segment.known, segment.indexes
+    with _one_at_a_time(known):
+        if indexes.are_true:
             return
         times, honest = SegmentTimes(), True
-        times.created_clock = segment.known_times[0].created_clock  # it is not in the log
-        index, time_index = segment.new_indexes()
+        times.created_clock = known.times.created_clock  # it is not in the log
+        index, time_index = indexes.new()
         last_indexed = 0
-        for found, append_time_ms in _timed(segment):
-            honest = _note(segment, found, append_time_ms, times) and honest
-            _note_framing(segment, found, append_time_ms, times)
-            if found.position - last_indexed > segment.index_interval_bytes:
+        for found, append_time_ms in _timed(known):
+            honest = _note(known, found, append_time_ms, times) and honest
+            _note_framing(known, found, append_time_ms, times)
+            if found.position - last_indexed > indexes.interval_bytes:
                 index.append(found.batch.last_offset, found.position)
                 time_index.append(times.largest, times.largest_offset)
                 last_indexed = found.position
         time_index.append(times.largest, times.largest_offset)
-        segment.known_times = (times, segment.tail.size)
-        is_written = segment.adopt_indexes(index, time_index)
-        segment.is_true = honest
-        segment.has_true_indexes = honest or is_written
+        known.replace(times, segment.tail.size)
+        is_written = indexes.adopt(index, time_index)
+        indexes.is_true = honest
+        indexes.are_true = honest or is_written
     if not honest:
         _log.warning("headers do not tell the times", extra={"segment": segment.path})
 
 
 def _timed(
-    segment: IndexedLog, position: int = 0, end: int | None = None
+    known: LogTimes, position: int = 0, end: int | None = None
 ) -> Iterator[tuple[Found, int | None]]:
     """Iterates over the batches with their append times, None where unknown; raises OSError."""
     if end is None:
-        end = segment.tail.size  # its append times are all in the file
-    times = Cursor(segment.append_times)
-    for found in segment.walk(position, end):
+        end = known.log.tail.size  # its append times are all in the file
+    times = Cursor(known.append_times)
+    for found in known.log.walk(position, end):
         # A wrapper of format 0 or 1 has no first offset; its last one has the same append time.
         yield found, times.at(found.batch.last_offset)
 
 
-def _note(
-    segment: IndexedLog, found: Found, append_time_ms: int | None, times: SegmentTimes
-) -> bool:
+def _note(known: LogTimes, found: Found, append_time_ms: int | None, times: SegmentTimes) -> bool:
     """Takes a batch into account by its records; False if its header disagrees with them.
 
     If its append time is unknown, the moment of its adoption stands in.
     """
     batch = found.batch
     if append_time_ms is None:
-        append_time_ms = segment.adoptions.time_of(batch.last_offset)
+        append_time_ms = known.adoptions.time_of(batch.last_offset)
         times.note_adopted(append_time_ms)
     else:
         times.note_append(append_time_ms)
@@ -162,8 +140,8 @@ def _note(
     else:
         first, largest, missing = summary.first, summary.largest, summary.has_missing
         offset, honest = summary.largest_offset, largest == header
-    limit = capped(append_time_ms, segment.event_slack_ms)
-    counted = segment.counted_before
+    limit = capped(append_time_ms, known.event_slack_ms)
+    counted = known.counted_before
     if found.position < counted.size:
         limit = counted_limit(limit, append_time_ms, counted.event)
     times.note(first, largest, offset, missing, append_time_ms, limit)
@@ -171,7 +149,7 @@ def _note(
 
 
 def _note_framing(
-    segment: IndexedLog, found: Found, append_time_ms: int | None, times: SegmentTimes
+    known: LogTimes, found: Found, append_time_ms: int | None, times: SegmentTimes
 ) -> None:
     """Notes the first batch that another broker wrote, and that Java clients cannot read."""
     is_adopted = append_time_ms is None
@@ -187,5 +165,5 @@ def _note_framing(
         with contextlib.suppress(CorruptMessage):
             first_offset = summarize(found.buffer, found.batch).base_offset
     times.unreadable_offset = first_offset
-    named = {"segment": segment.path, "offset": first_offset}
+    named = {"segment": known.log.path, "offset": first_offset}
     _log.warning(UNREADABLE, extra=named)

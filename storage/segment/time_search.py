@@ -35,7 +35,7 @@ def find_time(
         batch = found.batch
         if batch.last_offset < min_offset:
             continue
-        if reaches(segment.largest_of(found, unpack_limit), timestamp):
+        if reaches(segment.indexes.largest_of(found, unpack_limit), timestamp):
             hit = batches.find_time(found.buffer, batch, timestamp, min_offset, unpack_limit)
             if hit is not None:
                 return hit if hit[0] < upper_offset else None
@@ -46,11 +46,11 @@ def find_time(
 
 def _search_from(segment: Segment, timestamp: int, min_offset: int) -> int:
     """Returns the position of a batch before which no matching record can be."""
-    if not segment.has_true_indexes and not segment.takes_appends:
+    if not segment.indexes.are_true and not segment.log.takes_appends:
         survey.verify(segment)
     entry = segment.index.floor(min_offset)
     position = 0 if entry is None else entry.position
-    if not segment.has_true_indexes:
+    if not segment.indexes.are_true:
         return position
     reached_offset = _reached_by(segment, timestamp)  # this may build both indexes anew
     before = segment.index.floor(reached_offset - 1)
@@ -71,7 +71,7 @@ def reads_little(segment: Segment, timestamp: int, most_bytes: int) -> bool:
 
     It may otherwise have to rebuild an index, or walk the log. Does neither itself.
     """
-    if not (segment.has_true_indexes and segment.has_indexes_in_memory):
+    if not (segment.indexes.are_true and segment.indexes.are_in_memory):
         return False
     reached_offset = _reached_by(segment, timestamp)
     start, end = segment.index.floor(reached_offset - 1), segment.index.after(reached_offset + 1)

@@ -45,7 +45,7 @@ def read_max_event_time(partition):
     """The largest event time ever; retention keeps what is known, and here the rest is read."""
     with partition.state.hold() as version:
         for segment in version.segments:
-            segment.learn_times()
+            segment.known.learn()
     return partition.max_event_time
 
 

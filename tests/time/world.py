@@ -281,7 +281,7 @@ class World:
 
     def do_segments(self, _):
         for segment in self.partition.segments:
-            kind = " active" if segment.is_active else ""
+            kind = " active" if segment.log.is_active else ""
             last = segment.tail.end_offset - 1
             first = f"{segment.base_offset}-{last}" if segment.tail.size else "empty"
             yield first + kind

@@ -37,7 +37,7 @@ def adopt_times(
         if line is None:
             continue
         if line.size > segment.tail.size:
-            segment.counted_before = CountedBefore(line.size, line.times.event)
+            segment.known.counted_before = CountedBefore(line.size, line.times.event)
             continue
         if line.size == segment.tail.size or not was_clean:
             segment.adopt(line, is_true=line.is_true, covered_offset=known.covered_offset)
@@ -52,9 +52,9 @@ def bound_events(segments: Sequence[Segment], counted: PartitionTimes) -> None:
     for segment in segments:
         line = lines.get(segment.base_offset)
         if line is not None and (segment is segments[-1] or line.size == segment.tail.size):
-            segment.counted_before = CountedBefore(line.size, line.times.event)
+            segment.known.counted_before = CountedBefore(line.size, line.times.event)
         elif segment is not segments[-1]:
-            segment.counted_before = CountedBefore(segment.tail.size, counted.max_event_time)
+            segment.known.counted_before = CountedBefore(segment.tail.size, counted.max_event_time)
 
 
 def clean_end(active: Segment, recovery_point: int, known: PartitionTimes | None) -> int | None:
@@ -76,7 +76,7 @@ def _ends_at(segment: Segment, offset: int) -> bool:
     """
     end_offset = segment.base_offset
     if segment.tail.size:
-        segment.read_index()
+        segment.indexes.read_index()
         entry = segment.index.last()
         try:
             for found in segment.walk(0 if entry is None else entry.position):
@@ -92,7 +92,7 @@ def was_open_in_kafka(segment: Segment) -> bool:
     Kafka gives the last segment's index its full size when it opens a log, and truncates it when it
     closes it. Our indexes never end with zeros, because no entry has position 0. Raises OSError.
     """
-    path = segment.directory / filenames.segment_file(
+    path = segment.files.directory / filenames.segment_file(
         segment.base_offset, filenames.OFFSET_INDEX_SUFFIX
     )
     try:

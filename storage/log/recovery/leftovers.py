@@ -202,7 +202,7 @@ def _read(directory: Path, base_offset: int) -> _Swap:
     path = directory / name
     size = path.stat().st_size
     segment = Segment(directory, base_offset, Tail(base_offset, size))
-    segment.file.path = path
+    segment.files.log.path = path
     last_offset, whole = base_offset - 1, 0
     try:
         for found in segment.walk():

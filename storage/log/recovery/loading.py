@@ -78,7 +78,7 @@ def load(directory: Path, known: Known, index_interval_bytes: int) -> Loaded:
     found = listing.listed(directory)
     segments = _described(directory, found.base_offsets, known.log_start_offset)
     for segment in segments:
-        segment.index_interval_bytes = index_interval_bytes
+        segment.indexes.interval_bytes = index_interval_bytes
     if counted is not None:
         clean_stop.bound_events(segments, counted)
     if not found.base_offsets:
@@ -90,7 +90,7 @@ def load(directory: Path, known: Known, index_interval_bytes: int) -> Loaded:
         end_offset = clean_stop.clean_end(segments[-1], known.recovery_point, times)
     recovered = torn_tail.Recovered({})
     if end_offset is not None:
-        segments[-1].tail = Tail(end_offset, segments[-1].tail.size)
+        segments[-1].log.tail = Tail(end_offset, segments[-1].tail.size)
         gaps_end = gaps.gaps_end_after_clean_stop(
             segments, times, cleaned_offset=known.cleaned_offset, end_offset=end_offset
         )
@@ -103,7 +103,9 @@ def load(directory: Path, known: Known, index_interval_bytes: int) -> Loaded:
         )
     for segment in segments[:-1]:
         segment.seal()
-    segments[-1].is_closed = end_offset is not None  # a clean stop has closed its append times
+    segments[-1].known.is_closed = (
+        end_offset is not None
+    )  # a clean stop has closed its append times
     last_time, back_offset, adopted, sure_offset = _judge_append_times(
         segments, known, recovered.stamps, is_ours=is_ours
     )

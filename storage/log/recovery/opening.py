@@ -159,7 +159,7 @@ def _begin_clock(state: LogState, now_ms: int) -> None:
         state.back_offset == end_offset
         or any(each.end_offset == end_offset for each in state.corrections)
     )
-    times, _ = active.known_times
+    times = active.known.times
     if active.tail.size and times.created_clock is None:
         is_known = active.append_times.first_time is not None
         times.created_clock = now_ms if is_known else state.adoptions.time_of(active.base_offset)

@@ -89,7 +89,7 @@ def cut_torn_tail(
         _log_cut(segment, checked.tail, size - checked.tail.size, len(later), records)
         break
     if gaps_end == gaps.ANYWHERE:
-        files.sync(segments[-1].directory)
+        files.sync(segments[-1].files.directory)
     return Recovered(stamps, first_marker, missing_offset)
 
 
@@ -114,7 +114,7 @@ def _last_time(segment: Segment, known: PartitionTimes | None) -> int | None:
     Where the power has taken the last batches, the segment may have a size that it had before. The
     offset at which the next one begins shows that it had grown since.
     """
-    times, size = segment.known_times
+    times, size = segment.known.times, segment.known.size
     if size != segment.tail.size or times.has_unknown:
         return None
     lines = () if known is None else known.segments
@@ -154,7 +154,7 @@ def _drop_from(segments: list[Segment], first: int, cut_offset: int) -> int:
     to remove, from `cut_offset` on, is removed. Raises OSError.
     """
     records = 0
-    directory = segments[-1].directory
+    directory = segments[-1].files.directory
     while len(segments) > first:
         segment = segments[-1]
         if segment.tail.size and segment.base_offset < cut_offset:

@@ -62,7 +62,7 @@ def mark_unknown(segments: Sequence[Segment], covered_offset: int, *, is_ours: b
             )
             segment.append_times.mark_unknown(from_offset)
             segment.append_times.sync()  # what was there must not come back before newer entries
-            segment.known_times = SegmentTimes(), 0
+            segment.known.replace(SegmentTimes(), 0)
 
 
 def lost_from(segments: Sequence[Segment], from_offset: int, recovery_point: int) -> int | None:
@@ -75,7 +75,7 @@ def lost_from(segments: Sequence[Segment], from_offset: int, recovery_point: int
         if end_offset <= from_offset or not segment.tail.size:
             continue
         times = segment.append_times
-        is_doubted = segment.known_times[0].has_unknown or times.has_lost
+        is_doubted = segment.known.times.has_unknown or times.has_lost
         if not is_doubted and (end_offset <= recovery_point or times.is_complete):
             continue
         first = max(base_offset, from_offset)
@@ -102,11 +102,11 @@ def adopted(
         end_offset = segment.tail.end_offset
         if end_offset <= adopted_end:
             break
-        if segment.tail.size and segment.known_times[0].has_unknown:
+        if segment.tail.size and segment.known.times.has_unknown:
             ranges = adopt(before, segment.append_times.unknown_end(end_offset), now_ms)
             break
     for segment in segments:
-        segment.adoptions = Adoptions(ranges, now_ms)
+        segment.known.adoptions = Adoptions(ranges, now_ms)
     return ranges
 
 
@@ -116,7 +116,7 @@ def note_unknown(segments: Sequence[Segment], *, was_clean: bool, recovery_point
     Without batches none is: of a segment that is empty after a cut, entries may be left.
     """
     for segment in segments:
-        times, size = segment.known_times
+        times, size = segment.known.times, segment.known.size
         if not segment.tail.size:
             times.has_unknown = False
             continue

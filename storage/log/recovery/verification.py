@@ -53,12 +53,12 @@ def check(
     bound = min(
         limit_offset, segment.base_offset + MAX_RELATIVE_OFFSET + 1
     )  # as precisely as an index has it
-    segment.truncate_indexes(good)
+    segment.indexes.truncate(good)
     largest = segment.time_index.last()
     is_written_here = segment.base_offset >= gaps_end and segment.append_times.is_complete
     if is_written_here and not good.size:
         # We wrote it, and its indexes are built now.
-        segment.is_true = segment.has_true_indexes = True
+        segment.indexes.is_true = segment.indexes.are_true = True
     stamp = first_marker = None
     try:
         for found in segment.walk(good.size):
@@ -68,11 +68,11 @@ def check(
             verify(found.buffer, batch)
             if not _follows(found, good.end_offset, gaps_end) or batch.last_offset >= bound:
                 raise CorruptMessage(f"offset {batch.base_offset} where {good[0]} comes next")
-            candidate = segment.largest_of(found)
+            candidate = segment.indexes.largest_of(found)
             if exceeds(candidate, None if largest is None else largest.timestamp):
                 assert candidate is not None
                 largest = TimeEntry(candidate, batch.last_offset)
-            segment.note_index(batch, found.position, index_interval_bytes, largest)
+            segment.indexes.note(batch, found.position, index_interval_bytes, largest)
             good = Tail(batch.last_offset + 1, found.position + batch.size)
             if first_marker is None and batch.is_control:
                 first_marker = batch.base_offset
@@ -96,7 +96,7 @@ def _starting_point(segment: Segment, recovery_point: int) -> Tail:
     The result is (the next offset there, position). It is the segment's beginning if there is no
     entry, or if the entry is wrong; then the whole index is built again.
     """
-    segment.read_indexes()
+    segment.indexes.read()
     entry = segment.index.floor(recovery_point - 1)
     if entry is not None:
         try:

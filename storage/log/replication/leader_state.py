@@ -195,5 +195,5 @@ def tells_more(state: LogState, leader: LeaderState) -> bool:
     told = leader.max_event_time
     if told is None or later(told, state.largest_event.kept) == state.largest_event.kept:
         return False
-    events = (segment.known_times[0].event for segment in reversed(segments))
+    events = (segment.known.times.event for segment in reversed(segments))
     return not any(later(event, told) == event for event in events)

@@ -244,7 +244,7 @@ class Replica:
             is_time_known=time is not None,
             ends_times=state.has_flush_rules,
         )
-        active.is_true = active.is_true and received.is_true
+        active.indexes.is_true = active.indexes.is_true and received.is_true
         state.largest_event.appended((prepared,), limits[1], active.base_offset)
         if time is None:
             if not is_told:
@@ -306,7 +306,7 @@ class Replica:
             settings.segment_ms,
             settings.min_roll_interval_ms,
         )
-        is_due = is_back or is_full or is_old or state.begins_segment or active.is_ended
+        is_due = is_back or is_full or is_old or state.begins_segment or active.log.is_ended
         return roll(state) if is_due else active
 
     def _take_mark(self, back_offset: int, last_append_time_ms: int | None) -> None:

@@ -176,15 +176,15 @@ class Roles:
         state = self._state
         for segment in segments:
             position = 0
-            times, size = segment.known_times
-            if size and not state.corrections and segment.has_true_indexes:
+            times, size = segment.known.times, segment.known.size
+            if size and not state.corrections and segment.indexes.are_true:
                 found = next(segment.walk(size), None)
                 # Where a compressed batch of format 0 or 1 begins is not known without unpacking it.
                 if found is not None and 0 <= found.batch.base_offset <= high_watermark:
                     yield CountedBatch(found.batch.base_offset, times.event, segment.base_offset)
                     position = size
             for end_offset, event in survey.event_times(
-                segment, position, counted_offset=high_watermark, counted=counted
+                segment.known, position, counted_offset=high_watermark, counted=counted
             ):
                 slack_ms = state.event_slack_ms
                 yield CountedBatch(

@@ -119,16 +119,16 @@ class Truncater:
         kept, old, gone = segments[:number], segments[number], segments[number + 1 :]
         with self._as_before():
             state.active.repair_tail()
-            state.active.complete_indexes()
+            state.active.indexes.complete()
             old.append_times.settle()  # its file will no longer need an END entry
             tail = old.end_before(offset) if offset > old.base_offset else Tail(offset, 0)
             start_offset = min(log_start_offset, tail.end_offset)
             self._intend(kept, start_offset, tail.end_offset, begins_anew=False)
         cut = Segment(state.directory, old.base_offset, tail)
-        cut.index_interval_bytes = old.index_interval_bytes
-        cut.adoptions = state.adoptions
-        cut.event_slack_ms, cut.is_true = old.event_slack_ms, old.is_true or not tail.size
-        cut.has_true_indexes = old.has_true_indexes or not tail.size
+        state.configure_segment(cut)
+        cut.known.adoptions = state.adoptions
+        cut.indexes.is_true = old.indexes.is_true or not tail.size
+        cut.indexes.are_true = old.indexes.are_true or not tail.size
         state.largest_event.truncate_to(tail.end_offset)
         producers = state.producers
         high_watermark = min(state.ends.high_watermark, tail.end_offset)
@@ -137,7 +137,7 @@ class Truncater:
             self._remove(gone)
             old.give_up()  # a lookup that still reads it must not write its indexes
             cut.cut(tail)
-            cut.take_times_of(old)
+            cut.known.copy_from(old.known)
             cut.activate()
             self._finish(tail.end_offset, begins_anew=False)
         if producers is not None:
@@ -157,11 +157,10 @@ class Truncater:
         state = self._state
         gone = state.version.segments
         first = Segment(state.directory, offset, Tail(offset, 0))
-        first.event_slack_ms = state.event_slack_ms
-        first.index_interval_bytes = state.config.index_interval_bytes
+        state.configure_segment(first)
         with self._as_before():
             self._intend((), offset, offset, begins_anew=True)
-        first.adoptions = state.adoptions
+        first.known.adoptions = state.adoptions
         state.largest_event.truncate_to(0)
         state.unstable = None
         with half_way(state, "a truncation"):

@@ -72,7 +72,7 @@ def learn(segments: Sequence[Segment]) -> None:
     """
     for segment in segments:
         try:
-            segment.learn_times()
+            segment.known.learn()
         except (OSError, CorruptMessage) as error:
             _log.warning(
                 "times of a segment not read",
@@ -84,7 +84,7 @@ def make_room(segments: Sequence[Segment]) -> None:
     """Removes the files of segments to delete that can be built again. Raises OSError."""
     for segment in segments:
         segment.files.remove_indexes()
-        files.unlink(filenames.snapshot_path(segment.directory, segment.base_offset))
+        files.unlink(filenames.snapshot_path(segment.files.directory, segment.base_offset))
 
 
 def delete(
@@ -101,7 +101,7 @@ def delete(
 
     Raises OSError; then the segment is as it was.
     """
-    times, _ = segment.known_times
+    times = segment.known.times
     limits = {
         BY_TIME: retention.retention_ms,
         BY_SIZE: retention.retention_bytes,
@@ -119,7 +119,7 @@ def delete(
         max_event_time,
     )
     away = segment.files.rename_away()
-    snapshot = filenames.snapshot_path(segment.directory, segment.base_offset)
+    snapshot = filenames.snapshot_path(segment.files.directory, segment.base_offset)
     try:
         files.unlink(snapshot)
     except OSError as error:  # a leftover that the next clean stop removes

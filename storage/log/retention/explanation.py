@@ -172,7 +172,7 @@ def _with_rolling(explained: SegmentExplanation, log: Moment, clock_ms: int) -> 
     goes_back = not log.is_replicated and is_behind(log.last_append_time, clock_ms)
     if log.begins_segment or goes_back:
         roll_ms, rolls_by, setting = clock_ms, WRONG_CLOCK, "(the clock was wrong)"
-    elif log.segments[-1].is_ended:
+    elif log.segments[-1].log.is_ended:
         roll_ms, rolls_by = clock_ms, ADOPTED
         setting = "(it is not known that this broker wrote all of it)"
     if explained.held_by is None:
@@ -228,7 +228,7 @@ def _segment(
     held_by, holder, sentence = _held(schedule, waits, rules, now_ms, before, is_empty=not size)
     if times.has_unknown and size:
         unknown_end = segment.append_times.unknown_end(end_offset)
-        adopted_ms = segment.adoptions.time_of(unknown_end - 1)
+        adopted_ms = segment.known.adoptions.time_of(unknown_end - 1)
         sentence += (
             " Of some of its batches nobody knows when they were appended: they count as appended"
             f" when this broker found them, at {_when(adopted_ms)}."
@@ -243,7 +243,7 @@ def _segment(
         segment.base_offset,
         end_offset,
         size,
-        segment.is_active,
+        segment.log.is_active,
         times.first,
         times.largest,
         judged.event,

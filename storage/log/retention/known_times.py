@@ -43,7 +43,7 @@ def collect(
     max_event_time: int | None,
 ) -> KnownTimes:
     """Returns the known times of a log's segments; `judge` returns what those of one count as."""
-    known = [segment.known_times for segment in segments]
+    known = [(segment.known.times, segment.known.size) for segment in segments]
     first = next((times.first for times, _ in known if times.first is not None), None)
     largest = None
     for times, _ in known:
@@ -81,7 +81,7 @@ def facts(
     arrivals: Arrivals,
 ) -> Facts:
     """Returns what is known of a log's times, to be judged by `diagnosis.diagnose`."""
-    known = [segment.known_times for segment in segments]
+    known = [(segment.known.times, segment.known.size) for segment in segments]
     candidates = with_inherited_times(
         Candidate(s.tail.end_offset, s.tail.size, functools.partial(judge, s, times))
         for s, (times, _) in zip(segments, known, strict=True)
@@ -91,7 +91,7 @@ def facts(
             segment.base_offset,
             candidate,
             times,
-            segment.adoptions.latest_within(segment.base_offset, candidate.end_offset)
+            segment.known.adoptions.latest_within(segment.base_offset, candidate.end_offset)
             if times.has_unknown
             else None,
             max(candidate.size - size, 0),

@@ -195,7 +195,7 @@ class Retainer:
             for segment, policy in zip(going, policies, strict=True):
                 deleted, away = deletion.delete(
                     segment,
-                    judging.judged(state, segment, segment.known_times[0]),
+                    judging.judged(state, segment, segment.known.times),
                     policy,
                     judged.rules,
                     log_start_offset,
@@ -282,7 +282,7 @@ class Retainer:
         with state.hold() as version:
             try:
                 for segment in version.segments:
-                    segment.learn_times()
+                    segment.known.learn()
                 moment = self._moment(version, now_ms, config, blocker)
                 return explanation.explain(
                     state.topic, state.index, moment, self._rules(config), now_ms, clock_ms
@@ -303,9 +303,9 @@ class Retainer:
                 for segment in version.segments:
                     if most_bytes <= 0:
                         break
-                    _, known_size = segment.known_times
+                    known_size = segment.known.size
                     most_bytes -= max(segment.tail.size - known_size, 0)
-                    segment.learn_times()
+                    segment.known.learn()
             except (OSError, CorruptMessage) as error:
                 raise read_error(state, version, error) from error
             return known_times.facts(

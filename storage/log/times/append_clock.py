@@ -140,7 +140,7 @@ class AppendClock:
             if state.is_replicated:
                 # Append times of other leaders are those of other clocks. But a segment that began
                 # while this one was ahead would never be old by it.
-                began_ms = state.active.known_times[0].created_clock
+                began_ms = state.active.known.times.created_clock
                 state.begins_segment |= is_behind(began_ms, now_ms)
                 if state.role is Role.LEADER:
                     behind.note_standstill(state, now_ms)

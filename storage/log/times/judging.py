@@ -29,7 +29,7 @@ def judged(state: LogState, segment: Segment, times: SegmentTimes) -> SegmentTim
         base_offset,
         end_offset,
         state.event_slack_ms,
-        segment.adoptions.latest_within(base_offset, end_offset),
+        segment.known.adoptions.latest_within(base_offset, end_offset),
     )
 
 
@@ -69,4 +69,4 @@ def use_adoptions(state: LogState, adoptions: Adoptions) -> None:
     """Replaces the moments of adoption; needs the append lock."""
     state.adoptions = adoptions
     for segment in state.version.segments:
-        segment.adoptions = adoptions
+        segment.known.adoptions = adoptions

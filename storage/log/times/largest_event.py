@@ -149,8 +149,8 @@ class LargestEvent:
         while first and segments[first - 1].tail.end_offset > self._settled_offset:
             first -= 1
         for segment in segments[first:-1]:
-            times, size = segment.known_times
-            is_known = size >= segment.tail.size and segment.has_true_indexes
+            times, size = segment.known.times, segment.known.size
+            is_known = size >= segment.tail.size and segment.indexes.are_true
             if not is_known or segment.tail.end_offset > high_watermark:
                 break
             self.keep(counted_event(times, judge(segment, times)))
@@ -174,7 +174,7 @@ class LargestEvent:
         self.advance(high_watermark)
         largest = None
         for segment in segments:
-            times = segment.known_times[0]
+            times = segment.known.times
             if self._pending and segment.tail.end_offset > high_watermark:
                 if segment.base_offset != self._part.base_offset or self._part.event is None:
                     continue

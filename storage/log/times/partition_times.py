@@ -149,7 +149,7 @@ def lines_of(segments: Iterable[Segment], left_out: Container[int]) -> tuple[Seg
     """
     lines = []
     for segment in segments:
-        times, size = segment.known_times
+        times, size = segment.known.times, segment.known.size
         tail = segment.tail
         if size == tail.size and segment.base_offset not in left_out:
             lines.append(
@@ -157,8 +157,8 @@ def lines_of(segments: Iterable[Segment], left_out: Container[int]) -> tuple[Seg
                     segment.base_offset,
                     *tail,
                     times.copy(),
-                    *segment.index_entries,
-                    segment.is_true,
+                    *segment.indexes.entries,
+                    segment.indexes.is_true,
                 )
             )
     return tuple(lines)

@@ -139,9 +139,9 @@ class SavedTimes:
         if state.is_stopped:
             return
         try:
-            state.active.learn_times()
+            state.active.known.learn()
             for segment in state.version.segments:
-                times, _ = segment.known_times
+                times = segment.known.times
                 times.event = counted_event(times, state.judge(segment, times))
             self.save_covered(durable=False)
         except (OSError, CorruptMessage) as error:

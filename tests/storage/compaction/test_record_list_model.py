@@ -296,7 +296,7 @@ class Play:
                 assert not [r for r in rows if since.absent_from <= r.offset < since.offset]
         assert sum(s.size for s in partition.retainer.explain(self.now).segments) == partition.size
         for segment in partition.segments:
-            assert segment.is_true
+            assert segment.indexes.is_true
         names = os.listdir(self.log.directory)
         assert not [n for n in names if n.endswith((".cleaned", ".swap"))]
 

@@ -79,7 +79,7 @@ def test_an_index_is_rebuilt_by_the_topics_own_interval(make_log, lost):
     for segment in log.partition.segments:
         found = time_search.find_time(segment, 49, min_offset=0, upper_offset=50)
         assert found or segment.base_offset < 40
-        segment.complete_indexes()
+        segment.indexes.complete()
     log.close()
     assert {each.name: each.read_bytes() for each in sorted(log.directory.glob("*index"))} == files
 

@@ -104,7 +104,7 @@ def indexes(partition: Partition, model: ModelLog) -> None:
         assert len(data) == segment.tail.size
         for offset, position in entries_of(segment.index):
             assert last_offset_at(data, position) == offset
-        for time, offset in segment.time_index.entries() if segment.has_true_indexes else ():
+        for time, offset in segment.time_index.entries() if segment.indexes.are_true else ():
             here = [t for o, t in times.items() if segment.base_offset <= o <= offset]
             if offset in times:
                 assert max(t for t in here if t is not None) == time

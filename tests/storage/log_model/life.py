@@ -122,7 +122,7 @@ class Life(Host):
         state = self.partition.state
         state.take_role(Role.ALONE)
         active, size, must_roll = state.active, state.active.tail.size, state.begins_segment
-        here, clock = agreement.batches_in(active, self.model), active.known_times[0].created_clock
+        here, clock = agreement.batches_in(active, self.model), active.known.times.created_clock
         before = self.model.end
         self.append()
         if self.partition.has_flush_rules:
@@ -133,7 +133,7 @@ class Life(Host):
         new = [batch for batch in self.model.batches if batch.first >= before]
         added = state.active.tail.size - (size if state.active is active else 0)
         is_full = size + added > self.config.segment_bytes
-        is_due = must_roll or active.is_ended or is_full
+        is_due = must_roll or active.log.is_ended or is_full
         is_due = is_due or rules.rolls(self.config, here, clock, new, self.now)
         assert (state.active is not active) == (size > 0 and is_due)
 

@@ -14,6 +14,7 @@ from tidelog.storage.log.times.largest_event import LargestEvent
 from tidelog.storage.segment import survey
 from tidelog.storage.segment.append_times import AppendTimes, Reached
 from tidelog.storage.segment.appended.layout import UNKNOWN
+from tidelog.storage.segment.log_indexes import LogIndexes
 from tidelog.storage.segment.offset_index import OffsetIndex
 from tidelog.storage.segment.segment import Segment
 from tidelog.storage.segment.time_index import TimeIndex
@@ -150,7 +151,7 @@ def note_no_missing_time(times, first, largest, offset, _, append, limit):
 
 # What each is, and what is replaced by what.
 PLANTED = {
-    "headers are believed": (Segment, "largest_of", believe_headers),
+    "headers are believed": (LogIndexes, "largest_of", believe_headers),
     "segments are skipped by their last entry": (
         Segment,
         "largest_time",
@@ -170,9 +171,9 @@ PLANTED = {
         lambda t, largest: RULES["exceeds"](t, -1 if largest is None else largest),
     ),
     "only one of two indexes is made anew": (
-        Segment,
-        "adopt_indexes",
-        lambda segment, _, times: setattr(segment, "_time_index", times),
+        LogIndexes,
+        "adopt",
+        lambda indexes, _, times: setattr(indexes, "_time_index", times),
     ),
     "what came after the last write is not learnt": (survey, "catch_up", lambda _: None),
     "what is unknown is guessed": (AppendTimes, "first_reaching", know_all),

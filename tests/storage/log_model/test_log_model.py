@@ -17,7 +17,7 @@ from tests.storage.log_model import planted, planted_syncs, planted_times
 from tests.storage.log_model.life import Life
 from tidelog.storage import files
 from tidelog.storage.log.producers import recovered_producers
-from tidelog.storage.segment import indexed_log
+from tidelog.storage.segment import log_times
 
 RUNS = int(os.environ.get("TIDELOG_LOG_MODEL_RUNS", "600"))
 FIRST = int(os.environ.get("TIDELOG_LOG_MODEL_SEED", "0"))
@@ -49,7 +49,7 @@ def live(path, seed):
     try:
         with pytest.MonkeyPatch.context() as patch:
             if seed % 2:  # what a log remembers of its end is less than it holds
-                patch.setattr(indexed_log, "_REMEMBER_BYTES", 500)
+                patch.setattr(log_times, "_REMEMBER_BYTES", 500)
                 patch.setattr(recovered_producers, "_CUT_BYTES", (200, 1000, 100_000))
             life = Life(path, seed)
             life.live()

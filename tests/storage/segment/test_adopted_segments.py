@@ -78,7 +78,7 @@ def test_only_the_first_lookup_reads_the_active_segment(adopted, reads):
     expect(adopted, reads)
     adopted.close()
     adopted.open()
-    assert adopted.partition.state.active.is_true
+    assert adopted.partition.state.active.indexes.is_true
     expect(adopted, reads)
 
 
@@ -88,7 +88,7 @@ def test_it_is_not_verified_again_where_headers_do_not_tell_the_times(adopted, r
     forget_what_is_ours(adopted)
     adopted.open()
     assert look_up(adopted, 1500) == (50, 1500)
-    assert not adopted.partition.state.active.is_true
+    assert not adopted.partition.state.active.indexes.is_true
     expect(adopted, reads)
     adopted.append([9], now=5)
     expect(adopted, reads)
@@ -133,11 +133,11 @@ def test_what_comes_while_it_is_read_for_the_first_time(adopted, reads, what, mo
     partition, is_reading, may_go_on = adopted.partition, threading.Event(), threading.Event()
     note = survey._note
 
-    def wait(segment, found, *rest):
-        if found.batch.base_offset == _COUNT // 2 and segment.has_true_indexes is False:
+    def wait(known, found, *rest):
+        if threading.current_thread() is looking and found.batch.base_offset == _COUNT // 2:
             is_reading.set()
             assert may_go_on.wait(30)
-        return note(segment, found, *rest)
+        return note(known, found, *rest)
 
     def look():
         try:
@@ -146,7 +146,7 @@ def test_what_comes_while_it_is_read_for_the_first_time(adopted, reads, what, mo
             answers.append(type(error))
 
     answers: list[object] = []
-    partition.state.active.learn_times()
+    partition.state.active.known.learn()
     monkeypatch.setattr(survey, "_note", wait)
     looking = threading.Thread(target=look)
     looking.start()
@@ -191,8 +191,8 @@ def test_a_followers_segment_with_such_headers_grows_and_is_found_by_its_records
         )
     path.unlink()
     (active,) = log.partition.segments
-    assert active.takes_appends
-    assert not active.is_true
+    assert active.log.takes_appends
+    assert not active.indexes.is_true
     expect(log, reads)
     log.partition.truncater.truncate_to(100)
     log.partition.state.take_role(Role.ALONE)

@@ -170,14 +170,14 @@ def test_a_log_of_kafkas_is_verified_once(tmp_path, reads):
         store = LogStore([tmp_path], default_config=TopicConfig())
         store.open(0)
         partition = store.partition(name[:-2], 0)
-        assert partition.segments[-1].is_true == bool(found)
+        assert partition.segments[-1].indexes.is_true == bool(found)
         reads.bytes = 0
         for i in (0, 30, 77):
             answer = partition.reader.find_by_time(target + 1000 * i, upper_offset=200)
             assert answer == (i, target + 1000 * i)
         found.append(reads.bytes)
         partition.reader.find_largest_time(upper_offset=200)
-        verified = [segment.is_true for segment in partition.segments]
+        verified = [segment.indexes.is_true for segment in partition.segments]
         store.close()
     assert all(verified)
     assert found[1] < found[0]

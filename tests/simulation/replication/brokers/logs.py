@@ -123,7 +123,7 @@ class StoredLog(Log):
     @property
     def counted_event(self) -> int | None:
         state = self.partition.state
-        if any(segment.known_times[1] < segment.tail.size for segment in state.version.segments):
+        if any(segment.known.size < segment.tail.size for segment in state.version.segments):
             return None  # the checker does not read what storage has not read
         return NO_TIME if state.max_event_time is None else state.max_event_time
 

@@ -2,13 +2,13 @@
 
 from tidelog.storage import files
 from tidelog.storage.log.producers import recovered_producers
-from tidelog.storage.segment import indexed_log
+from tidelog.storage.segment import log_times
 from tidelog.storage.segment.segment import Segment
 
 
 def test_little_of_the_log_is_read_for_it(make_log, monkeypatch):
     """Only the last batches are cut; a follower of a long log does so while producers wait."""
-    monkeypatch.setattr(indexed_log, "_REMEMBER_BYTES", 20_000)
+    monkeypatch.setattr(log_times, "_REMEMBER_BYTES", 20_000)
     monkeypatch.setattr(recovered_producers, "_CUT_BYTES", (5_000,))
     log = make_log().create()
     for i in range(3_000):

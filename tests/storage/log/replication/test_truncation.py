@@ -206,14 +206,16 @@ def test_a_follower_adopts_what_its_leader_does_not_know_and_forgets_what_is_cut
     follow(log, 2, 5, append=None)
     assert adoptions(log) == (Adopted(3, 99),)
     follow(log, 3, 5, append=20)
-    assert [segment.adoptions.ranges for segment in log.partition.segments] == [adoptions(log)]
+    assert [segment.known.adoptions.ranges for segment in log.partition.segments] == [
+        adoptions(log)
+    ]
     log.partition.truncater.truncate_to(2)
     assert adoptions(log) == (Adopted(2, 99),)
     (segment,) = log.partition.segments
-    assert (segment.times.last_append, segment.adoptions.ranges) == (99, adoptions(log))
+    assert (segment.times.last_append, segment.known.adoptions.ranges) == (99, adoptions(log))
     log.close()
     log.open()
     assert adoptions(log) == (Adopted(2, 99),)
     log.partition.truncater.start_at(7)
     assert adoptions(log) == (Adopted(2, 99),)
-    assert log.partition.segments[0].adoptions.ranges == adoptions(log)
+    assert log.partition.segments[0].known.adoptions.ranges == adoptions(log)

@@ -251,8 +251,8 @@ def test_records_behind_younger_ones_of_their_segment(make_log):
     log.append([NOW], now=NOW)
     log.append([NOW + 7 * DAY], now=NOW + 7 * DAY)
     now = LATEST + 1
-    log.partition.state.active.known_times[0].last_append = now
-    log.partition.state.active.known_times[0].aging = now
+    log.partition.state.active.known.times.last_append = now
+    log.partition.state.active.known.times.aging = now
     assert "which has younger records and stays until 2026-01-10T00:05" in sentence(log, now)
 
 
