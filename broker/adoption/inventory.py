@@ -73,7 +73,7 @@ def take_inventory(
         store.open(now_ms)
         partitions = store.partitions()
         for each in partitions:  # until a leader says more, only Kafka's checkpoint is sure
-            each.state.is_replicated = True
+            each.state.note_copies()
         logs = {
             (each.topic, each.index): _found(each, marks.get((each.topic, each.index), 0))
             for each in partitions

@@ -72,7 +72,7 @@ def topics_ahead(services: Services, now_ms: int) -> list[str]:
         {
             partition.topic
             for partition in services.store.opened()
-            if partition.state.is_replicated
+            if partition.state.leadership.is_replicated
             and not partition.state.is_follower
             and is_behind(partition.last_append_time, now_ms)
         }

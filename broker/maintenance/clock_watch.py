@@ -279,7 +279,10 @@ class ClockWatch:
         appended for days, what comes now would be days old. They go on as if the clock had not gone back,
         for an hour: if it is back for longer, it may be right.
         """
-        if not (partition.state.is_replicated and is_behind(partition.last_append_time, now_ms)):
+        if not (
+            partition.state.leadership.is_replicated
+            and is_behind(partition.last_append_time, now_ms)
+        ):
             return None
         return self._clock.latest.left_time(self._services.clock.reading())
 

@@ -137,7 +137,7 @@ class Appends:
 
         Raises what `Partition.append` raises.
         """
-        if partition.state.has_flush_rules or partition in self._queues:
+        if partition.state.rules.has_flush_rules or partition in self._queues:
             return None
         if len(records) > _LEAST_HEAVY_BYTES and is_heavy(records, partition.config):
             return None

@@ -157,7 +157,7 @@ def read_as_stored(
         may_block=may_block,
     )
     if size >= first_batch_size:
-        return _of_one_format(buffers, size, partition.state.settings.magic)
+        return _of_one_format(buffers, size, partition.state.rules.settings.magic)
     if not is_first:  # a batch is returned whole or not at all
         return NO_RECORDS
     if first_batch_size > _HELD_BYTES:
@@ -166,7 +166,7 @@ def read_as_stored(
     buffers, size, _ = partition.read(
         offset, limit, upper_offset=upper_offset, minimum_one=True, may_block=may_block
     )
-    return _of_one_format(buffers, size, partition.state.settings.magic)
+    return _of_one_format(buffers, size, partition.state.rules.settings.magic)
 
 
 def _of_one_format(

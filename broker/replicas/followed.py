@@ -187,8 +187,8 @@ class Followed:
             (not records or (state.is_read and len(records) <= _LOOP_BYTES))
             and (not told.epochs or told.epochs[-1].epoch <= state.epochs.latest)
             and data.log_start_offset <= state.version.log_start_offset
-            and (told.mark_epoch, told.mark_number) == state.mark
-            and told.back_offset == state.back_offset
+            and (told.mark_epoch, told.mark_number) == state.timing.mark
+            and told.back_offset == state.timing.back_offset
             and self._is_clock_noted(has_batches=bool(records))
         )
 
@@ -196,9 +196,9 @@ class Followed:
         """Returns whether an answer without new epochs leaves what is noted of the leader's clock."""
         state = self.partition.state
         behind_ms = self._host.leader_clocks.behind_ms(self.follower.leader)
-        if not behind_ms and state.written_behind is None:
+        if not behind_ms and state.timing.written_behind is None:
             return True
-        return written_with(state, behind_ms, (), has_batches) == state.written_behind
+        return written_with(state, behind_ms, (), has_batches) == state.timing.written_behind
 
     def _is_as_told(self, data: PartitionData) -> bool:
         """Returns whether an answer without records tells nothing new of the leader's times."""
@@ -207,12 +207,12 @@ class Followed:
             return True
         leader = self._leader_state(data, told)
         return (
-            leader.mark == state.mark
-            and leader.corrections == state.corrections
-            and leader.cleaned_offset == state.leader_cleaned_offset
-            and (leader.adopted is None or leader.adopted == state.adoptions.ranges)
-            and leader.back_offset == state.back_offset
-            and (not leader.behind_ms or state.compared_epoch == state.leader_epoch)
+            leader.mark == state.timing.mark
+            and leader.corrections == state.timing.corrections
+            and leader.cleaned_offset == state.leadership.leader_cleaned_offset
+            and (leader.adopted is None or leader.adopted == state.timing.adoptions.ranges)
+            and leader.back_offset == state.timing.back_offset
+            and (not leader.behind_ms or state.leadership.compared_epoch == state.leadership.epoch)
             and leader.last_append_time_ms == state.last_append_time_ms
             and leader.max_event_time == state.max_event_time
         )

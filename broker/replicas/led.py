@@ -264,12 +264,12 @@ class Led:
             state.ends,
             state.version.log_start_offset,
             state.last_append_time_ms,
-            state.cleaned_offset,
-            state.back_offset,
-            state.mark,
-            state.corrections,
-            state.adoptions,
-            state.clock,
+            state.cleaning.cleaned_offset,
+            state.timing.back_offset,
+            state.timing.mark,
+            state.timing.corrections,
+            state.timing.adoptions,
+            state.timing.steps,
         )
 
     async def deleted_everywhere(self, offset: int, timeout_ms: int) -> int:

@@ -48,7 +48,7 @@ def leader_log(partition: Partition) -> LeaderLog:
         state.version.log_start_offset,
         high_watermark,
         end_offset,
-        min(state.durable_offset, end_offset),
+        min(state.durability.durable_offset, end_offset),
         History(state),
     )
 
@@ -61,7 +61,7 @@ def follower_log(partition: Partition) -> FollowerLog:
         state.version.log_start_offset,
         high_watermark,
         end_offset,
-        min(state.durable_offset, end_offset),
+        min(state.durability.durable_offset, end_offset),
         state.epochs.last_begun,
         History(state),
         state.gaps_end_offset,

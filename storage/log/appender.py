@@ -102,7 +102,7 @@ class Appender:
         state = self._state
         if not state.is_read:
             self.read_for_appends(may_block=may_block)
-        settings = state.internal_settings if internal else state.settings
+        settings = state.rules.internal_settings if internal else state.rules.settings
         produced = inspect(
             records, produce_version=produce_version, max_message_bytes=settings.max_message_bytes
         )
@@ -121,12 +121,12 @@ class Appender:
             settings.rules,
             last_ms if least_ms is None else later(last_ms, least_ms),
             now_ms,
-            state.corrected_ms,
-            may_go_back=not state.is_replicated,  # others may have led, whose clocks were right
+            state.timing.corrected_ms,
+            may_go_back=not state.leadership.is_replicated,  # others may have led, whose clocks were right
         )
         most = settings.max_unpacked_bytes
         limit = min(most, unpack_limit or (most if may_block else SHORT_UNPACK_BYTES))
-        plan = settings.plan(stamps, state.ends[0], state.leader_epoch, internal, limit)
+        plan = settings.plan(stamps, state.ends[0], state.leadership.epoch, internal, limit)
         if settings.event_kept_ms is not None and not internal:
             plan = within_event_time(plan, settings.event_kept_ms, state.max_event_time)
         try:
@@ -222,7 +222,7 @@ class Appender:
                 state.is_stopped
                 or state.reserve.is_given_up
                 or size > settings.segment_bytes
-                or state.has_begun_to_follow
+                or state.leadership.has_begun_to_follow
             ):
                 self._refuse(size, settings.segment_bytes)
             active = state.active
@@ -243,12 +243,12 @@ class Appender:
                     )
                 ):
                     active = roll(state)
-                if state.epochs.latest < state.leader_epoch:
-                    state.epochs.begin(state.leader_epoch, prepared.first_offset)
+                if state.epochs.latest < state.leadership.epoch:
+                    state.epochs.begin(state.leadership.epoch, prepared.first_offset)
                 is_unseen = not state.policy.reads_at_once
                 if is_unseen:
                     state.largest_event.appending(active, state.judge)
-                limit = event_limit(state.event_slack_ms, append_time_ms)
+                limit = event_limit(state.rules.event_slack_ms, append_time_ms)
                 if sequenced is not None and sequenced.marker is not None:
                     offset, producers = prepared.first_offset, state.read_producers()
                     stability.index_abort(state, producers, sequenced, active, offset)
@@ -260,7 +260,7 @@ class Appender:
                     limit,
                     settings.index_interval_bytes,
                     now_ms,
-                    ends_times=state.has_flush_rules,
+                    ends_times=state.rules.has_flush_rules,
                 )
                 if is_unseen:
                     state.largest_event.appended(prepared.batches, limit, active.base_offset)
@@ -340,13 +340,14 @@ class Appender:
         The next start must not count what is appended now among them. Raises OSError.
         """
         state = self._state
-        lost_offset, state.lost_offset = state.lost_offset, None
-        if lost_offset is None:
+        before = state.recovery
+        if before.lost_offset is None:
             return
+        state.recovery = before._replace(lost_offset=None)
         try:
             state.saved_times.save_covered(durable=False)
         except OSError:
-            state.lost_offset = lost_offset
+            state.recovery = before
             raise
 
 

@@ -21,6 +21,7 @@ from tidelog.storage.compaction.job import Job, Source, Writer
 from tidelog.storage.log.failures import half_way, storage_error
 from tidelog.storage.log.retention import deletion
 from tidelog.storage.log.times import judging
+from tidelog.storage.log.values import Cleaning
 from tidelog.storage.segment.log_file import Tail
 from tidelog.storage.segment.segment import Segment
 from tidelog.storage.segment.segment_line import SegmentLine
@@ -89,7 +90,7 @@ class Compactor:
         """The offset from which on the log is dirty."""
         state = self._state
         return plan.first_dirty(
-            state.cleaned_offset, state.version.log_start_offset, state.ends.log_end_offset
+            state.cleaning.cleaned_offset, state.version.log_start_offset, state.ends.log_end_offset
         )
 
     def dirty_section(self, now_ms: int, config: TopicConfig | None = None) -> DirtySection:
@@ -104,7 +105,7 @@ class Compactor:
                 self._horizon_ms = self._read_horizon(version.segments)
                 self._is_horizon_known = True
             return self._judge_dirty_section(
-                version.segments, now_ms, state.config if config is None else config
+                version.segments, now_ms, state.rules.config if config is None else config
             )
 
     def _read_horizon(self, segments: tuple[Segment, ...]) -> int | None:
@@ -113,7 +114,7 @@ class Compactor:
         What lies before the others was cleaned no later than they, so the first that is found is it.
         """
         state = self._state
-        keep_ms, late = state.config.delete_retention_ms, state.clock.late_horizons
+        keep_ms, late = state.rules.config.delete_retention_ms, state.timing.steps.late_horizons
         for segment in segments[:-1]:
             if segment.tail.end_offset > self.first_dirty_offset:
                 break
@@ -149,7 +150,7 @@ class Compactor:
         state = self._state
         if not state.is_follower and not state.awaits_role:
             return state.ends.last_stable_offset
-        return min(state.ends.last_stable_offset, state.leader_cleaned_offset or 0)
+        return min(state.ends.last_stable_offset, state.leadership.leader_cleaned_offset or 0)
 
     def compacting(
         self,
@@ -187,7 +188,7 @@ class Compactor:
         """
         state = self._state
         state.check_online()
-        config = state.config
+        config = state.rules.config
         if self._is_cleaning or not config.is_compacted:
             return None
         producers = state.read_producers()  # before the last stable offset is looked at
@@ -195,8 +196,8 @@ class Compactor:
             dirty_section = self._judge_dirty_section(version.segments, now_ms, config)
             if not (dirty_section.is_due or (asked and dirty_section.held_by == plan.RATIO)):
                 return None
-            durable = state.recovery_point if durable_offset is None else durable_offset
-            upper_offset = min(dirty_section.upper_offset, durable, state.recovery_point)
+            durable = state.durability.recovery_point if durable_offset is None else durable_offset
+            upper_offset = min(dirty_section.upper_offset, durable, state.durability.recovery_point)
             wanted = tuple(s for s in version.segments[:-1] if s.tail.end_offset <= upper_offset)
             reached_offset = wanted[-1].tail.end_offset if wanted else 0
             first_dirty_offset = dirty_section.first_dirty_offset
@@ -229,12 +230,12 @@ class Compactor:
             dedupe_bytes=dedupe_bytes,
             load_factor=load_factor,
             write_bytes=write_bytes,
-            event_slack_ms=state.event_slack_ms,
-            back_offset=state.back_offset,
+            event_slack_ms=state.rules.event_slack_ms,
+            back_offset=state.timing.back_offset,
             writers=writers,
-            adoptions=state.adoptions,
-            corrections=state.corrections,
-            late_horizons=state.clock.late_horizons,
+            adoptions=state.timing.adoptions,
+            corrections=state.timing.corrections,
+            late_horizons=state.timing.steps.late_horizons,
             waiting=waiting,
         )
 
@@ -244,7 +245,7 @@ class Compactor:
         with state.append_lock:
             if (
                 state.is_stopped
-                or (corrections is not None and corrections is not state.corrections)
+                or (corrections is not None and corrections is not state.timing.corrections)
                 or self._is_cleaning
                 or state.version.segments[: len(wanted)] != wanted
             ):
@@ -285,7 +286,7 @@ class Compactor:
         with self._state.append_lock:
             self._is_cleaning, self._cleaning = False, ()
             if first_dirty_offset is not None and not self._is_overtaken:
-                self._state.cleaned_offset = first_dirty_offset
+                self._state.cleaning = Cleaning(first_dirty_offset)
                 self._horizon_ms, self._is_horizon_known = self._found_horizon_ms, True
             if compaction is not None:
                 self.last_compaction = compaction
@@ -307,7 +308,8 @@ class Compactor:
             try:
                 with state.append_lock:
                     state.largest_event.keep(state.max_event_time)
-                    state.replacing = frozenset(s.base_offset for s in sources)
+                    replacing = frozenset(s.base_offset for s in sources)
+                    state.cleaning = state.cleaning._replace(replacing=replacing)
                     cleaning_end = self._cleaning[-1].tail.end_offset
                     state.gaps_end_offset = max(state.gaps_end_offset, cleaning_end)
                 # No line of partition.times may be taken for one of the new segment, and recovery
@@ -315,7 +317,8 @@ class Compactor:
                 state.saved_times.save_covered(durable=True)
                 swap.complete(state.directory, cleaned.base_offset)
             except OSError as error:
-                state.replacing = frozenset()
+                with state.append_lock:
+                    state.cleaning = state.cleaning._replace(replacing=frozenset())
                 if not isinstance(error, files.SyncError):
                     self._discard(cleaned)
                 raise storage_error(state, "a compacted segment is not kept", error) from error
@@ -385,8 +388,8 @@ class Compactor:
                 state.version.log_start_offset,
             )
             self._cleaning = tuple(s for s in self._cleaning if s not in sources)
-            state.replacing = frozenset()
-        state.pending_deletes.add(away, now_ms, state.config.file_delete_delay_ms, replaced)
+            state.cleaning = state.cleaning._replace(replacing=frozenset())
+        state.pending_deletes.add(away, now_ms, state.rules.config.file_delete_delay_ms, replaced)
 
     def _segment_of(self, cleaned: Cleaned, sources: tuple[Segment, ...]) -> Segment:
         """Describes a cleaned segment under its final name.
@@ -401,7 +404,7 @@ class Compactor:
             self._state.directory, cleaned.base_offset, Tail(cleaned.end_offset, cleaned.size)
         )
         self._state.configure_segment(segment)
-        segment.known.adoptions = self._state.adoptions
+        segment.known.adoptions = self._state.timing.adoptions
         segment.known.is_closed = True
         line = SegmentLine(
             cleaned.base_offset,

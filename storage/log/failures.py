@@ -22,7 +22,7 @@ from tidelog.protocol.errors import (
 )
 from tidelog.storage import files, reserves
 from tidelog.storage.log.high_watermark import Role
-from tidelog.storage.log.times.saved_times import NO_BOOT
+from tidelog.storage.log.values import Truncation
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -45,18 +45,18 @@ def go_offline(state: LogState, why: str) -> None:
     the next start cuts it off, so that it does not come back.
     """
     with state.append_lock:
-        if state.offline is not None:
+        if state.stopped.offline is not None:
             return
-        state.offline, state.is_stopped = why, True
+        state.stop(state.stopped._replace(offline=why))
         segments = state.version.segments
         end_offset, high_watermark, _ = state.ends
-        if high_watermark < end_offset and state.role is Role.ALONE and not state.cutting:
-            state.cutting, state.was_cut = (high_watermark, False), True
+        is_alone, is_cutting = state.leadership.role is Role.ALONE, bool(state.truncation.pending)
+        if high_watermark < end_offset and is_alone and not is_cutting:
+            state.truncation = Truncation((high_watermark, False), was_cut=True)
     _log.critical("log offline", extra=state.named(reason=why))
-    state.boot_id = NO_BOOT
     state.saved_times.note_offline()
     for segment in segments:
-        if segment.tail.end_offset > state.recovery_point:
+        if segment.tail.end_offset > state.durability.recovery_point:
             with contextlib.suppress(OSError):
                 segment.files.forget_cached()
 
@@ -112,6 +112,6 @@ def write_error(state: LogState, error: OSError) -> BrokerError:
     A disk that is broken takes a log offline that leads or follows, however many replicas it has.
     """
     what = "the records were not stored"
-    if error.errno in _BROKEN and state.role is not Role.ALONE and not state.is_deleted:
+    if error.errno in _BROKEN and state.leadership.role is not Role.ALONE and not state.is_deleted:
         go_offline(state, f"{what}: {error.strerror or error}")
     return storage_error(state, what, error)

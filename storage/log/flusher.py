@@ -41,7 +41,8 @@ class Flusher:
     def must_commit(self) -> bool:
         """Returns whether flush.messages is reached: acknowledgements must wait for a `commit`."""
         state = self._state
-        return state.ends.log_end_offset - state.durable_offset >= state.config.flush_messages
+        unflushed = state.ends.log_end_offset - state.durability.durable_offset
+        return unflushed >= state.rules.config.flush_messages
 
     def forget_flushed(self) -> None:
         """Makes the next commit sync the names of files again, after a truncation has changed them."""
@@ -62,8 +63,8 @@ class Flusher:
             with state.append_lock:
                 end_offset, active = state.ends.log_end_offset, state.active
             state.check_usable()
-            if end_offset <= state.durable_offset:
-                return state.durable_offset
+            if end_offset <= state.durability.durable_offset:
+                return state.durability.durable_offset
             try:
                 if active.base_offset != self._flushed_base:
                     return self._commit_new_files(end_offset, active)
@@ -89,7 +90,7 @@ class Flusher:
             state.check_usable()
             self._mark_end(active)
             for segment in state.version.segments:
-                if segment.tail.end_offset > state.durable_offset:
+                if segment.tail.end_offset > state.durability.durable_offset:
                     self.sync(segment.commit)
             self.sync(state.saved_times.sync)  # it shows that the append times are this log's
             self._sync_names()
@@ -124,8 +125,8 @@ class Flusher:
                 active = state.active  # its append times file is created with the first batch
                 base_offset = active.base_offset if active.tail.size else _NO_SEGMENT
             state.check_usable()
-            if end_offset <= state.recovery_point:
-                return state.recovery_point
+            if end_offset <= state.durability.recovery_point:
+                return state.durability.recovery_point
             try:
                 if active.append_times.has_end:
                     self._mark_end(active)  # it must not be behind what is covered
@@ -133,13 +134,13 @@ class Flusher:
                 state.saved_times.save_flushed(times)
             except OSError as error:
                 raise storage_error(state, "the log cannot be made durable", error) from error
-            state.mark_durable(end_offset)
             with state.append_lock:
                 # A roll at this offset may have ended the append times after they were synced.
                 is_ended = state.active is not active and active.tail.end_offset == end_offset
-                durable_offset = end_offset - 1 if is_ended else end_offset
-                state.recovery_point = max(durable_offset, state.recovery_point)
-            state.covered_offset = end_offset
+                recovery_point = end_offset - 1 if is_ended else end_offset
+                state.mark_durable(
+                    end_offset, recovery_point=recovery_point, covered_offset=end_offset
+                )
             self._flushed_base = base_offset
             state.logged_errors.clear()
             return end_offset
@@ -170,13 +171,15 @@ class Flusher:
         """Returns the segments of which something lies behind the recovery point."""
         state = self._state
         for segment in state.version.segments:
-            if segment.tail.end_offset > state.recovery_point:
+            if segment.tail.end_offset > state.durability.recovery_point:
                 yield segment
 
     def _sync_names(self) -> None:
         """Makes the names of all files durable, and the leader epochs; needs the flush lock."""
         state = self._state
-        if not state.recovery_point:  # the first time, sync the partition's directory itself
+        if (
+            not state.durability.recovery_point
+        ):  # the first time, sync the partition's directory itself
             metadata = state.directory / filenames.PARTITION_METADATA_FILE
             if metadata.exists():
                 files.sync(metadata)
@@ -212,12 +215,12 @@ class Flusher:
         the log is closed or deleted. Raises KafkaStorageError.
         """
         state = self._state
-        if state.is_deleted or state.is_closed:
+        if state.is_deleted or state.stopped.is_closed:
             return False
         if state.offline is not None:
             self.flush()  # raises because the log is offline
         with state.append_lock:
-            state.is_closed = state.is_stopped = True
+            state.stop(state.stopped._replace(is_closed=True))
         end_offset, active = state.ends.log_end_offset, state.active
         try:
             active.repair_tail()
@@ -245,7 +248,7 @@ class Flusher:
         name of a new `partition.times` is left to `sync_directory`.
         """
         state, active = self._state, self._state.active
-        is_flushed = state.ends.log_end_offset <= state.recovery_point
+        is_flushed = state.ends.log_end_offset <= state.durability.recovery_point
         try:
             if is_synced:
                 self._note_synced()
@@ -267,8 +270,8 @@ class Flusher:
         with state.flush_lock:
             state.check_usable()
             state.saved_times.publish()
-            state.recovery_point = end_offset = state.ends.log_end_offset
-            state.mark_durable(end_offset)
+            end_offset = state.ends.log_end_offset
+            state.mark_durable(end_offset, recovery_point=end_offset)
 
     def sync_directory(self) -> None:
         """Makes the names of the log's files durable. Raises KafkaStorageError."""

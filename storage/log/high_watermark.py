@@ -78,7 +78,7 @@ def believed(state: LogState) -> int:
     That is the high watermark, but for a replica that was opened and has no role yet. It counts as
     readable to its end, and of that only what the checkpoint before said is sure.
     """
-    high_watermark, known = state.ends.high_watermark, state.known_high_watermark
+    high_watermark, known = state.ends.high_watermark, state.recovery.known_high_watermark
     if not state.awaits_role:
         return high_watermark
     start_offset = state.version.log_start_offset

@@ -100,10 +100,13 @@ class Partition:
         # Called for every request, so bound without another call in between.
         self.append = self.appender.append
         self.read = self.reader.read
-        if not state.policy.reads_at_once and state.durable_offset < state.ends.log_end_offset:
+        if (
+            not state.policy.reads_at_once
+            and state.durability.durable_offset < state.ends.log_end_offset
+        ):
             with contextlib.suppress(KafkaStorageError):  # then the log is offline
                 self.flush()  # consumers see what recovery found, so it must not be lost again
-        if state.unindexed_offset is not None:
+        if state.recovery.unindexed_offset is not None:
             # Before a flush moves the recovery point. If it fails, the next reader tries again.
             with contextlib.suppress(KafkaStorageError, CorruptMessage):
                 state.read_producers()
@@ -143,7 +146,7 @@ class Partition:
     @property
     def config(self) -> TopicConfig:
         """The topic's settings; a replacement applies from the next append on."""
-        return self.state.config
+        return self.state.rules.config
 
     @config.setter
     def config(self, config: TopicConfig) -> None:
@@ -152,7 +155,7 @@ class Partition:
     @property
     def leader_epoch(self) -> int:
         """The current leader epoch: the last one that began in this directory."""
-        return self.state.leader_epoch
+        return self.state.leadership.epoch
 
     @leader_epoch.setter
     def leader_epoch(self, epoch: int) -> None:
@@ -161,7 +164,7 @@ class Partition:
     @property
     def has_flush_rules(self) -> bool:
         """Whether flush.messages or flush.ms is set."""
-        return self.state.has_flush_rules
+        return self.state.rules.has_flush_rules
 
     @property
     def must_commit(self) -> bool:
@@ -201,12 +204,12 @@ class Partition:
     @property
     def recovery_point(self) -> int:
         """The offset before which everything is durable, indexes too."""
-        return self.state.recovery_point
+        return self.state.durability.recovery_point
 
     @property
     def durable_offset(self) -> int:
         """The offset before which batches and append times are durable."""
-        return self.state.durable_offset
+        return self.state.durability.durable_offset
 
     @property
     def stored_offset(self) -> int:
@@ -216,7 +219,7 @@ class Partition:
     @property
     def cleaned_offset(self) -> int | None:
         """The offset before which the log has been compacted; None if it never was."""
-        return self.state.cleaned_offset
+        return self.state.cleaning.cleaned_offset
 
     # --- what it holds ----------------------------------------------------------------------------
 
@@ -393,5 +396,5 @@ class Partition:
         if state.is_deleted:
             return
         with state.commit_lock, state.flush_lock, state.append_lock:
-            state.is_deleted = state.is_stopped = True
+            state.stop(state.stopped._replace(is_deleted=True))
             state.give_up_files()

@@ -270,7 +270,7 @@ class Reader:
                 append_time_ms,
                 start_offset=version.log_start_offset,
                 upper_offset=upper_offset,
-                back_offset=self._state.back_offset,
+                back_offset=self._state.timing.back_offset,
             )
         )
 
@@ -290,7 +290,7 @@ class Reader:
                 timestamp,
                 start_offset=version.log_start_offset,
                 upper_offset=upper_offset,
-                back_offset=self._state.back_offset,
+                back_offset=self._state.timing.back_offset,
             )
             first = since.offset if since.unknown_from is None else since.unknown_from
             if first is None:
@@ -385,7 +385,7 @@ class Reader:
         The current epoch ends at the log's end, even if it has no batches yet.
         """
         state = self._state
-        if epoch == state.leader_epoch:
+        if epoch == state.leadership.epoch:
             return epoch, state.ends.log_end_offset
         return state.epochs.end_offset_of(epoch, state.ends.log_end_offset)
 
@@ -396,5 +396,5 @@ class Reader:
         """
         state = self._state
         if offset >= state.ends.log_end_offset:
-            return state.leader_epoch
+            return state.leadership.epoch
         return state.epochs.epoch_of(offset)

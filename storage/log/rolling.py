@@ -33,10 +33,10 @@ def roll(state: LogState) -> Segment:
             # Without this end the next start would doubt the last append time, too.
             previous.append_times.sync()
         # A power loss may spoil what was written just now: the next flush syncs it too.
-        state.recovery_point = min(state.recovery_point, base_offset - 1)
+        state.limit_recovery_point(base_offset - 1)
     active = Segment(state.directory, base_offset, Tail(base_offset, 0))
     state.configure_segment(active)
-    active.known.adoptions = state.adoptions
+    active.known.adoptions = state.timing.adoptions
     try:
         active.activate()
     except OSError:  # a batch may go to the previous segment; then none may begin here

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from tidelog.config.setting import LONG_MAX
 from tidelog.protocol.records.compression import produce_limit
 from tidelog.protocol.records.plan import Plan
+from tidelog.storage.time.event_time import event_slack
 from tidelog.storage.time.rolling import rolling_of
 from tidelog.storage.time.stamping import (
     Rules,
@@ -93,3 +94,33 @@ def settings_of(config: TopicConfig, magic: int) -> Settings:
         missing_times(config, magic),
         event_time_kept(config, magic),
     )
+
+
+class TopicRules(NamedTuple):
+    """A topic's settings, and what follows from them for a log."""
+
+    config: TopicConfig
+    has_flush_rules: bool
+    event_slack_ms: int  # how far after its append time an event time counts
+    settings: Settings
+    internal_settings: Settings  # for batches of the broker itself
+
+
+def rules_for(config: TopicConfig) -> TopicRules:
+    """Returns the rules of a topic. Partitions that are opened one after another share them."""
+    shared = _shared.get(id(config))
+    if shared is not None and shared.config is config:
+        return shared
+    rules = TopicRules(
+        config,
+        has_flush_rules(config),
+        event_slack(config),
+        settings_of(config, config.target_magic),
+        settings_of(config, NEWEST_MAGIC),
+    )
+    _shared.clear()
+    _shared[id(config)] = rules
+    return rules
+
+
+_shared: dict[int, TopicRules] = {}  # the last one that was made

@@ -1,9 +1,8 @@
 """The state of a partition's log: its segments, offsets, times and locks, in one place.
 
 The objects that work on a partition (appender, reader, flusher, retainer, compactor, replica,
-truncater) share one `LogState`. They read its attributes. They change attributes that belong
-together through its methods: the version (segments and start), the ends, the high watermark.
-`saved_times` writes `partition.times`.
+truncater) share one `LogState`. It has immutable values, which are replaced as a whole (`values.py`
+says by whom), and parts that keep their own state. `saved_times` writes `partition.times`.
 
 Locks: `append_lock` protects the active segment and the list of segments, `flush_lock` excludes
 flushing, retention and compaction from each other, `commit_lock` is for commits. A thread that
@@ -34,15 +33,22 @@ from tidelog.storage.log.high_watermark import Role, policy_of
 from tidelog.storage.log.producers import stability
 from tidelog.storage.log.producers.producer_state import Producers
 from tidelog.storage.log.retention.pending_deletes import PendingDeletes
-from tidelog.storage.log.settings import NEWEST_MAGIC, has_flush_rules, settings_of
+from tidelog.storage.log.settings import rules_for
 from tidelog.storage.log.times import judging
 from tidelog.storage.log.times.largest_event import LargestEvent
 from tidelog.storage.log.times.saved_times import SavedTimes
+from tidelog.storage.log.values import (
+    NO_CLEANING,
+    NO_TRUNCATION,
+    NOT_STOPPED,
+    Cleaning,
+    Durability,
+    Stopped,
+    Truncation,
+)
 from tidelog.storage.log.version import Ends, Version
 from tidelog.storage.time.arrivals import Arrivals
-from tidelog.storage.time.corrections import NO_MARK
 from tidelog.storage.time.event_time import event_slack
-from tidelog.storage.time.timestamp import MIN_TIMESTAMP
 
 if TYPE_CHECKING:
     import uuid
@@ -52,12 +58,10 @@ if TYPE_CHECKING:
     from tidelog.storage.log.epochs import LeaderEpochs
     from tidelog.storage.log.high_watermark import HighWatermarkPolicy
     from tidelog.storage.log.producers.unstable import Unstable
-    from tidelog.storage.log.settings import Settings
-    from tidelog.storage.log.times.partition_times import ClockMark
+    from tidelog.storage.log.settings import TopicRules
+    from tidelog.storage.log.values import Leadership, RecoveryState, Timing
     from tidelog.storage.reserves import Reserve
     from tidelog.storage.segment.segment import Segment
-    from tidelog.storage.time.adoption import Adoptions
-    from tidelog.storage.time.corrections import Correction, Mark, WrittenBehind
     from tidelog.storage.time.segment_times import SegmentTimes
 
 _log = logging.getLogger("tidelog.storage")
@@ -74,83 +78,57 @@ class LogState:
     topic: str
     index: int
     topic_id: uuid.UUID | None
-    config: TopicConfig  # the topic's settings; see `configure`
     _: KW_ONLY
+    boot_id: str
+    producer_id_expiration_ms: int
 
+    config: InitVar[TopicConfig]
     segments: InitVar[tuple[Segment, ...]]
     log_start_offset: InitVar[int]
+    largest_event_time: InitVar[int | None]  # ever below the high watermark, as far as is known
+
+    # Values, which are replaced as a whole.
     version: Version = field(init=False)
-    version_lock: threading.Lock = field(init=False, default_factory=threading.Lock)
-    _replaced: list[Version] = field(init=False, default_factory=list)  # held when replaced
-    active: Segment = field(init=False)
+    ends: Ends = field(init=False)
+    rules: TopicRules = field(init=False)
+    policy: HighWatermarkPolicy = field(init=False)
+    durability: Durability
+    leadership: Leadership
+    timing: Timing
+    recovery: RecoveryState
+    cleaning: Cleaning = NO_CLEANING
+    truncation: Truncation = NO_TRUNCATION
+    stopped: Stopped = field(init=False, default=NOT_STOPPED)
+    is_stopped: bool = field(init=False, default=False)  # for any of the reasons in `stopped`
+    gaps_end_offset: int  # up to which it may have gaps; see recovery/gaps.py
+    last_append_time_ms: int | None  # None: unknown
+    begins_segment: bool = field(init=False, default=False)  # the next append does, if not empty
+    deletion_ms: int  # the time by which may be deleted, as the last round of retention gave it
+    is_full: bool = field(init=False, default=False)  # the disk had no room; see `note_room`
+
+    # Parts, which keep their own state.
+    epochs: LeaderEpochs
+    largest_event: LargestEvent = field(init=False)
+    saved_times: SavedTimes = field(init=False)
+    arrivals: Arrivals = field(init=False)
+    pending_deletes: PendingDeletes = field(init=False, default_factory=PendingDeletes)
+    producers: Producers | None = field(init=False, default=None)  # see `read_producers`
+    unstable: Unstable | None = field(init=False, default=None)  # what holds back the stable offset
+    is_read: bool = field(init=False, default=False)  # the data that appends need is in memory
+    reserve: Reserve = field(init=False)  # of the log directory
+    # What was logged once, until a flush succeeds.
+    logged_errors: set[tuple[str, str]] = field(init=False, default_factory=set)
+
     append_lock: threading.RLock = field(init=False, default_factory=threading.RLock)
     flush_lock: threading.Lock = field(init=False, default_factory=threading.Lock)
     commit_lock: threading.Lock = field(init=False, default_factory=threading.Lock)
     sync_lock: threading.Lock = field(init=False, default_factory=threading.Lock)
-
-    epochs: LeaderEpochs
-    leader_epoch: int = field(init=False)  # the last one that began here
-    role: Role = field(init=False, default=Role.ALONE)
-    is_replicated: bool = False  # others have copies: append times go back by command alone
-    epoch_start_offset: int = field(init=False, default=0)  # at which it began to lead
-    leader_cleaned_offset: int | None = field(init=False, default=None)  # of a follower's leader
-    policy: HighWatermarkPolicy = field(init=False)
-    ends: Ends = field(init=False)
-    recovery_point: int  # everything before it is durable, indexes too
-    durable_offset: int = field(init=False)  # batches and append times before it are durable
-    covered_offset: int  # append times before it survive a power loss
-    cleaned_offset: int | None  # the log before it was compacted; None: never
-    gaps_end_offset: int  # up to which it may have gaps; see recovery/gaps.py
-    replacing: frozenset[int] = frozenset()  # segments that are being replaced
-    pending_deletes: PendingDeletes = field(init=False, default_factory=PendingDeletes)
-    cutting: tuple[int, bool] | tuple[()] = ()  # a truncation to be completed, see `Cut`
-    was_cut: bool = False  # truncated since the last clean stop: checkpoints may be older
-
-    last_append_time_ms: int | None  # None: unknown
-    back_offset: int  # the last reset of the append clock; 0: none
-    begins_segment: bool = field(init=False, default=False)  # the next append does, if not empty
-    adoptions: Adoptions  # when batches with unknown append times were adopted
-    corrections: tuple[Correction, ...]  # what append times count as; see `judging`
-    mark: Mark = NO_MARK  # the last of them
-    lost_offset: int | None = None  # append times from it on were lost with the power
-    known_high_watermark: int | None = None  # of the checkpoint, until the log has a role
-    is_counted: bool = True  # the largest event time has all below it; False after a kill
-    # What leaders have appended whose clocks were behind that of this broker; None: nothing is known.
-    written_behind: WrittenBehind | None = None
-    # What this leader has appended while its own clock was behind append times; how far is not known yet.
-    appended_behind: WrittenBehind | None = field(init=False, default=None)
-    compared_epoch: int = field(init=False, default=-1)  # in which the clocks were compared
-    clock: ClockMark  # the steps of the clock that the corrections have
-    corrected_ms: int = MIN_TIMESTAMP  # what the clock showed when it was last set forward
-    boot_id: str
-    largest_event_time: InitVar[int | None]  # ever below the high watermark, as far as is known
-    largest_event: LargestEvent = field(init=False)
-    saved_times: SavedTimes = field(init=False)
-    arrivals: Arrivals = field(init=False)
-    deletion_ms: int  # the time by which may be deleted, as the last round of retention gave it
-    producer_id_expiration_ms: int
-    unindexed_offset: int | None = None  # aborts from it on may lack their entry in the index
-    producers: Producers | None = field(init=False, default=None)  # see `read_producers`
-    unstable: Unstable | None = field(init=False, default=None)  # what holds back the stable offset
-    is_read: bool = field(init=False)  # whether the data that appends need is in memory
-
-    has_flush_rules: bool = field(init=False)
-    event_slack_ms: int = field(init=False)
-    settings: Settings = field(init=False)
-    internal_settings: Settings = field(init=False)
-
-    is_deleted: bool = field(init=False, default=False)
-    offline: str | None = field(init=False, default=None)  # why, until the process ends
-    is_full: bool = field(init=False, default=False)  # the disk had no room; see `note_room`
-    reserve: Reserve = field(init=False)  # of the log directory
-    is_closed: bool = field(init=False, default=False)
-    has_begun_to_follow: bool = field(init=False, default=False)  # in the present epoch: no appends
-    is_stopped: bool = field(init=False, default=False)  # deleted, offline or closed: no appends
-    # What was logged once, until a flush succeeds.
-    logged_errors: set[tuple[str, str]] = field(init=False, default_factory=set)
+    version_lock: threading.Lock = field(init=False, default_factory=threading.Lock)
+    _replaced: list[Version] = field(init=False, default_factory=list)  # held when replaced
 
     def __post_init__(
         self,
+        config: TopicConfig,
         segments: tuple[Segment, ...],
         log_start_offset: int,
         largest_event_time: int | None,
@@ -158,16 +136,12 @@ class LogState:
         """Derives what follows from the segments and the settings."""
         end_offset = segments[-1].tail.end_offset
         self.version = Version(0, segments, log_start_offset, 0, self.version_lock)
-        self.active = segments[-1]
         self.ends = Ends(end_offset, end_offset, end_offset)
-        self.leader_epoch = max(0, self.epochs.last_begun)
-        self.durable_offset = self.recovery_point
         self.largest_event = LargestEvent(largest_event_time)
         self.saved_times = SavedTimes(self)
-        self.arrivals = Arrivals(self.config)
+        self.arrivals = Arrivals(config)
         self.reserve = reserves.of(self.directory.parent)
-        self.is_read = False
-        self.configure(self.config)
+        self.configure(config)
 
     def __repr__(self) -> str:
         return f"<LogState {self.topic}-{self.index} at {self.ends.log_end_offset}>"
@@ -180,23 +154,19 @@ class LogState:
 
     def configure(self, config: TopicConfig) -> None:
         """Replaces the topic's settings, from the next append on."""
-        self.config = config
-        self.policy = policy_of(self.role, config.flush_messages)
-        self.has_flush_rules = has_flush_rules(config)
-        self.event_slack_ms = event_slack(config)
+        self.rules = rules_for(config)
+        self.policy = policy_of(self.leadership.role, config.flush_messages)
         for segment in self.version.segments:
             self.configure_segment(segment)
         self.arrivals.expect(config)
-        self.settings = settings_of(config, config.target_magic)
-        self.internal_settings = settings_of(config, NEWEST_MAGIC)
 
     def configure_segment(self, segment: Segment) -> None:
         """Sets in a segment what follows from the topic's settings."""
-        segment.configure(self.event_slack_ms, self.config.index_interval_bytes)
+        segment.configure(self.rules.event_slack_ms, self.rules.config.index_interval_bytes)
 
     def reconfigure(self, config: TopicConfig) -> None:
         """Replaces the settings of an open log; for a thread if the limit of event times changes."""
-        if event_slack(config) == self.event_slack_ms:
+        if event_slack(config) == self.rules.event_slack_ms:
             self.configure(config)
             return
         with self.flush_lock, self.append_lock:
@@ -210,6 +180,11 @@ class LogState:
         """The bytes of the `.log` files of all segments."""
         return sum(segment.tail.size for segment in self.version.segments)
 
+    @property
+    def active(self) -> Segment:
+        """The segment that takes appends."""
+        return self.version.segments[-1]
+
     def hold(self) -> Version:
         """Returns the current version, held: use it in a `with` block, or release it."""
         with self.version_lock:
@@ -222,9 +197,7 @@ class LogState:
 
         Returns the number of the replaced version, whose holders still use its segments.
         """
-        before = self._replace(segments, log_start_offset, self.version.generation)
-        self.active = segments[-1]
-        return before.number
+        return self._replace(segments, log_start_offset, self.version.generation).number
 
     def move_start(self, offset: int) -> None:
         """Raises the log start to an offset, if it is lower; needs the append lock."""
@@ -253,15 +226,15 @@ class LogState:
         Raises OSError.
         """
         with self.append_lock:
-            self.epochs.begin(self.leader_epoch, self.ends.log_end_offset)
+            self.epochs.begin(self.leadership.epoch, self.ends.log_end_offset)
             self.producers = Producers(self.producer_id_expiration_ms)
             self.is_read = True  # there is nothing to read
 
     def begin_leader_epoch(self, epoch: int) -> None:
         """Sets the leader epoch, as leader or follower."""
         with self.append_lock:
-            if epoch != self.leader_epoch:
-                self.leader_epoch = epoch
+            if epoch != self.leadership.epoch:
+                self.leadership = self.leadership._replace(epoch=epoch)
                 self.is_read = False  # the next append writes the epoch, and may block
                 self.begin_generation()
 
@@ -300,36 +273,21 @@ class LogState:
     # --- ends -------------------------------------------------------------------------------------
 
     @property
-    def is_follower(self) -> bool:
-        """Whether another broker leads."""
-        return self.role is Role.FOLLOWER
-
-    @property
-    def awaits_role(self) -> bool:
-        """Whether it is a replica of which nobody has said since its start who leads."""
-        return self.is_replicated and self.role is Role.ALONE
-
-    @property
     def stored_offset(self) -> int:
         """The offset before which batches count as stored, for replication.
 
         That is the log's end; with `flush.messages=1` what is durable. A leader sends its followers
         no more, and a follower does not ask for what comes next before it has stored so much.
         """
-        if self.config.flush_messages != 1:
+        if self.rules.config.flush_messages != 1:
             return self.ends.log_end_offset
-        return min(self.durable_offset, self.ends.log_end_offset)
-
-    def take_role(self, role: Role) -> None:
-        """Lets the log's own policy, or replication, move the high watermark from now on."""
-        with self.append_lock:
-            self.role, self.is_replicated = role, role is not Role.ALONE
-            self.policy = policy_of(role, self.config.flush_messages)
+        return min(self.durability.durable_offset, self.ends.log_end_offset)
 
     def cut_ends(self, end_offset: int, high_watermark: int) -> None:
         """Sets the end of a truncated log; needs the append lock."""
         stability.cut(self, end_offset, high_watermark)
-        self.durable_offset = min(self.durable_offset, end_offset)
+        durable_offset = min(self.durability.durable_offset, end_offset)
+        self.durability = self.durability._replace(durable_offset=durable_offset)
         self.producers, self.is_read = None, False
 
     def publish(self, end_offset: int) -> None:
@@ -357,18 +315,63 @@ class LogState:
             stable = offset if self.unstable is None else stability.stable_at(self, offset)
             self.ends = tuple.__new__(Ends, (end_offset, offset, stable))
 
-    def mark_durable(self, end_offset: int) -> None:
-        """Records that batches and append times are durable up to an offset.
+    def mark_durable(
+        self, end_offset: int, *, recovery_point: int = 0, covered_offset: int = 0
+    ) -> None:
+        """Records that batches and append times are durable up to an offset, and perhaps more.
 
         Raises KafkaStorageError if the log has gone offline meanwhile: its end is decided then.
         """
         with self.append_lock:
             self.check_online()
-            self.durable_offset = max(end_offset, self.durable_offset)
-            self.policy.flushed(self, self.durable_offset)
+            before = self.durability
+            durable_offset = max(end_offset, before.durable_offset)
+            self.durability = Durability(
+                max(recovery_point, before.recovery_point),
+                durable_offset,
+                max(covered_offset, before.covered_offset),
+            )
+            self.policy.flushed(self, durable_offset)
             self.largest_event.advance(self.ends.high_watermark)
 
+    def limit_recovery_point(self, offset: int) -> None:
+        """Lets the next flush sync again what lies behind an offset; needs the append lock."""
+        recovery_point = min(self.durability.recovery_point, offset)
+        self.durability = self.durability._replace(recovery_point=recovery_point)
+
+    # --- replication ------------------------------------------------------------------------------
+
+    @property
+    def is_follower(self) -> bool:
+        """Whether another broker leads."""
+        return self.leadership.role is Role.FOLLOWER
+
+    @property
+    def awaits_role(self) -> bool:
+        """Whether it is a replica of which nobody has said since its start who leads."""
+        return self.leadership.is_replicated and self.leadership.role is Role.ALONE
+
+    def take_role(self, role: Role) -> None:
+        """Lets the log's own policy, or replication, move the high watermark from now on."""
+        with self.append_lock:
+            self.leadership = self.leadership._replace(
+                role=role, is_replicated=role is not Role.ALONE, leader_cleaned_offset=None
+            )
+            self.policy = policy_of(role, self.rules.config.flush_messages)
+
+    def note_copies(self) -> None:
+        """Counts the log as one of which others have copies."""
+        with self.append_lock:
+            self.leadership = self.leadership._replace(is_replicated=True)
+
     # --- times ------------------------------------------------------------------------------------
+
+    def replace_timing(self, timing: Timing) -> None:
+        """Replaces what append times count as; needs the append lock."""
+        if timing.adoptions is not self.timing.adoptions:
+            for segment in self.version.segments:
+                segment.known.adoptions = timing.adoptions
+        self.timing = timing
 
     def judge(self, segment: Segment, times: SegmentTimes) -> SegmentTimes:
         """Returns what the times of a segment count as; see `judging`."""
@@ -383,7 +386,8 @@ class LogState:
         with self.append_lock:
             if self.awaits_role:
                 return self.largest_event.kept
-            rules = (self.corrections, self.adoptions, self.event_slack_ms)
+            timing = self.timing
+            rules = (timing.corrections, timing.adoptions, self.rules.event_slack_ms)
             return self.largest_event.below(
                 self.ends.high_watermark, self.version.segments, self.judge, rules
             )
@@ -398,15 +402,30 @@ class LogState:
         producers = self.producers
         return stability.read(self) if producers is None else producers
 
-    # --- when the disk fails ----------------------------------------------------------------------
+    # --- when it stops ----------------------------------------------------------------------------
+
+    @property
+    def offline(self) -> str | None:
+        """Why the log is offline, until the process ends; None if it is online."""
+        return self.stopped.offline
+
+    @property
+    def is_deleted(self) -> bool:
+        """Whether the partition has been deleted."""
+        return self.stopped.is_deleted
+
+    def stop(self, stopped: Stopped) -> None:
+        """Takes no appends any more; needs the append lock."""
+        self.stopped, self.is_stopped = stopped, True
 
     def check_online(self) -> None:
         """Raises KafkaStorageError if the log is offline."""
-        if self.offline is not None:
-            raise KafkaStorageError(f"{self.topic}-{self.index} is offline: {self.offline}")
+        offline = self.stopped.offline
+        if offline is not None:
+            raise KafkaStorageError(f"{self.topic}-{self.index} is offline: {offline}")
 
     def check_usable(self) -> None:
         """Raises the error of a log whose files must not be written; for holders of a lock."""
-        if self.is_deleted:
+        if self.stopped.is_deleted:
             raise UnknownTopicOrPartition(f"{self.topic}-{self.index} has been deleted")
         self.check_online()

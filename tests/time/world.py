@@ -342,7 +342,7 @@ class World:
         self.history = ClockHistory("clock", (*self.history.steps, (number, step)))
         if "later" not in options:
             self.partition.append_clock.note_step_forward(step, "clock", number)
-        for each in self.partition.state.corrections:
+        for each in self.partition.state.timing.corrections:
             yield " ".join(f"{name}={value}" for name, value in each._asdict().items())
 
     def do_both(self, options):

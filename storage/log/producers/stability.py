@@ -86,7 +86,7 @@ def read(state: LogState) -> Producers:
     Raises KafkaStorageError and CorruptMessage.
     """
     while (producers := state.producers) is None:  # a truncation forgets them
-        corrections = state.corrections
+        corrections = state.timing.corrections
         with state.hold() as version:
             try:
                 read = load_producers(
@@ -96,7 +96,7 @@ def read(state: LogState) -> Producers:
                     state.deletion_ms,
                     log_start_offset=version.log_start_offset,
                     corrections=corrections,
-                    unindexed_offset=state.unindexed_offset,
+                    unindexed_offset=state.recovery.unindexed_offset,
                 )
             except OSError as error:
                 raise failures.storage_error(
@@ -106,9 +106,13 @@ def read(state: LogState) -> Producers:
             # Another thread may have read them and appended since, or corrected the clock; or the
             # log was truncated.
             is_of_this_log = state.version.generation == version.generation
-            if state.producers is None and state.corrections == corrections and is_of_this_log:
+            if (
+                state.producers is None
+                and state.timing.corrections == corrections
+                and is_of_this_log
+            ):
                 take(state, read)
-                state.unindexed_offset = None
+                state.recovery = state.recovery._replace(unindexed_offset=None)
     return producers
 
 

@@ -18,6 +18,16 @@ from tidelog.storage.log.settings import has_flush_rules
 from tidelog.storage.log.state import LogState
 from tidelog.storage.log.times import partition_times
 from tidelog.storage.log.times.partition_times import ClockMark
+from tidelog.storage.log.values import (
+    NO_CLEANING,
+    NO_TRUNCATION,
+    Cleaning,
+    Durability,
+    Leadership,
+    RecoveryState,
+    Timing,
+    Truncation,
+)
 from tidelog.storage.time.adoption import Adoptions
 from tidelog.storage.time.corrections import NO_MARK, corrections_within, written_below
 
@@ -64,36 +74,45 @@ def open_log(
     loaded = loading.load(directory, known, config.index_interval_bytes)
     recorded, segments = known.times, loaded.segments
     end_offset = segments[-1].tail.end_offset
+    recovery_point, epochs = (
+        min(known.recovery_point, end_offset),
+        LeaderEpochs(directory, end_offset),
+    )
     state = LogState(
         directory,
         topic,
         index,
         topic_id,
-        config,
+        boot_id=boot_id,
+        producer_id_expiration_ms=producer_id_expiration_ms,
+        config=config,
         segments=segments,
-        epochs=LeaderEpochs(directory, end_offset),
         log_start_offset=min(max(known.log_start_offset, segments[0].base_offset), end_offset),
-        recovery_point=min(known.recovery_point, end_offset),
-        covered_offset=_covered(known, end_offset),
-        cleaned_offset=known.cleaned_offset,
+        largest_event_time=None if recorded is None else recorded.max_event_time,
+        durability=Durability(recovery_point, recovery_point, _covered(known, end_offset)),
+        leadership=Leadership(
+            is_replicated=recorded is not None and recorded.is_replicated,
+            epoch=max(0, epochs.last_begun),
+        ),
+        timing=Timing(
+            Adoptions(loaded.adopted, now_ms),
+            ClockMark() if recorded is None else recorded.clock,
+            _corrections(known, segments),
+            NO_MARK if recorded is None else recorded.mark,
+            loaded.back_offset,
+            written_behind=_written_behind(recorded, end_offset),
+        ),
+        recovery=RecoveryState(
+            loaded.lost_offset, high_watermark, known.was_clean, loaded.unindexed_offset
+        ),
+        cleaning=NO_CLEANING if known.cleaned_offset is None else Cleaning(known.cleaned_offset),
+        truncation=NO_TRUNCATION
+        if recorded is None or recorded.cut is None
+        else Truncation((), True),
         gaps_end_offset=loaded.gaps_end_offset,
         last_append_time_ms=loaded.last_append_time_ms,
-        back_offset=loaded.back_offset,
-        adoptions=Adoptions(loaded.adopted, now_ms),
-        largest_event_time=None if recorded is None else recorded.max_event_time,
-        boot_id=boot_id,
         deletion_ms=now_ms if deletion_ms is None else deletion_ms,
-        producer_id_expiration_ms=producer_id_expiration_ms,
-        was_cut=recorded is not None and recorded.cut is not None,
-        corrections=_corrections(known, segments),
-        clock=ClockMark() if recorded is None else recorded.clock,
-        is_replicated=recorded is not None and recorded.is_replicated,
-        mark=NO_MARK if recorded is None else recorded.mark,
-        written_behind=_written_behind(recorded, end_offset),
-        lost_offset=loaded.lost_offset,
-        unindexed_offset=loaded.unindexed_offset,
-        known_high_watermark=high_watermark,
-        is_counted=known.was_clean,
+        epochs=epochs,
     )
     return _begun(state, known, now_ms)
 
@@ -101,7 +120,8 @@ def open_log(
 def _begun(state: LogState, known: loading.Known, now_ms: int) -> LogState:
     """Returns the state with its epoch and clocks begun, and saves its times. Raises OSError."""
     if state.epochs.last_begun == NO_EPOCH:
-        state.leader_epoch = max(0, _epoch_of_last_batch(state.version.segments))
+        epoch = max(0, _epoch_of_last_batch(state.version.segments))
+        state.leadership = state.leadership._replace(epoch=epoch)
     _begin_clock(state, now_ms)
     state.arrivals.begin(state.max_event_time)
     _save_times(state, known)
@@ -156,20 +176,22 @@ def _begin_clock(state: LogState, now_ms: int) -> None:
     """
     active, end_offset = state.active, state.ends.log_end_offset
     state.begins_segment = active.tail.size > 0 and (
-        state.back_offset == end_offset
-        or any(each.end_offset == end_offset for each in state.corrections)
+        state.timing.back_offset == end_offset
+        or any(each.end_offset == end_offset for each in state.timing.corrections)
     )
     times = active.known.times
     if active.tail.size and times.created_clock is None:
         is_known = active.append_times.first_time is not None
-        times.created_clock = now_ms if is_known else state.adoptions.time_of(active.base_offset)
+        times.created_clock = (
+            now_ms if is_known else state.timing.adoptions.time_of(active.base_offset)
+        )
 
 
 def _save_times(state: LogState, known: loading.Known) -> None:
     """Writes `partition.times` if it does not describe the log as it was opened. Raises OSError."""
     times, was_clean = known.times, known.was_clean
     if times is None:
-        is_adopted = state.size > 0 and (not was_clean or state.adoptions.ranges != ())
+        is_adopted = state.size > 0 and (not was_clean or state.timing.adoptions.ranges != ())
         if state.size:
             _log.warning(
                 "partition.times missing: the largest event time is that of what the log holds",
@@ -187,17 +209,17 @@ def _save_times(state: LogState, known: loading.Known) -> None:
         times.written_behind,
     ) != (
         state.boot_id,
-        state.back_offset,
+        state.timing.back_offset,
         state.gaps_end_offset,
-        state.adoptions.ranges,
-        state.corrections,
-        state.written_behind,
+        state.timing.adoptions.ranges,
+        state.timing.corrections,
+        state.timing.written_behind,
     ):
         # Batches to come must not be allowed the gaps of batches that were cut off, nor count as
         # written when those were. What is adopted now must not be adopted once more, later.
         has_new_end = times.gaps_end_offset != state.gaps_end_offset and not was_clean
-        has_less = times.corrections != state.corrections
-        is_adopted = times.adopted != state.adoptions.ranges
+        has_less = times.corrections != state.timing.corrections
+        is_adopted = times.adopted != state.timing.adoptions.ranges
         durable = has_new_end or has_less or is_adopted
         state.saved_times.save_covered(durable=durable)
     elif was_clean:

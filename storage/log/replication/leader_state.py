@@ -67,18 +67,18 @@ def leader_state(state: LogState, version: Version) -> LeaderState:
             version.log_start_offset,
             state.last_append_time_ms,
             state.max_event_time,
-            state.back_offset,
-            state.mark,
-            state.corrections,
-            state.adoptions.ranges,
-            state.cleaned_offset,
-            state.clock.late_horizons,
+            state.timing.back_offset,
+            state.timing.mark,
+            state.timing.corrections,
+            state.timing.adoptions.ranges,
+            state.cleaning.cleaned_offset,
+            state.timing.steps.late_horizons,
         )
 
 
 def is_outdated(state: LogState, leader: LeaderState) -> bool:
     """Returns whether an answer is older than a correction that the same leader has sent."""
-    return leader.mark < state.mark and state.mark.epoch >= state.leader_epoch
+    return leader.mark < state.timing.mark and state.timing.mark.epoch >= state.leadership.epoch
 
 
 def take_corrections(state: LogState, leader: LeaderState) -> bool:
@@ -90,32 +90,37 @@ def take_corrections(state: LogState, leader: LeaderState) -> bool:
     durable when this returns. Raises OSError; then the mark is as before, so the next answer does
     all of this again.
     """
-    is_newer = leader.mark > state.mark
-    state.leader_cleaned_offset = leader.cleaned_offset
+    is_newer = leader.mark > state.timing.mark
+    state.leadership = state.leadership._replace(leader_cleaned_offset=leader.cleaned_offset)
     if leader.late_horizons is not None:
-        horizons = with_late_horizons(state.clock.late_horizons, *leader.late_horizons)
-        state.clock = state.clock._replace(late_horizons=horizons)
-    if leader.adopted is not None and leader.adopted != state.adoptions.ranges:
+        horizons = with_late_horizons(state.timing.steps.late_horizons, *leader.late_horizons)
+        steps = state.timing.steps._replace(late_horizons=horizons)
+        state.replace_timing(state.timing._replace(steps=steps))
+    if leader.adopted is not None and leader.adopted != state.timing.adoptions.ranges:
         _take_adoptions(state, leader.adopted)
-    corrections = with_deleted(state.corrections, leader.corrections, leader.log_start_offset)
-    if corrections != state.corrections:
-        state.corrections = corrections
-        if state.mark != leader.mark:
+    corrections = with_deleted(
+        state.timing.corrections, leader.corrections, leader.log_start_offset
+    )
+    if corrections != state.timing.corrections:
+        state.replace_timing(state.timing._replace(corrections=corrections))
+        if state.timing.mark != leader.mark:
             state.producers, state.is_read = None, False  # their times are judged anew
     if is_newer:
         state.largest_event.begin_again(
-            lambda offset: event_limit_at(corrections, offset, MAX_TIMESTAMP, state.event_slack_ms)
+            lambda offset: event_limit_at(
+                corrections, offset, MAX_TIMESTAMP, state.rules.event_slack_ms
+            )
         )
-    if state.mark != leader.mark:
+    if state.timing.mark != leader.mark:
         times = state.saved_times.covered()._replace(mark=leader.mark)
         state.saved_times.save(times, durable=True)
-        state.mark = leader.mark
+        state.replace_timing(state.timing._replace(mark=leader.mark))
     return is_newer
 
 
 def _take_adoptions(state: LogState, told: tuple[Adopted, ...]) -> None:
     """Counts unknown append times as the leader does, where it has adopted them. Raises OSError."""
-    own = state.adoptions
+    own = state.timing.adoptions
     ranges = told_by_leader(told, own.ranges, state.ends.log_end_offset)
     if ranges != own.ranges:
         judging.use_adoptions(state, own._replace(ranges=ranges))
@@ -142,24 +147,24 @@ def note_behind(
     written = None
     if leader.behind_ms or not is_newer:
         written = written_with(state, leader.behind_ms, epochs, has_batches)
-    if written != state.written_behind:
-        state.compared_epoch = -1
+    if written != state.timing.written_behind:
+        state.leadership = state.leadership._replace(compared_epoch=-1)
         times = state.saved_times.covered()._replace(written_behind=written)
         state.saved_times.save(times, durable=True)
-        state.written_behind = written
-    state.compared_epoch = state.leader_epoch
+        state.replace_timing(state.timing._replace(written_behind=written))
+    state.leadership = state.leadership._replace(compared_epoch=state.leadership.epoch)
 
 
 def written_with(
     state: LogState, behind_ms: int, epochs: Iterable[EpochStart], has_batches: bool
 ) -> WrittenBehind | None:
     """Returns what `note_behind` notes with an answer of a leader that has not corrected its log."""
-    written, since_offset = state.written_behind, state.ends.log_end_offset
+    written, since_offset = state.timing.written_behind, state.ends.log_end_offset
     if not behind_ms:
         return written_below(written, since_offset)
-    if state.compared_epoch != state.leader_epoch:
+    if state.leadership.compared_epoch != state.leadership.epoch:
         entries = itertools.chain(state.epochs.entries, epochs)
-        begun = (each for each in entries if each.epoch == state.leader_epoch)
+        begun = (each for each in entries if each.epoch == state.leadership.epoch)
         since_offset = min((each.start_offset for each in begun), default=since_offset)
     if has_batches or since_offset < state.ends.log_end_offset:
         return with_written(written, since_offset, behind_ms)
@@ -174,9 +179,9 @@ def take_last_append_time(state: LogState, leader: LeaderState, *, is_newer: boo
     end_offset = state.ends.log_end_offset
     if leader.back_offset > end_offset:
         return
-    if state.back_offset != leader.back_offset:
-        is_newer = leader.back_offset > state.back_offset
-        state.back_offset = leader.back_offset
+    if state.timing.back_offset != leader.back_offset:
+        is_newer = leader.back_offset > state.timing.back_offset
+        state.replace_timing(state.timing._replace(back_offset=leader.back_offset))
     if is_newer:
         state.last_append_time_ms = leader.last_append_time_ms
     else:

@@ -118,7 +118,7 @@ class Replica:
     def _check_times(self, received: Sequence[Received], back_offset: int) -> None:
         """Raises CorruptMessage if append times decrease and the append clock was not reset before."""
         last: int | None = None
-        if self._state.back_offset >= back_offset:
+        if self._state.timing.back_offset >= back_offset:
             last = self._last_stored_time()
         for batch in received:
             time, base_offset = batch.append_time_ms, batch.prepared.base_offset
@@ -134,14 +134,14 @@ class Replica:
     def _last_stored_time(self) -> int | None:
         """Returns the last known append time of the batches behind the last reset; None: none is."""
         state, active = self._state, self._state.active
-        if active.tail.end_offset > state.back_offset:
+        if active.tail.end_offset > state.timing.back_offset:
             last = active.append_times.last_time
             if last is not None:
                 return last
         times = (
             segment.append_times.last_time
             for segment in reversed(state.version.segments)
-            if segment.tail.end_offset > state.back_offset
+            if segment.tail.end_offset > state.timing.back_offset
         )
         return next((time for time in times if time is not None), None)
 
@@ -205,7 +205,7 @@ class Replica:
         before = state.gaps_end_offset
         if last_gap_end <= before:
             return
-        durable_offset = max(before, state.recovery_point)
+        durable_offset = max(before, state.durability.recovery_point)
         for segment in state.version.segments[:-1]:
             if segment.tail.end_offset > durable_offset:
                 segment.sync()
@@ -220,11 +220,11 @@ class Replica:
     def _store(self, received: Received, leader: LeaderState, now_ms: int) -> None:
         """Appends a batch and publishes it. Raises OSError."""
         state, time = self._state, received.append_time_ms
-        prepared, settings = received.prepared, state.settings
+        prepared, settings = received.prepared, state.rules.settings
         first_offset = prepared.base_offset
         active = self._active_for(received, leader.back_offset, now_ms)
         is_told = leader.adopted is not None
-        adopted_ms = state.adoptions.time_of(first_offset) if is_told else now_ms
+        adopted_ms = state.timing.adoptions.time_of(first_offset) if is_told else now_ms
         append_time_ms = adopted_ms if time is None else time
         limits = self._event_limits(prepared, append_time_ms, leader)
         producers = state.read_producers()  # read from the log before the batch is added
@@ -242,7 +242,7 @@ class Replica:
             settings.index_interval_bytes,
             now_ms,
             is_time_known=time is not None,
-            ends_times=state.has_flush_rules,
+            ends_times=state.rules.has_flush_rules,
         )
         active.indexes.is_true = active.indexes.is_true and received.is_true
         state.largest_event.appended((prepared,), limits[1], active.base_offset)
@@ -267,9 +267,12 @@ class Replica:
         """
         state = self._state
         told = leader.max_event_time if prepared.last_offset < leader.high_watermark else None
-        stored = capped(append_time_ms, state.event_slack_ms)
+        stored = capped(append_time_ms, state.rules.event_slack_ms)
         corrected = event_limit_at(
-            state.corrections, prepared.last_offset, append_time_ms, state.event_slack_ms
+            state.timing.corrections,
+            prepared.last_offset,
+            append_time_ms,
+            state.rules.event_slack_ms,
         )
         return (
             counted_limit(stored, append_time_ms, told),
@@ -284,8 +287,8 @@ class Replica:
         decrease within a segment, so a reset of the append clock begins a new one.
         """
         state, time = self._state, received.append_time_ms
-        prepared, settings, active = received.prepared, state.settings, state.active
-        if state.back_offset < back_offset <= prepared.base_offset:
+        prepared, settings, active = received.prepared, state.rules.settings, state.active
+        if state.timing.back_offset < back_offset <= prepared.base_offset:
             self._take_mark(back_offset, None)
             return state.active
         last_time = active.append_times.last_time
@@ -321,7 +324,8 @@ class Replica:
             back_offset=back_offset, last_append_time_ms=last_append_time_ms
         )
         state.saved_times.save(times, durable=True)  # before an append time is lower
-        state.back_offset, state.last_append_time_ms = back_offset, last_append_time_ms
+        state.replace_timing(state.timing._replace(back_offset=back_offset))
+        state.last_append_time_ms = last_append_time_ms
 
     # --- what the leader says of its log ----------------------------------------------------------
 
@@ -352,7 +356,7 @@ class Replica:
             state.check_usable()
             end_offset = state.ends.log_end_offset
             try:
-                if state.back_offset < leader.back_offset == end_offset:
+                if state.timing.back_offset < leader.back_offset == end_offset:
                     self._take_mark(end_offset, leader.last_append_time_ms)
             except OSError as error:
                 raise storage_error(state, "no segment could be begun", error) from error

@@ -50,17 +50,24 @@ class Roles:
             state.check_usable()
             try:
                 self._begin(Role.LEADER, epoch, high_watermark)
-                state.has_begun_to_follow = False
-                end_offset = state.ends.log_end_offset
-                if state.lost_offset is not None:
+                end_offset, timing = state.ends.log_end_offset, state.timing
+                if state.recovery.lost_offset is not None:
                     # Others may have later append times than any that is known here.
-                    state.back_offset, state.mark = end_offset, state.mark.next_in(epoch)
+                    mark = timing.mark.next_in(epoch)
+                    timing = timing._replace(back_offset=end_offset, mark=mark)
                     state.begins_segment = True
-                state.epoch_start_offset, state.lost_offset = end_offset, None
-                # What the leader before said of batches that this log never got.
-                judging.forget_corrections(state)
-                ranges = adopted_below(state.adoptions.ranges, end_offset)
-                judging.use_adoptions(state, state.adoptions._replace(ranges=ranges))
+                state.leadership = state.leadership._replace(
+                    epoch_start_offset=end_offset, has_begun_to_follow=False
+                )
+                self._note_lost(None)
+                # What the leader before said of batches that this log never got goes.
+                adoptions = timing.adoptions
+                ranges = adopted_below(adoptions.ranges, end_offset)
+                timing = timing._replace(
+                    corrections=judging.held(state, timing.corrections),
+                    adoptions=adoptions._replace(ranges=ranges),
+                )
+                state.replace_timing(timing)
                 state.epochs.begin(epoch, end_offset)
                 state.saved_times.save_covered(durable=True)
             except OSError as error:
@@ -82,15 +89,17 @@ class Roles:
             try:
                 self._begin(Role.FOLLOWER, epoch, high_watermark)
                 # Who leads on, in a new epoch, still has to correct it: its followers believe it.
-                state.has_begun_to_follow, state.appended_behind = True, None
-                state.epoch_start_offset = 0
+                state.replace_timing(state.timing._replace(appended_behind=None))
+                state.leadership = state.leadership._replace(
+                    epoch_start_offset=0, has_begun_to_follow=True
+                )
                 # It may have led without an append: batches of an older epoch may come there now.
                 state.epochs.truncate_to(state.ends.log_end_offset)
                 state.saved_times.save_covered(durable=True)
             except OSError as error:
                 raise storage_error(state, "the role is not kept", error) from error
-        if state.lost_offset is not None:
-            self._drop_from(state.lost_offset)
+        if state.recovery.lost_offset is not None:
+            self._drop_from(state.recovery.lost_offset)
         return state.ends.log_end_offset
 
     def _drop_from(self, lost_offset: int) -> None:
@@ -102,12 +111,16 @@ class Roles:
         offset = max(lost_offset, state.version.log_start_offset)
         self._truncater.truncate_to(offset, below_high_watermark=True)
         with state.append_lock:
-            state.lost_offset = None
+            self._note_lost(None)
             try:
                 state.saved_times.save_covered(durable=True)
             except OSError as error:
-                state.lost_offset = lost_offset
+                self._note_lost(lost_offset)
                 raise storage_error(state, "the role is not kept", error) from error
+
+    def _note_lost(self, lost_offset: int | None) -> None:
+        state = self._state
+        state.recovery = state.recovery._replace(lost_offset=lost_offset)
 
     def resign(self) -> None:
         """Leads no more, and does not know yet whom to follow.
@@ -116,7 +129,6 @@ class Roles:
         still belong to its epoch.
         """
         self._state.take_role(Role.FOLLOWER)
-        self._state.leader_cleaned_offset = None
 
     def leave(self) -> None:
         """Belongs, from now on, to a broker that is alone: its own settings delete and compact.
@@ -126,28 +138,30 @@ class Roles:
         state = self._state
         with state.append_lock:
             state.check_usable()
-            known_high_watermark, state.known_high_watermark = state.known_high_watermark, None
+            before = state.recovery
+            state.recovery = before._replace(known_high_watermark=None)
             state.take_role(Role.ALONE)
             try:
                 state.saved_times.save_covered(durable=True)
             except OSError as error:
-                state.is_replicated, state.known_high_watermark = True, known_high_watermark
+                state.note_copies()
+                state.recovery = before
                 raise storage_error(state, "the role is not kept", error) from error
 
     def _begin(self, role: Role, epoch: int, high_watermark: int | None) -> None:
         """Takes a role, and lowers the high watermark. Raises OSError and FencedLeaderEpoch."""
         state = self._state
-        if epoch < state.leader_epoch:
+        if epoch < state.leadership.epoch:
             raise FencedLeaderEpoch(
-                f"{state.topic}-{state.index}: leader epoch {epoch} is over, it is {state.leader_epoch}"
+                f"{state.topic}-{state.index}: leader epoch {epoch} is over, it is {state.leadership.epoch}"
             )
-        counted = state.largest_event.kept if state.is_counted else None
+        counted = state.largest_event.kept if state.recovery.is_counted else None
         known_high_watermark = self._take_known_high_watermark()
         state.begin_leader_epoch(epoch)
-        if role is Role.LEADER and state.corrections and not state.is_replicated:
-            state.mark = state.mark.next_in(epoch)  # of what was corrected while it was alone
+        if role is Role.LEADER and state.timing.corrections and not state.leadership.is_replicated:
+            mark = state.timing.mark.next_in(epoch)  # of what was corrected while it was alone
+            state.replace_timing(state.timing._replace(mark=mark))
         state.take_role(role)
-        state.leader_cleaned_offset = None
         if high_watermark is None:
             high_watermark = known_high_watermark
         if high_watermark is not None and high_watermark < state.ends.high_watermark:
@@ -156,13 +170,13 @@ class Roles:
             events = self._events_of(above, high_watermark, counted)
             state.largest_event.hold_back(events, high_watermark)
             state.cut_ends(state.ends.log_end_offset, high_watermark)
-        state.is_counted = True
+        state.recovery = state.recovery._replace(is_counted=True)
 
     def _take_known_high_watermark(self) -> int | None:
         """Returns how far a log that was just opened may be read; None: as far as it says itself."""
         state = self._state
         known = believed(state) if state.awaits_role else None
-        state.known_high_watermark = None
+        state.recovery = state.recovery._replace(known_high_watermark=None)
         return known
 
     def _events_of(
@@ -177,7 +191,7 @@ class Roles:
         for segment in segments:
             position = 0
             times, size = segment.known.times, segment.known.size
-            if size and not state.corrections and segment.indexes.are_true:
+            if size and not state.timing.corrections and segment.indexes.are_true:
                 found = next(segment.walk(size), None)
                 # Where a compressed batch of format 0 or 1 begins is not known without unpacking it.
                 if found is not None and 0 <= found.batch.base_offset <= high_watermark:
@@ -186,9 +200,9 @@ class Roles:
             for end_offset, event in survey.event_times(
                 segment.known, position, counted_offset=high_watermark, counted=counted
             ):
-                slack_ms = state.event_slack_ms
+                slack_ms = state.rules.event_slack_ms
                 yield CountedBatch(
                     end_offset,
-                    bounded_event(state.corrections, end_offset - 1, event, slack_ms),
+                    bounded_event(state.timing.corrections, end_offset - 1, event, slack_ms),
                     segment.base_offset,
                 )

@@ -23,6 +23,7 @@ from tidelog.storage.log.producers import stability
 from tidelog.storage.log.producers.recovered_producers import producers_before
 from tidelog.storage.log.recovery import listing
 from tidelog.storage.log.times.partition_times import Cut
+from tidelog.storage.log.values import Truncation
 from tidelog.storage.segment.log_file import Tail
 from tidelog.storage.segment.segment import Segment
 from tidelog.storage.time.adoption import adopted_below
@@ -126,7 +127,7 @@ class Truncater:
             self._intend(kept, start_offset, tail.end_offset, begins_anew=False)
         cut = Segment(state.directory, old.base_offset, tail)
         state.configure_segment(cut)
-        cut.known.adoptions = state.adoptions
+        cut.known.adoptions = state.timing.adoptions
         cut.indexes.is_true = old.indexes.is_true or not tail.size
         cut.indexes.are_true = old.indexes.are_true or not tail.size
         state.largest_event.truncate_to(tail.end_offset)
@@ -148,7 +149,7 @@ class Truncater:
                     state.version.segments,
                     tail.end_offset,
                     state.deletion_ms,
-                    state.corrections,
+                    state.timing.corrections,
                 )
                 if before is not None:
                     stability.take(state, before)
@@ -160,7 +161,7 @@ class Truncater:
         state.configure_segment(first)
         with self._as_before():
             self._intend((), offset, offset, begins_anew=True)
-        first.known.adoptions = state.adoptions
+        first.known.adoptions = state.timing.adoptions
         state.largest_event.truncate_to(0)
         state.unstable = None
         with half_way(state, "a truncation"):
@@ -179,8 +180,9 @@ class Truncater:
         state = self._state
         state.largest_event.keep(state.max_event_time)
         last_append_time_ms, back_offset = self._last_times(end_offset, begins_anew=begins_anew)
-        recovery_point, bases = min(state.recovery_point, end_offset), {s.base_offset for s in kept}
-        cleaned_offset = state.cleaned_offset
+        recovery_point = min(state.durability.recovery_point, end_offset)
+        bases = {segment.base_offset for segment in kept}
+        cleaned_offset = state.cleaning.cleaned_offset
         if cleaned_offset is not None:
             cleaned_offset = min(cleaned_offset, end_offset)
         first_offset = min(start_offset, state.version.segments[0].base_offset)
@@ -189,7 +191,7 @@ class Truncater:
             last_append_time_ms=last_append_time_ms,
             back_offset=back_offset,
             log_start_offset=start_offset,
-            covered_offset=min(state.covered_offset, end_offset),
+            covered_offset=min(state.durability.covered_offset, end_offset),
             segments=tuple(line for line in times.segments if line.base_offset in bases),
             cut=Cut(recovery_point, cleaned_offset, end_offset, begins_anew),
             adopted=adopted_below(times.adopted, end_offset),
@@ -197,13 +199,21 @@ class Truncater:
             written_behind=written_below(times.written_behind, end_offset),
         )
         state.saved_times.save(times, durable=True)
-        state.last_append_time_ms, state.back_offset = last_append_time_ms, back_offset
-        state.recovery_point, state.cleaned_offset = recovery_point, cleaned_offset
-        state.covered_offset, state.was_cut = times.covered_offset, True
+        state.last_append_time_ms = last_append_time_ms
+        state.durability = state.durability._replace(
+            recovery_point=recovery_point, covered_offset=times.covered_offset
+        )
+        state.cleaning = state.cleaning._replace(cleaned_offset=cleaned_offset)
+        state.truncation = Truncation((end_offset, begins_anew), was_cut=True)
         state.gaps_end_offset = min(state.gaps_end_offset, end_offset)
-        state.adoptions = state.adoptions._replace(ranges=times.adopted)
-        state.corrections, state.written_behind = times.corrections, times.written_behind
-        state.cutting = end_offset, begins_anew
+        state.replace_timing(
+            state.timing._replace(
+                adoptions=state.timing.adoptions._replace(ranges=times.adopted),
+                corrections=times.corrections,
+                back_offset=back_offset,
+                written_behind=times.written_behind,
+            )
+        )
 
     def _last_times(self, end_offset: int, *, begins_anew: bool) -> tuple[int | None, int]:
         """Returns the last append time that remains, and the last reset in the log. Raises OSError.
@@ -211,9 +221,9 @@ class Truncater:
         If nothing remains, or it is unknown, the append clock does not go back.
         """
         state = self._state
-        back_offset = state.back_offset
+        back_offset = state.timing.back_offset
         if back_offset > end_offset:
-            back_offset = last_step_back(state.corrections, end_offset)
+            back_offset = last_step_back(state.timing.corrections, end_offset)
         if end_offset == back_offset > 0:
             return None, back_offset
         last_time = None
@@ -255,7 +265,7 @@ class Truncater:
         state.epochs.sync()
         files.sync(state.directory)
         self._flusher.forget_flushed()
-        state.cutting = ()
+        state.truncation = Truncation(was_cut=True)
         state.saved_times.save_covered(durable=True)
         state.begin_generation()
         _log.warning(

@@ -78,7 +78,7 @@ class Retainer:
                 judged = self._judge(version, now_ms)  # reads what it needs, without a lock
             with state.flush_lock:
                 state.check_usable()
-                if corrections is not None and state.corrections is not corrections:
+                if corrections is not None and state.timing.corrections is not corrections:
                     return []
                 state.deletion_ms = now_ms
                 state.remove_pending_deletes(now_ms)
@@ -97,7 +97,7 @@ class Retainer:
         It writes nothing.
         """
         state, segments = self._state, version.segments
-        rules = self._rules(state.config)
+        rules = self._rules(state.rules.config)
         if state.awaits_role:  # its event times do not count yet, and would be gone
             return _Judged((), None, rules, [])
         # Taken before any segment is read, so that later appends do not count.
@@ -126,14 +126,14 @@ class Retainer:
         state = self._state
         if state.is_follower or state.awaits_role:
             return NO_LIMITS
-        if state.ends.high_watermark < state.epoch_start_offset:
+        if state.ends.high_watermark < state.leadership.epoch_start_offset:
             return NO_LIMITS
         return retention_of(config)
 
     def _still_holds(self, judged: _Judged) -> bool:
         """Returns whether the judged segments are still the oldest, and the settings the same."""
         segments = self._state.version.segments[: len(judged.segments)]
-        return segments == judged.segments and self._rules(self._state.config) == judged.rules
+        return segments == judged.segments and self._rules(self._state.rules.config) == judged.rules
 
     def delete_records_before(self, offset: int) -> int:
         """Moves the log start up to `offset`, if it is lower; returns the log start (KIP-107).
@@ -157,7 +157,7 @@ class Retainer:
                     judging.forget_corrections(state)
                 # The log must be durable up to its start, or a power loss could leave a log
                 # that ends before it starts.
-                if state.recovery_point < state.version.log_start_offset:
+                if state.durability.recovery_point < state.version.log_start_offset:
                     self._flusher.sync_all()
                 state.saved_times.save_covered(durable=True)
         except OSError as error:
@@ -201,7 +201,7 @@ class Retainer:
                     log_start_offset,
                     max_event_time,
                 )
-                delay_ms = state.config.file_delete_delay_ms
+                delay_ms = state.rules.config.file_delete_delay_ms
                 state.pending_deletes.add(away, now_ms, delay_ms, replaced)
                 deletion.say(state.topic, state.index, deleted)
                 deletions.append(deleted)
@@ -278,7 +278,7 @@ class Retainer:
         """
         state = self._state
         state.check_online()
-        config = state.config if config is None else config
+        config = state.rules.config if config is None else config
         with state.hold() as version:
             try:
                 for segment in version.segments:
@@ -315,8 +315,8 @@ class Retainer:
                 high_watermark=state.ends.high_watermark,
                 max_event_time=state.max_event_time,
                 last_append_time=state.last_append_time_ms,
-                corrections=state.corrections,
-                is_replicated=state.is_replicated,
+                corrections=state.timing.corrections,
+                is_replicated=state.leadership.is_replicated,
                 arrivals=state.arrivals,
             )
 
@@ -342,7 +342,7 @@ class Retainer:
                 state.last_append_time_ms,
                 rolling_of(config),
                 state.begins_segment,
-                state.is_replicated,
+                state.leadership.is_replicated,
             )
         compacting = self._compactor.compacting(version.segments, now_ms, config, blocker)
         return moment._replace(compacting=compacting)
@@ -350,7 +350,7 @@ class Retainer:
     def known_times(self, now_ms: int) -> KnownTimes:
         """Returns what is known of the log's times without reading anything."""
         state, version = self._state, self._state.version
-        rules = self._rules(state.config)
+        rules = self._rules(state.rules.config)
         return known_times.collect(
             version.segments,
             rules,

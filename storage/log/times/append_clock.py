@@ -22,7 +22,7 @@ from tidelog.protocol.errors import KafkaStorageError, NotLeaderOrFollower
 from tidelog.storage.log.failures import storage_error
 from tidelog.storage.log.high_watermark import Role
 from tidelog.storage.log.retention import deletion
-from tidelog.storage.log.times import behind, judging
+from tidelog.storage.log.times import behind
 from tidelog.storage.log.times.behind import next_mark
 from tidelog.storage.log.times.partition_times import ClockMark
 from tidelog.storage.time.append_time import ahead
@@ -82,7 +82,7 @@ class AppendClock:
         """
         state = self._state
         if self._is_stale(history):
-            state.clock = state.clock._replace(number=last_number(history))
+            self._note_steps(state.timing.steps._replace(number=last_number(history)))
         self.catch_up(history, now_ms)
 
     def catch_up(self, history: ClockHistory, now_ms: int) -> None:
@@ -92,12 +92,12 @@ class AppendClock:
         disk refuses; a later call tries that again.
         """
         state = self._state
-        clock = state.clock
+        clock = state.timing.steps
         pending = pending_steps(history, clock.history_id, clock.number)
         if pending and not state.ends.log_end_offset:  # there is nothing to correct
             number, step = pending[-1]
-            state.clock = clock._replace(history_id=history.history_id, number=number)
-            state.corrected_ms = step.to_ms
+            steps = clock._replace(history_id=history.history_id, number=number)
+            self._note_steps(steps, corrected_ms=step.to_ms)
             pending = ()
         failure: KafkaStorageError | None = None
         for number, step in pending:
@@ -112,11 +112,11 @@ class AppendClock:
     @property
     def corrections(self) -> tuple[Correction, ...]:
         """What has been corrected in the log, in order."""
-        return self._state.corrections
+        return self._state.timing.corrections
 
     def changes_at(self, offset: int) -> list[ForwardStep]:
         """Returns what times in the record at an offset count as by now, as steps in their order."""
-        return changes_at(self._state.corrections, offset)
+        return changes_at(self._state.timing.corrections, offset)
 
     # --- the clock went back ----------------------------------------------------------------------
 
@@ -136,13 +136,16 @@ class AppendClock:
                 return False
             if exceeds(state.deletion_ms, now_ms):  # that of the last round, by the clock before
                 state.deletion_ms = now_ms
-            state.corrected_ms = earliest(state.corrected_ms, now_ms)
-            if state.is_replicated:
+            timing = state.timing
+            state.replace_timing(
+                timing._replace(corrected_ms=earliest(timing.corrected_ms, now_ms))
+            )
+            if state.leadership.is_replicated:
                 # Append times of other leaders are those of other clocks. But a segment that began
                 # while this one was ahead would never be old by it.
                 began_ms = state.active.known.times.created_clock
                 state.begins_segment |= is_behind(began_ms, now_ms)
-                if state.role is Role.LEADER:
+                if state.leadership.role is Role.LEADER:
                     behind.note_standstill(state, now_ms)
                 return False
         if not self._is_behind(now_ms):
@@ -150,7 +153,7 @@ class AppendClock:
         return self._go_back(now_ms, is_due) is not None
 
     def _is_stale(self, history: ClockHistory) -> bool:
-        clock = self._state.clock
+        clock = self._state.timing.steps
         return is_stale(history, clock.history_id, clock.number)
 
     def preview_reset(self, now_ms: int) -> ClockReset | None:
@@ -190,8 +193,8 @@ class AppendClock:
         """Returns whether the clock shows less than what the last records were written by."""
         state = self._state
         latest_ms = state.last_append_time_ms
-        if state.corrections:
-            last = state.corrections[-1]
+        if state.timing.corrections:
+            last = state.timing.corrections[-1]
             if latest_ms is None or last.end_offset >= state.ends.log_end_offset:
                 latest_ms = later(last.to_ms, latest_ms)  # nothing was appended since the last step
         return is_behind(latest_ms, now_ms)
@@ -199,7 +202,7 @@ class AppendClock:
     def _is_ahead(self, now_ms: int) -> bool:
         """Returns whether the last append time, or the largest event time, is ahead of the clock."""
         state = self._state
-        limit_ms = capped(now_ms, state.event_slack_ms)
+        limit_ms = capped(now_ms, state.rules.event_slack_ms)
         if ahead(state.last_append_time_ms, now_ms):
             return True
         return state.max_event_time is not None and exceeds(state.max_event_time, limit_ms)
@@ -254,8 +257,8 @@ class AppendClock:
         """Returns the content for `partition.times` after a step back; needs the append lock."""
         state = self._state
         end_offset = state.ends.log_end_offset
-        adoptions = state.adoptions.corrected(step_back(end_offset, now_ms).apply)
-        corrections = after_step_back(state.corrections, end_offset, now_ms)
+        adoptions = state.timing.adoptions.corrected(step_back(end_offset, now_ms).apply)
+        corrections = after_step_back(state.timing.corrections, end_offset, now_ms)
         return state.saved_times.covered()._replace(
             max_event_time=self._largest_event(corrections, adoptions),
             last_append_time_ms=None,
@@ -263,8 +266,8 @@ class AppendClock:
             adopted=adoptions.ranges,
             corrections=corrections,
             mark=next_mark(state),
-            clock=state.clock._replace(
-                late_horizons=late_horizons_by(state.clock.late_horizons, now_ms)
+            clock=state.timing.steps._replace(
+                late_horizons=late_horizons_by(state.timing.steps.late_horizons, now_ms)
             ),
         )
 
@@ -288,7 +291,7 @@ class AppendClock:
             base_offset, end_offset = segment.base_offset, segment.tail.end_offset
             adopted_ms = adoptions.latest_within(base_offset, end_offset)
             return judged_times(
-                times, corrections, base_offset, end_offset, state.event_slack_ms, adopted_ms
+                times, corrections, base_offset, end_offset, state.rules.event_slack_ms, adopted_ms
             )
 
         return state.largest_event.remaining(
@@ -299,18 +302,25 @@ class AppendClock:
         """Goes on with times that are durable; needs the append lock."""
         state = self._state
         correction = step_back(times.back_offset, now_ms)
-        state.corrections, state.clock, state.mark = times.corrections, times.clock, times.mark
         if state.producers is not None:
             state.producers.correct(lambda _, time_ms: correction.apply(time_ms))
         if exceeds(state.deletion_ms, now_ms):
             state.deletion_ms = now_ms
-        state.corrected_ms = earliest(state.corrected_ms, now_ms)
-        judging.use_adoptions(state, state.adoptions.corrected(correction.apply))
-        limit = capped(now_ms, state.event_slack_ms)
+        timing = state.timing
+        state.replace_timing(
+            timing._replace(
+                adoptions=timing.adoptions.corrected(correction.apply),
+                steps=times.clock,
+                corrections=times.corrections,
+                mark=times.mark,
+                back_offset=times.back_offset,
+                corrected_ms=earliest(timing.corrected_ms, now_ms),
+            )
+        )
+        limit = capped(now_ms, state.rules.event_slack_ms)
         state.largest_event.begin_again(lambda _: limit)
         state.arrivals.begin(times.max_event_time)
-        state.last_append_time_ms, state.back_offset = None, times.back_offset
-        state.begins_segment = True
+        state.last_append_time_ms, state.begins_segment = None, True
 
     # --- the clock went forward -------------------------------------------------------------------
 
@@ -326,12 +336,12 @@ class AppendClock:
             with state.flush_lock:
                 state.check_usable()
                 with state.append_lock:
-                    clock = state.clock
+                    clock = state.timing.steps
                     if clock.history_id == history_id and number <= clock.number:
                         return
                     is_changed = self._step_forward(step)
-                    horizons = state.clock.late_horizons
-                    state.clock = ClockMark(history_id, number, horizons)
+                    horizons = state.timing.steps.late_horizons
+                    self._note_steps(ClockMark(history_id, number, horizons))
                 if is_changed or state.is_follower:
                     state.saved_times.save_covered(durable=True)
         except OSError as error:
@@ -340,25 +350,25 @@ class AppendClock:
     def _step_forward(self, step: ForwardStep) -> bool:
         """Takes a step into account; returns whether it can concern the log."""
         state = self._state
-        state.corrected_ms = step.to_ms
+        state.replace_timing(state.timing._replace(corrected_ms=step.to_ms))
         is_compacted = self._has_late_horizons(step)
         if state.is_follower:
             return is_compacted
         # Once append times went back, earlier ones may be later than the last.
         is_written = (
-            bool(state.corrections)
+            bool(state.timing.corrections)
             or state.last_append_time_ms is None
             or not exceeds(step.since_ms, state.last_append_time_ms)
         )
-        end_offset, written = state.ends.log_end_offset, state.appended_behind
+        end_offset, written = state.ends.log_end_offset, state.timing.appended_behind
         if written is not None:
             behind.correct(state, written._replace(behind_ms=step.shift_ms), step.to_ms)
-            state.appended_behind = None
+            state.replace_timing(state.timing._replace(appended_behind=None))
         correction = step_forward(0, end_offset, step)
-        is_adopted = state.adoptions.corrected(correction.apply) != state.adoptions
+        is_adopted = state.timing.adoptions.corrected(correction.apply) != state.timing.adoptions
         if not is_written and not is_adopted and not is_compacted:
             return written is not None
-        corrections = after_step_forward(state.corrections, end_offset, step)
+        corrections = after_step_forward(state.timing.corrections, end_offset, step)
         behind.count_later(state, correction, corrections)
         return True
 
@@ -369,7 +379,7 @@ class AppendClock:
         later. Raises KafkaStorageError.
         """
         state = self._state
-        written = state.written_behind
+        written = state.timing.written_behind
         if written is None:
             return
         try:
@@ -377,7 +387,7 @@ class AppendClock:
                 state.check_usable()
                 with state.append_lock:
                     behind.correct(state, written, now_ms)
-                    state.written_behind = None
+                    state.replace_timing(state.timing._replace(written_behind=None))
                 state.saved_times.save_covered(durable=True)
         except OSError as error:
             raise storage_error(state, "the correction of the clock is not kept", error) from error
@@ -394,11 +404,19 @@ class AppendClock:
     def _has_late_horizons(self, step: ForwardStep) -> bool:
         """Notes that delete horizons of this broker are too early, if the log may have any."""
         state = self._state
-        if not state.config.is_compacted and state.cleaned_offset is None:
+        if not state.rules.config.is_compacted and state.cleaning.cleaned_offset is None:
             return False
-        horizons = with_late_horizons(state.clock.late_horizons, step.since_ms, step.to_ms)
-        state.clock = state.clock._replace(late_horizons=horizons)
+        horizons = with_late_horizons(state.timing.steps.late_horizons, step.since_ms, step.to_ms)
+        self._note_steps(state.timing.steps._replace(late_horizons=horizons))
         return True
+
+    def _note_steps(self, steps: ClockMark, *, corrected_ms: int | None = None) -> None:
+        state = self._state
+        with state.append_lock:
+            timing = state.timing._replace(steps=steps)
+            if corrected_ms is not None:
+                timing = timing._replace(corrected_ms=corrected_ms)
+            state.replace_timing(timing)
 
     # --- either -----------------------------------------------------------------------------------
 

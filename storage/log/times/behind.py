@@ -29,9 +29,9 @@ def next_mark(state: LogState) -> Mark:
     Only a leader counts its corrections. A log that was only opened may have another leader, whose
     corrections replace this one. One that this broker has alone is compared with none.
     """
-    if state.role is Role.ALONE:
-        return state.mark
-    return state.mark.next_in(state.leader_epoch)
+    if state.leadership.role is Role.ALONE:
+        return state.timing.mark
+    return state.timing.mark.next_in(state.leadership.epoch)
 
 
 def note_standstill(state: LogState, now_ms: int) -> None:
@@ -39,20 +39,20 @@ def note_standstill(state: LogState, now_ms: int) -> None:
 
     Needs the append lock.
     """
-    end_offset, known = state.ends.log_end_offset, state.appended_behind
+    end_offset, known = state.ends.log_end_offset, state.timing.appended_behind
     if is_behind(state.last_append_time_ms, now_ms):
         start_offset = end_offset if known is None else known.start_offset
-        state.appended_behind = WrittenBehind(start_offset, NO_END_OFFSET, 0)
+        known = WrittenBehind(start_offset, NO_END_OFFSET, 0)
     elif known is not None:
-        end_offset = min(known.end_offset, end_offset)
-        state.appended_behind = known._replace(end_offset=end_offset)
+        known = known._replace(end_offset=min(known.end_offset, end_offset))
+    state.replace_timing(state.timing._replace(appended_behind=known))
 
 
 def correct(state: LogState, written: WrittenBehind, now_ms: int) -> None:
     """Counts as later what was appended by a clock that was behind; needs the append lock."""
     correction = leader_behind(written, state.ends.log_end_offset, now_ms)
     if correction.start_offset < correction.end_offset:
-        count_later(state, correction, with_correction(state.corrections, correction))
+        count_later(state, correction, with_correction(state.timing.corrections, correction))
 
 
 def count_later(
@@ -64,10 +64,14 @@ def count_later(
         is_before = 0 <= offset < correction.start_offset
         return time_ms if is_before else correction.apply(time_ms)
 
-    state.corrections = corrections
-    judging.forget_corrections(state)  # an empty log has nothing that one could concern
     if state.producers is not None:
         state.producers.correct(later)
-    adoptions = state.adoptions.corrected(correction.apply, correction.start_offset)
-    judging.use_adoptions(state, adoptions)
-    state.begins_segment, state.mark = True, next_mark(state)
+    timing = state.timing
+    state.replace_timing(
+        timing._replace(
+            corrections=judging.held(state, corrections),  # none if the log is empty
+            adoptions=timing.adoptions.corrected(correction.apply, correction.start_offset),
+            mark=next_mark(state),
+        )
+    )
+    state.begins_segment = True

@@ -58,29 +58,29 @@ class SavedTimes:
             state.version.log_start_offset,
             state.ends.log_end_offset,
             state.boot_id,
-            partition_times.lines_of(state.version.segments, state.replacing),
-            state.back_offset,
-            self._cut() if state.was_cut else None,
+            partition_times.lines_of(state.version.segments, state.cleaning.replacing),
+            state.timing.back_offset,
+            self._cut() if state.truncation.was_cut else None,
             state.gaps_end_offset,
-            state.adoptions.ranges,
-            state.corrections,
-            state.clock,
-            state.is_replicated,
-            state.mark,
-            state.written_behind,
+            state.timing.adoptions.ranges,
+            state.timing.corrections,
+            state.timing.steps,
+            state.leadership.is_replicated,
+            state.timing.mark,
+            state.timing.written_behind,
         )
 
     def _cut(self) -> Cut:
         """Returns the last truncation; nothing behind it is durable."""
         state = self._state
-        recovery_point = min((state.recovery_point, *state.cutting[:1]))
-        return Cut(recovery_point, state.cleaned_offset, *state.cutting)
+        recovery_point = min((state.durability.recovery_point, *state.truncation.pending[:1]))
+        return Cut(recovery_point, state.cleaning.cleaned_offset, *state.truncation.pending)
 
     def covered(self) -> PartitionTimes:
         """Returns the content with only durable append times."""
         state = self._state
         with state.append_lock:
-            return self.current()._replace(covered_offset=state.covered_offset)
+            return self.current()._replace(covered_offset=state.durability.covered_offset)
 
     def note_saved(self, times: PartitionTimes) -> None:
         """Records that the file has this content already, durably."""
@@ -168,7 +168,7 @@ class SavedTimes:
     def _pack(self, times: PartitionTimes) -> bytes:
         state = self._state
         times = times._replace(gaps_end_offset=state.gaps_end_offset)  # a follower's may be new
-        lost_offset, covered_offset = state.lost_offset, times.covered_offset
+        lost_offset, covered_offset = state.recovery.lost_offset, times.covered_offset
         if lost_offset is not None:  # another start before it has a role must find that again
             covered_offset = min(covered_offset, lost_offset)
             times = times._replace(boot_id=NO_BOOT, covered_offset=covered_offset)
@@ -193,6 +193,6 @@ class SavedTimes:
         try:
             self.save(times, durable=False)
         except OSError:
-            if self._state.cutting:
+            if self._state.truncation.pending:
                 with contextlib.suppress(OSError):
                     self.save(times, durable=False, losable=True)

@@ -61,8 +61,8 @@ def test_a_log_is_copied_over_the_wire(tmp_path):
     known = leader.reader.append_time_of
     for offset in range(36):
         assert copy.reader.append_time_of(offset) == known(offset)
-    assert copy.state.back_offset == 24
-    assert [each.end_offset for each in copy.state.corrections] == [24]
+    assert copy.state.timing.back_offset == 24
+    assert [each.end_offset for each in copy.state.timing.corrections] == [24]
     assert copy.last_append_time == NEW_YEAR_MS + 1_011
     assert copy.log_start_offset == 0
     leader.retainer.delete_records_before(5)

@@ -226,8 +226,8 @@ async def test_a_change_of_an_earlier_leader_epoch_that_waits_is_not_written(
 async def test_a_leader_that_has_stopped_answers_nobody_and_leaves_its_log_alone(three):
     await three.create("t")
     led = three[1].replicas.led(three[1].log("t"))
-    assert three[1].log("t").state.role is Role.LEADER
+    assert three[1].log("t").state.leadership.role is Role.LEADER
     await three[1].lose_session()
-    assert three[1].log("t").state.role is Role.FOLLOWER
+    assert three[1].log("t").state.leadership.role is Role.FOLLOWER
     with pytest.raises(NotLeaderOrFollower):
         led.check_leading()

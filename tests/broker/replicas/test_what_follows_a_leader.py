@@ -54,7 +54,7 @@ async def test_a_leaders_clock_is_noted_in_a_thread(three, monkeypatch):
     monkeypatch.setattr(partition_times, "write", seen)
     monkeypatch.setattr(LeaderClocks, "behind_ms", lambda *_: 30_000)
     await produce(three[1], "t", b"b")
-    await eventually(lambda: three[2].log("t").state.written_behind is not None)
+    await eventually(lambda: three[2].log("t").state.timing.written_behind is not None)
     assert threads
     assert threading.main_thread() not in threads
 

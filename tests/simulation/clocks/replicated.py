@@ -72,7 +72,9 @@ class Broker:
 
     def lead(self, epoch: int) -> None:
         self.partition.roles.lead(epoch)
-        self.world.say(f"{self.number}: leaders were behind: {self.partition.state.written_behind}")
+        self.world.say(
+            f"{self.number}: leaders were behind: {self.partition.state.timing.written_behind}"
+        )
         self.partition.append_clock.note_leaders_behind(self.clock.deletion_ms())
         self.partition.append_clock.catch_up(self.clock.history, self.clock.now_ms())
 

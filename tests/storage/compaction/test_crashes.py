@@ -278,7 +278,8 @@ def complete(origin, tmp_path):
     cleaned = cleaner.clean(cleaner.groups()[0])
     assert (cleaned.base_offset, cleaned.sources, cleaned.end_offset) == (0, 3, 16)
     state = partition.state
-    state.replacing, state.gaps_end_offset = frozenset((0, 5, 11)), 16
+    state.cleaning = state.cleaning._replace(replacing=frozenset((0, 5, 11)))
+    state.gaps_end_offset = 16
     state.saved_times.save_covered(durable=True)
     swap.complete(partition.directory, 0)
     kill(store)

@@ -187,9 +187,9 @@ def test_a_commit_is_refused_if_the_log_goes_offline_before_it_counts(
     log.append([2])
     mark_durable = LogState.mark_durable
 
-    def late(state, end_offset):
+    def late(state, end_offset, **more):
         go_offline(state, "another sync has failed")
-        mark_durable(state, end_offset)
+        mark_durable(state, end_offset, **more)
 
     monkeypatch.setattr(LogState, "mark_durable", late)
     with pytest.raises(KafkaStorageError, match="another sync has failed"):

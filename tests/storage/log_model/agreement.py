@@ -30,7 +30,7 @@ TIMES = (LOWEST, -7, 0, 400, 500, 501, 3_000, 8_999, 12_000, HIGHEST)
 def check(partition: Partition, model: ModelLog, *, is_trimmed: bool) -> None:
     """Demand that everything agrees."""
     assert partition.high_watermark == model.high_watermark
-    assert partition.state.back_offset == model.mark
+    assert partition.state.timing.back_offset == model.mark
     assert partition.last_append_time == model.last_append
     counted = read_max_event_time(partition)
     if partition.state.awaits_role:  # only what was saved counts before that
@@ -211,12 +211,12 @@ def learn(partition: Partition, model: ModelLog) -> None:
     """Take over what a crash may take, after checking that it took no more than that."""
     assert partition.high_watermark == partition.log_end_offset
     model.high_watermark = model.end
-    behind = [b.append for b in model.batches if b.first >= partition.state.back_offset]
+    behind = [b.append for b in model.batches if b.first >= partition.state.timing.back_offset]
     stored = [append for append in behind if append is not None]
     if stored:
         assert partition.last_append_time is not None
         assert partition.last_append_time >= stored[-1]
-    model.last_append, model.mark = partition.last_append_time, partition.state.back_offset
+    model.last_append, model.mark = partition.last_append_time, partition.state.timing.back_offset
     learn_counted(partition, model)
 
 

@@ -172,8 +172,8 @@ class Life(Host):
             last_append_time_ms=after.last_append,
             max_event_time=None,
             back_offset=after.mark,
-            mark=self.partition.state.mark,
-            corrections=self.partition.state.corrections,
+            mark=self.partition.state.timing.mark,
+            corrections=self.partition.state.timing.corrections,
         )
         after.advance(min(told.high_watermark, after.end))
         self.after = after
@@ -240,7 +240,9 @@ class Life(Host):
             Held(s.base_offset, s.tail.end_offset, s.tail.size, agreement.batches_in(s, model))
             for s in partition.segments
         ]
-        due = rules.Retention(model, segments, self.config, partition.state.adoptions.time_of).due
+        due = rules.Retention(
+            model, segments, self.config, partition.state.timing.adoptions.time_of
+        ).due
         self.judge_explanation(due)
         wanted = due(self.now)
         gone = partition.retainer.apply_retention(self.now)
@@ -284,7 +286,7 @@ class Life(Host):
 
         def append() -> None:
             nonlocal left
-            if left and not state.is_replicated and not state.append_lock._is_owned():
+            if left and not state.leadership.is_replicated and not state.append_lock._is_owned():
                 left -= 1
                 self.append()
                 if not self.partition.has_flush_rules:

@@ -42,7 +42,7 @@ def keep_high_watermark(state: LogState, end_offset: int, high_watermark: int) -
 
 
 def keep_last_times(self: Truncater, end_offset: int, *, begins_anew: bool) -> tuple:
-    return self._state.last_append_time_ms, self._state.back_offset
+    return self._state.last_append_time_ms, self._state.timing.back_offset
 
 
 def without_intention(recovery_point: int, cleaned_offset: int, *_: object) -> Cut:

@@ -36,13 +36,13 @@ def acknowledged_early(partition: Partition) -> int:
 def recovery_point_ahead(partition: Partition) -> int:
     """Take what was appended meanwhile for durable: the next flush passes it by."""
     end = FLUSH(partition)
-    partition.state.recovery_point = partition.log_end_offset
+    partition.state.mark_durable(0, recovery_point=partition.log_end_offset)
     return end
 
 
 def checkpoint_first(store: LogStore) -> None:
     for partition in store.opened():
-        partition.state.recovery_point = partition.log_end_offset
+        partition.state.mark_durable(0, recovery_point=partition.log_end_offset)
     store._write_checkpoints()
 
 

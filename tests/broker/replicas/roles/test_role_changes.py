@@ -51,13 +51,13 @@ async def test_a_role_waits_for_an_append_in_a_thread_and_its_producer_is_refuse
         await three.elect("t", 2)
         await eventually(lambda: not old.leads("t"))
         await asyncio.sleep(SOON_S)
-        assert log.state.leader_epoch == 0, "a role has begun beside the append"
+        assert log.state.leadership.epoch == 0, "a role has begun beside the append"
         assert not sent.done()
     answer = part_of(await sent)
     assert answer.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
     assert (await produce(three[2], "t", b"second")).base_offset == 1
     await eventually(lambda: values_of(log) == [b"first", b"second"])
-    assert log.state.leader_epoch == 1
+    assert log.state.leadership.epoch == 1
     assert log.state.epochs.entries == three[2].log("t").state.epochs.entries
 
 
@@ -85,7 +85,7 @@ async def test_who_leads_again_waits_for_an_append_of_its_last_epoch(three):
         await three.put("t", leader=1, leader_epoch=1)
         await eventually(lambda: not old.leads("t"))
         await asyncio.sleep(SOON_S)
-        assert log.state.leader_epoch == 0
+        assert log.state.leadership.epoch == 0
     await sent
     await eventually(lambda: old.leads("t"))
     assert (await produce(old, "t", b"second")).base_offset == 2
@@ -99,7 +99,7 @@ async def test_no_role_of_a_deleted_topic_is_taken_on_the_log_of_one_with_its_na
     await three.create("t")
     await three.elect("t", 2)
     last = three[3]
-    await eventually(lambda: last.log("t").state.leader_epoch == 1)
+    await eventually(lambda: last.log("t").state.leadership.epoch == 1)
     before = last.node.metadata.image
     await last.node.metadata.delete_topic("t")
     await eventually(lambda: not last.node.metadata.image.deletions)
@@ -109,7 +109,7 @@ async def test_no_role_of_a_deleted_topic_is_taken_on_the_log_of_one_with_its_na
     # A session begins before the roles of the deleted topic have been ended.
     await last.replicas.apply(before)
     await asyncio.sleep(SOON_S)
-    assert last.log("t").state.leader_epoch == 0
+    assert last.log("t").state.leadership.epoch == 0
     await last.replicas.apply(last.node.metadata.image)
     await produce(three[1], "t", b"first")
     await eventually(lambda: values_of(last.log("t")) == [b"first"])

@@ -25,6 +25,7 @@ from tidelog.config import BrokerConfig
 from tidelog.protocol.api.fetch import FetchRequest
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.message import codec
+from tidelog.storage.log.values import Cleaning
 from tidelog.storage.would_block import WouldBlock
 
 WIDE = 20
@@ -115,10 +116,10 @@ async def test_a_follower_learns_what_its_leader_knows_without_records(three, mo
     await three.create("wide", replicas=((1, 2, 3),) * WIDE)
     for index in (0, WIDE - 1):
         await produce(three[1], "wide", b"a", index=index)
-        three[1].log("wide", index).state.cleaned_offset = 1
+        three[1].log("wide", index).state.cleaning = Cleaning(1)
         for number in (2, 3):
             state = three[number].log("wide", index).state
-            await eventually(lambda of=state: of.leader_cleaned_offset == 1)
+            await eventually(lambda of=state: of.leadership.leader_cleaned_offset == 1)
 
 
 async def test_an_idle_follower_joins_when_what_kept_it_out_is_over(three):
@@ -273,7 +274,7 @@ async def test_a_read_that_waited_until_another_broker_led_is_refused(three, mon
             await eventually(is_read.is_set)
             log = three[1].log("t")
             await three.put("t", leader=2, leader_epoch=1)
-            await eventually(lambda: log.state.leader_epoch == 1)
+            await eventually(lambda: log.state.leadership.epoch == 1)
         finally:
             may_read.set()
         (data,) = (await asked).responses[0].partitions

@@ -44,12 +44,12 @@ class StoredLog(Log):
             state.ends,
             epochs[-1:],
             len(epochs),
-            state.mark,
-            state.back_offset,
-            state.lost_offset,
-            state.durable_offset,
+            state.timing.mark,
+            state.timing.back_offset,
+            state.recovery.lost_offset,
+            state.durability.durable_offset,
             version.segments[0].base_offset,
-            state.config.is_compacted and version.number,
+            state.rules.config.is_compacted and version.number,
         )
 
     def follow_changes(self) -> bool:
@@ -94,14 +94,19 @@ class StoredLog(Log):
                 f"the log ends at {end}, its last batch is {self.batches[-1]}"
             )
         self.epochs = list(state.epochs.entries)
-        self.mark, self.back = (state.mark.epoch, state.mark.number), state.back_offset
+        self.mark, self.back = (
+            (state.timing.mark.epoch, state.timing.mark.number),
+            state.timing.back_offset,
+        )
         self.synced = partition.durable_offset
         self.high_watermark = partition.believed_high_watermark
-        if state.lost_offset is not None:  # what follows goes, unless this log leads
-            number = self.number_at(state.lost_offset)
+        if state.recovery.lost_offset is not None:  # what follows goes, unless this log leads
+            number = self.number_at(state.recovery.lost_offset)
             # Compaction may have removed what was between the offset and this batch.
             lost = self.batches[number].base if number < len(self.batches) else end
-            self.high_watermark = max(self.start, min(self.high_watermark, lost, state.lost_offset))
+            self.high_watermark = max(
+                self.start, min(self.high_watermark, lost, state.recovery.lost_offset)
+            )
         self.changed()
 
     # --- what the checker asks --------------------------------------------------------------------
@@ -134,7 +139,9 @@ class StoredLog(Log):
 
     def judged_time(self, base: int) -> int:
         time = self.append_time(base)
-        return time if time == NO_TIME else judged(self.partition.state.corrections, base, time)
+        return (
+            time if time == NO_TIME else judged(self.partition.state.timing.corrections, base, time)
+        )
 
     def lookup(self, first: int, time: int, *, by_append: bool) -> int | None:
         with self._disk.undisturbed():
@@ -158,6 +165,6 @@ class StoredLog(Log):
                     time,
                     start_offset=first,
                     upper_offset=upper_offset,
-                    back_offset=self.partition.state.back_offset,
+                    back_offset=self.partition.state.timing.back_offset,
                 )
         return found.offset if found.unknown_from is None else -1

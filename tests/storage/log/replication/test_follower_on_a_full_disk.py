@@ -64,8 +64,8 @@ def refusal(number, call):
 def check(log, back_offset, append_time):
     """Check what the log has of the correction, in memory and on disk."""
     for state in (log.partition.state, _opened_again(log).partition.state):
-        assert (state.mark, state.back_offset) == (Mark(2, 1), back_offset)
-        assert state.corrections == (step_back(back_offset, 500),)
+        assert (state.timing.mark, state.timing.back_offset) == (Mark(2, 1), back_offset)
+        assert state.timing.corrections == (step_back(back_offset, 500),)
         assert state.last_append_time_ms == append_time
         assert state.max_event_time == 500 + HOUR
 
@@ -89,7 +89,7 @@ def test_a_refused_correction_is_taken_from_the_next_answer(followed):
     leader = corrected(2, None)
     refused = refusal(0, lambda: follow(followed, append=0, leader=leader))
     assert "disk is full" in refused
-    assert followed.partition.state.mark == Mark()
+    assert followed.partition.state.timing.mark == Mark()
     follow(followed, append=0, leader=leader)
     check(followed, 2, None)
 
@@ -162,7 +162,7 @@ def test_a_follower_without_room_to_drop_what_it_lost_leads_as_one_that_has_lost
     refused = refusal(0, lambda: partition.roles.follow(3))
     assert "disk is full" in refused
     assert partition.roles.lead(4) == 3
-    assert (partition.state.back_offset, partition.state.mark) == (3, Mark(4, 1))
+    assert (partition.state.timing.back_offset, partition.state.timing.mark) == (3, Mark(4, 1))
 
 
 def _lost_all_but_one(log):
@@ -175,5 +175,5 @@ def _lost_all_but_one(log):
         follow(log, 5, append=20, leader=LEADER)
     log.crash()
     log.open(600, boot_id="after a power loss")
-    assert log.partition.state.lost_offset == 1
+    assert log.partition.state.recovery.lost_offset == 1
     return log.partition

@@ -62,7 +62,7 @@ def test_an_epoch_that_is_over_is_refused(log, role):
     log.partition.roles.lead(5)
     with pytest.raises(FencedLeaderEpoch, match="leader epoch 4 is over, it is 5"):
         getattr(log.partition.roles, role)(4)
-    assert log.partition.state.role is Role.LEADER
+    assert log.partition.state.leadership.role is Role.LEADER
 
 
 def test_replication_moves_the_high_watermark_of_a_leader(log):
@@ -146,7 +146,7 @@ def test_append_times_that_the_leader_does_not_know_are_not_lost_with_the_proces
     log.crash()
     log.open(2)
     assert log.partition.roles.follow(2) == 2
-    assert log.partition.state.adoptions.ranges == told.adopted
+    assert log.partition.state.timing.adoptions.ranges == told.adopted
 
 
 @pytest.mark.parametrize("stop", ["the process dies", "a clean stop", "the power goes"])
@@ -189,7 +189,7 @@ def test_what_is_appended_without_a_role_after_a_power_loss_is_not_lost(log):
     log.append([6], now=20)
     log.crash()
     log.open(21, boot_id="after a power loss")
-    assert log.partition.state.lost_offset is None
+    assert log.partition.state.recovery.lost_offset is None
     assert [log.partition.reader.append_time_of(offset) for offset in range(2)] == [None, 20]
 
 
@@ -269,7 +269,7 @@ def test_a_new_leader_goes_on_from_the_last_append_time(log, behind):
     assert log.partition.reader.append_time_of(1) == now
     log.append([5], now=now + 1)
     assert log.partition.reader.append_time_of(2) == now + 1
-    assert log.partition.state.corrections == ()
+    assert log.partition.state.timing.corrections == ()
 
 
 def ages(log):
@@ -296,7 +296,7 @@ def test_what_a_leader_in_the_past_has_appended_counts_as_later(log, is_killed):
     log.partition.append_clock.note_leaders_behind(now)
     log.append([5], now=now)
     assert ages(log) == [90 * HOUR, now, now]
-    assert log.partition.state.mark == Mark(3, 1)
+    assert log.partition.state.timing.mark == Mark(3, 1)
     log.crash()
     log.open(now)
     assert ages(log) == [90 * HOUR, now, now]
@@ -317,7 +317,7 @@ def test_what_a_leader_appends_once_its_clock_is_right_again_counts_as_it_is(log
     assert ages(log) == [now, 300 * HOUR, 300 * HOUR]
     log.crash()
     log.open(now)
-    assert log.partition.state.written_behind is None
+    assert log.partition.state.timing.written_behind is None
 
 
 @pytest.mark.parametrize("stop", ["crash", "close"])
@@ -327,13 +327,17 @@ def test_a_log_whose_broker_is_alone_now_is_no_replica_any_more(log, stop):
         getattr(log, stop)()
         log.open(400 * HOUR, is_alone=True)
         state = log.partition.state
-        assert (state.role, state.awaits_role, state.is_replicated) == (Role.ALONE, False, False)
+        assert (state.leadership.role, state.awaits_role, state.leadership.is_replicated) == (
+            Role.ALONE,
+            False,
+            False,
+        )
         assert ages(log) == [HOUR + 30_000]
         stored = partition_times.read(log.directory)
         assert (stored.is_replicated, stored.written_behind) == (False, None)
         assert (log.partition.high_watermark, log.partition.max_event_time) == (1, 5)
     log.partition.roles.lead(3)
-    assert (state.is_replicated, state.mark) == (True, Mark(3, 1))
+    assert (state.leadership.is_replicated, state.timing.mark) == (True, Mark(3, 1))
 
 
 def test_a_log_that_cannot_note_that_it_is_alone_stays_a_replica(log, monkeypatch):
@@ -391,7 +395,10 @@ def test_what_is_noted_of_a_leaders_clock_during_a_flush_is_durable_after_it(log
     log.crash()
     log.open(400 * HOUR)
     state = log.partition.state
-    assert (state.written_behind, state.mark) == (WrittenBehind(1, 2, 30_000), RESET.mark)
+    assert (state.timing.written_behind, state.timing.mark) == (
+        WrittenBehind(1, 2, 30_000),
+        RESET.mark,
+    )
 
 
 def test_what_is_noted_of_a_leaders_clock_while_others_save_times_is_durable_after_it(
@@ -481,7 +488,7 @@ def test_a_segment_of_a_clock_that_was_ahead_ends_where_others_have_copies(make_
     for hours in (1, 2, 12, 13):  # append times stand still
         log.append([5], now=hours * HOUR)
     assert [each.base_offset for each in log.partition.segments] == [0, 1, 3]
-    assert log.partition.state.corrections == ()
+    assert log.partition.state.timing.corrections == ()
 
 
 def test_a_restart_does_not_let_append_times_of_a_replica_go_back(log):
@@ -489,7 +496,7 @@ def test_a_restart_does_not_let_append_times_of_a_replica_go_back(log):
     log.close()
     log.open(HOUR)
     assert log.partition.last_append_time == 9 * HOUR
-    assert log.partition.state.corrections == ()
+    assert log.partition.state.timing.corrections == ()
 
 
 def test_a_log_that_is_alone_corrects_itself_as_before(log):
@@ -517,7 +524,7 @@ def test_only_a_leader_lets_append_times_go_back(log):
             ask(HOUR)
     log.partition.roles.lead(3)
     reset = log.partition.append_clock.reset(HOUR)
-    assert (reset.offset, log.partition.state.mark) == (1, Mark(3, 1))
+    assert (reset.offset, log.partition.state.timing.mark) == (1, Mark(3, 1))
     log.append([5], now=HOUR + 1)
     assert log.partition.reader.append_time_of(1) == HOUR + 1
 
@@ -543,10 +550,10 @@ def test_who_leads_with_lost_append_times_can_be_followed_by_who_has_them(make_l
         now_ms=99,
     )
     assert follower.partition.reader.append_time_of(1) == HOUR
-    assert follower.partition.state.mark == leader.partition.state.mark == Mark(2, 1)
+    assert follower.partition.state.timing.mark == leader.partition.state.timing.mark == Mark(2, 1)
     leader.crash()
     leader.open(HOUR, boot_id="after a power loss")
-    assert leader.partition.state.back_offset == 1
+    assert leader.partition.state.timing.back_offset == 1
     assert [segment.base_offset for segment in leader.partition.segments] == [0, 1]
 
 
@@ -570,7 +577,11 @@ def test_a_newer_mark_lowers_and_is_durable(followed):
     followed.crash()
     followed.open(600)
     state = followed.partition.state
-    assert (state.mark, state.back_offset, state.corrections) == (Mark(2, 1), 2, RESET.corrections)
+    assert (state.timing.mark, state.timing.back_offset, state.timing.corrections) == (
+        Mark(2, 1),
+        2,
+        RESET.corrections,
+    )
     assert followed.partition.last_append_time == 510
     assert [segment.base_offset for segment in followed.partition.segments] == [0, 2]
 
@@ -578,27 +589,27 @@ def test_a_newer_mark_lowers_and_is_durable(followed):
 def test_what_a_log_corrected_while_it_was_alone_has_a_mark_once_it_leads(log):
     log.append([5], now=9 * HOUR)
     assert log.partition.append_clock.reset(HOUR)
-    assert log.partition.state.mark == Mark()
+    assert log.partition.state.timing.mark == Mark()
     log.partition.roles.lead(3)
-    assert log.partition.state.mark == Mark(3, 1)
+    assert log.partition.state.timing.mark == Mark(3, 1)
     log.partition.roles.lead(4)
     log.crash()
     log.open(HOUR)
-    assert log.partition.state.mark == Mark(3, 1)
+    assert log.partition.state.timing.mark == Mark(3, 1)
 
 
 def test_who_leads_a_log_without_corrections_sets_no_mark(log):
     log.append([5], now=9 * HOUR)
     log.partition.roles.lead(3)
-    assert log.partition.state.mark == Mark()
+    assert log.partition.state.timing.mark == Mark()
 
 
 def test_an_outdated_answer_changes_no_times(followed):
     say(followed, RESET)
     say(followed, LEADER._replace(last_append_time_ms=9 * HOUR, max_event_time=8 * HOUR))
     state = followed.partition.state
-    assert (state.mark, state.last_append_time_ms) == (Mark(2, 1), None)
-    assert state.corrections == RESET.corrections
+    assert (state.timing.mark, state.last_append_time_ms) == (Mark(2, 1), None)
+    assert state.timing.corrections == RESET.corrections
     assert followed.partition.max_event_time == 500 + HOUR
 
 
@@ -607,7 +618,11 @@ def test_a_mark_that_no_later_leader_has_heard_of_is_undone(followed):
     followed.partition.roles.follow(3)
     say(followed, LEADER._replace(last_append_time_ms=9 * HOUR, max_event_time=8 * HOUR))
     state = followed.partition.state
-    assert (state.mark, state.corrections, state.back_offset) == (Mark(), (), 0)
+    assert (state.timing.mark, state.timing.corrections, state.timing.back_offset) == (
+        Mark(),
+        (),
+        0,
+    )
     assert state.last_append_time_ms == 9 * HOUR
     assert followed.partition.max_event_time == 8 * HOUR
 
@@ -628,7 +643,7 @@ def test_who_is_elected_before_a_correction_is_reached_has_none_of_what_comes(fo
     ahead = RESET._replace(back_offset=9, corrections=(step_back(9, 500),))
     say(followed, ahead)
     followed.partition.roles.lead(3)
-    assert followed.partition.state.corrections == (step_back(2, 500),)
+    assert followed.partition.state.timing.corrections == (step_back(2, 500),)
     assert followed.partition.last_append_time == 9 * HOUR
 
 
@@ -636,7 +651,7 @@ def test_unknown_append_times_count_from_the_leaders_adoption(log):
     told = LEADER._replace(adopted=(Adopted(1, 1_000), Adopted(2, 2_000)))
     follow(log, 0, -1, append=None, leader=told, now=77 * HOUR)
     follow(log, 1, -1, append=None, leader=told, now=78 * HOUR)
-    assert log.partition.state.adoptions.ranges == told.adopted
+    assert log.partition.state.timing.adoptions.ranges == told.adopted
     (segment,) = log.partition.segments
     assert (segment.times.aging, segment.times.last_append) == (2_000, 2_000)
 

@@ -185,7 +185,7 @@ def test_an_operators_mark_begins_a_segment_and_lets_time_go_back(log):
     leader = LEADER._replace(back_offset=1)
     follow(log, 1, 1, append=50, leader=leader)
     bases = [segment.base_offset for segment in log.partition.segments]
-    assert (bases, log.partition.state.back_offset) == ([0, 1], 1)
+    assert (bases, log.partition.state.timing.back_offset) == ([0, 1], 1)
     assert log.partition.last_append_time == 50
     with pytest.raises(CorruptMessage):
         follow(log, 2, 1, append=49, leader=leader)
@@ -195,7 +195,7 @@ def test_an_operators_mark_begins_a_segment_and_lets_time_go_back(log):
 
 
 def adoptions(log):
-    return log.partition.state.adoptions.ranges
+    return log.partition.state.timing.adoptions.ranges
 
 
 def test_a_follower_adopts_what_its_leader_does_not_know_and_forgets_what_is_cut(make_log):

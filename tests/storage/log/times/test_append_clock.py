@@ -45,7 +45,7 @@ def append_times(log):
 
 
 def corrections(log):
-    return log.partition.state.corrections
+    return log.partition.state.timing.corrections
 
 
 def test_a_step_back_is_noted_durably_and_the_next_append_begins_a_segment(log):
@@ -160,7 +160,7 @@ def test_pending_steps_are_taken_into_account_once(make_log):
         log.store.clock.ask(lambda: ClockNow(RIGHT_MS + 20_000, RIGHT_MS + 20_000, STEPS))
         log.partition.append_clock.catch_up(STEPS, RIGHT_MS + 20_000)
         assert corrections(log) == (CORRECTION,)
-        assert log.partition.state.clock[:2] == ("a clock", 7)
+        assert log.partition.state.timing.steps[:2] == ("a clock", 7)
         log.crash()
     log.open(RIGHT_MS + 20_000)
     log.partition.append_clock.note_step_forward(STEP, "a clock", 7)
@@ -213,7 +213,7 @@ def test_a_step_that_concerns_no_record_changes_nothing(make_log):
     log = make_log().create()
     log.append([5], now=50)
     log.partition.append_clock.note_step_forward(ForwardStep(100, 200, 5_000, 5_300), "a clock", 1)
-    assert (corrections(log), log.partition.state.clock[:2]) == ((), ("a clock", 1))
+    assert (corrections(log), log.partition.state.timing.steps[:2]) == ((), ("a clock", 1))
     log.append([6], now=5_300)
     assert bases(log) == [0]
 
@@ -253,7 +253,7 @@ def test_an_earlier_step_back_is_the_last_one_when_the_later_is_cut_off(log, how
         log.append([5], now=time_ms)
         if time_ms != RIGHT_MS:
             log.partition.append_clock.note_step_back(time_ms - 50_000)
-    assert log.partition.state.back_offset == 5
+    assert log.partition.state.timing.back_offset == 5
     if how == "a truncation":
         log.partition.truncater.truncate_to(4, below_high_watermark=True)
     else:
@@ -264,7 +264,7 @@ def test_an_earlier_step_back_is_the_last_one_when_the_later_is_cut_off(log, how
             file.truncate(path.stat().st_size - 1)
         log.open(WRONG_MS)
     assert log.partition.log_end_offset == 4
-    assert log.partition.state.back_offset == 3
+    assert log.partition.state.timing.back_offset == 3
 
 
 def test_corrections_go_with_the_records_that_they_concern(log):
@@ -388,13 +388,13 @@ def test_moments_of_adoption_are_corrected_too(make_log):
     (log.directory / f"{0:020d}.appendtimes").unlink()
     (log.directory / "partition.times").unlink()
     log.open(WRONG_MS)  # the clock is ahead when the log is adopted
-    assert log.partition.state.adoptions.ranges[0].time_ms == WRONG_MS
+    assert log.partition.state.timing.adoptions.ranges[0].time_ms == WRONG_MS
     log.append([6], now=WRONG_MS)
     log.partition.append_clock.note_step_back(RIGHT_MS)
     log.append([7], now=RIGHT_MS)
     log.close()
     log.open(RIGHT_MS)
-    assert log.partition.state.adoptions.ranges[0].time_ms == RIGHT_MS
+    assert log.partition.state.timing.adoptions.ranges[0].time_ms == RIGHT_MS
     assert log.partition.retainer.apply_retention(RIGHT_MS + 1000) == []
     assert len(log.partition.retainer.apply_retention(RIGHT_MS + 1001)) == 3
 
@@ -411,4 +411,4 @@ def test_records_before_the_logs_start_stay_corrected_until_they_are_deleted(mak
     log.partition.retainer.delete_records_before(3)
     assert log.partition.max_event_time == corrected
     assert log.partition.retainer.apply_retention(hour)
-    assert (log.partition.max_event_time, log.partition.state.corrections) == (corrected, ())
+    assert (log.partition.max_event_time, log.partition.state.timing.corrections) == (corrected, ())

@@ -74,7 +74,7 @@ def test_power_goes_while_a_clock_is_corrected(tmp_path, seed):
         _check(partition, now)
         end = partition.log_end_offset
         append(partition, now + 1)
-        assert judged(partition.state.corrections, end, now + 1) == now + 1
+        assert judged(partition.state.timing.corrections, end, now + 1) == now + 1
         assert partition.reader.append_time_of(end) == now + 1
         kill(store)
         store, partition = opened(tmp_path / "1", "third", now + 1)
@@ -88,7 +88,7 @@ def _nothing():
 
 
 def _check(partition, now):
-    corrections, end = partition.state.corrections, partition.log_end_offset
+    corrections, end = partition.state.timing.corrections, partition.log_end_offset
     assert all(each.end_offset <= end for each in corrections)
     for offset in range(partition.log_start_offset, end):
         append_time = partition.reader.append_time_of(offset)

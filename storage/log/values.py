@@ -1,0 +1,98 @@
+"""The values that a log's state consists of. Each is immutable, and replaced as a whole.
+
+A reader that needs several fields of one value reads it once. Who replaces which, under which lock:
+
+| value | writer | lock |
+|---|---|---|
+| `Version`, `Ends` (`version.py`) | `LogState` | append, and version lock |
+| `TopicRules` (`settings.py`) | `LogState.configure` | append lock |
+| `Durability` | `LogState`: for the flusher, rolling and truncation | append lock |
+| `Leadership` | `LogState`, for `replication/roles` and `replication/leader_state` | append lock |
+| `Timing` | `LogState.replace_timing`, for `times/` and `replication/` | append lock |
+| `RecoveryState` | `replication/roles`; the first append or read of producers | append lock |
+| `Cleaning` | compactor, and truncation | append or flush lock |
+| `Truncation` | truncater, and `failures.go_offline` | append or flush lock |
+| `Stopped` | `LogState.stop` | append lock |
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from tidelog.storage.log.high_watermark import Role
+from tidelog.storage.time.corrections import NO_MARK
+from tidelog.storage.time.timestamp import MIN_TIMESTAMP
+
+if TYPE_CHECKING:
+    from tidelog.storage.log.times.partition_times import ClockMark
+    from tidelog.storage.time.adoption import Adoptions
+    from tidelog.storage.time.corrections import Correction, Mark, WrittenBehind
+
+
+class Durability(NamedTuple):
+    """How far a log survives a power loss."""
+
+    recovery_point: int  # everything before it is durable, indexes too
+    durable_offset: int  # batches and append times before it are durable
+    covered_offset: int  # `partition.times` says that append times before it are durable
+
+
+class Leadership(NamedTuple):
+    """Who leads a log, and what this broker knows of the present epoch."""
+
+    role: Role = Role.ALONE
+    is_replicated: bool = False  # others have copies: append times go back by command alone
+    epoch: int = 0  # the leader epoch, the last one that began here
+    epoch_start_offset: int = 0  # at which this broker began to lead
+    has_begun_to_follow: bool = False  # in the present epoch: no appends
+    leader_cleaned_offset: int | None = None  # before which a follower's leader has compacted
+    compared_epoch: int = -1  # in which a follower has compared the clocks
+
+
+class Timing(NamedTuple):
+    """What the append times of a log count as (`storage/time/corrections.py`)."""
+
+    adoptions: Adoptions  # when batches with unknown append times were adopted
+    steps: ClockMark  # the steps of the clock that the corrections have
+    corrections: tuple[Correction, ...] = ()
+    mark: Mark = NO_MARK  # the last of them
+    back_offset: int = 0  # the last reset of the append clock; 0: none
+    corrected_ms: int = MIN_TIMESTAMP  # what the clock showed when it was last set forward
+    # What leaders have appended whose clocks were behind that of this broker; None: nothing is known.
+    written_behind: WrittenBehind | None = None
+    # What this leader has appended while its clock was behind append times; how far is not known yet.
+    appended_behind: WrittenBehind | None = None
+
+
+class RecoveryState(NamedTuple):
+    """What a start has found, until a role or the first append decides on it."""
+
+    lost_offset: int | None = None  # append times from it on were lost with the power
+    known_high_watermark: int | None = None  # of the checkpoint
+    is_counted: bool = True  # the largest event time has all below it; False after a kill
+    unindexed_offset: int | None = None  # aborts from it on may lack their entry in the index
+
+
+class Cleaning(NamedTuple):
+    """What compaction has done to a log."""
+
+    cleaned_offset: int | None = None  # the log before it was compacted; None: never
+    replacing: frozenset[int] = frozenset()  # segments that are being replaced
+
+
+class Truncation(NamedTuple):
+    """The last truncation of a log."""
+
+    pending: tuple[int, bool] | tuple[()] = ()  # to be completed, see `Cut`
+    was_cut: bool = False  # since the last clean stop: checkpoints may be older
+
+
+class Stopped(NamedTuple):
+    """Why a log takes no appends any more."""
+
+    is_deleted: bool = False
+    offline: str | None = None  # why, until the process ends
+    is_closed: bool = False
+
+
+NO_CLEANING, NO_TRUNCATION, NOT_STOPPED = Cleaning(), Truncation(), Stopped()
