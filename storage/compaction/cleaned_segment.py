@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from tidelog.storage import filenames, files
 from tidelog.storage.segment import transaction_index
 from tidelog.storage.segment.append_times import AppendTimes
-from tidelog.storage.segment.appended.cursor import Cursor
+from tidelog.storage.segment.appended.entries import Cursor
 from tidelog.storage.segment.appended.layout import UNKNOWN
 from tidelog.storage.segment.offset_index import OffsetIndex
 from tidelog.storage.segment.time_index import TimeIndex

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from tidelog.protocol.records.layout import NO_TIMESTAMP
-from tidelog.storage.segment.appended.cursor import Cursor
+from tidelog.storage.segment.appended.entries import Cursor
 from tidelog.storage.time.corrections import judged
 from tidelog.storage.time.event_time import compared_stamp, comparison_limit
 from tidelog.storage.time.timestamp import MAX_TIMESTAMP

@@ -8,7 +8,7 @@ append, read, cut; it is composed of the next four. `log_file.py`: the `.log`, b
 `searching.py`: find by offset. `time_search.py`: find by time. `batch_headers.py`: single fields of a header.
 `offset_index.py`: `.index`. `time_index.py`: `.timeindex`, `.negativetimes`. `sparse_index.py`: what
 both indexes share.
-`append_times.py`: `.appendtimes`; `appended/`: its entries, how one is found, which ones hold.
+`append_times.py`: `.appendtimes`, and which times are known; `appended/`: its entries.
 `transaction_index.py`: `.txnindex`. `survey.py` reads a log to learn its times.
 `named_file.py`: a file that is renamed while others read it. `segment_line.py`: what
 `partition.times` says of a segment.

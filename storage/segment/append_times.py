@@ -1,15 +1,28 @@
 """The append time of each batch of a segment. Data, not an index; `appended` has the format.
 
-An entry is written before the batch it describes and is truncated with the log. So a crash leaves
-at most one entry too many, and recovery removes it. The file can never be rebuilt. Memory holds the
-number of entries, the last one, and a few that were appended before it, because followers that keep
-up ask for these; others are looked up in the file.
+An entry is written before the batch it describes and is truncated with the log. The file can never be
+rebuilt. Memory holds the number of entries, the last one, and a few before it, because followers that
+keep up ask for these. What of the file is known (`appended/checks.py` decides it):
 
-An END entry says that all append times before its offset are in the file. A segment that is closed
-gets one: without it nothing is known behind the last entry. In flush mode the active file has one,
-too, so that times are known after a power loss: each append writes it behind the new entry and moves
-it behind the batch. One among the entries is left from a power loss. It cannot claim too much:
-sectors before it that were not written hold damaged entries or an older END, which `check` finds.
+| the file has | known are the times |
+|---|---|
+| an entry whose CRC fails, or an UNKNOWN one | not from behind the entry before it to the entry after it |
+| END at the end of a closed segment | before it: all |
+| END before the end of a closed segment | before END; nothing was appended since: none, another's file |
+| ... and entries that were durable | before what was durable; all if the last entry is the last batch's |
+| no END in a closed segment's file | up to the last entry; all if that has the last batch's time |
+| an entry at the end of a closed segment | none: it is another segment's file |
+| a first entry that is not the first batch's | none: it is another segment's file |
+| a last entry earlier than the last batch | up to it: later entries are lost |
+| a last entry later than the last batch | up to the one before: a crash has removed its batch |
+| after a crash, an impossible entry | before it, and before what was durable |
+| after a power loss, END torn or overwritten | before that END |
+
+Impossible are an offset that does not grow, a time that goes back, and END among the entries. In flush mode
+each append writes END behind its entry and moves it behind the batch, so that times are known after a
+power loss.
+END among the entries cannot claim too much: sectors before it that were not written hold damaged entries
+or an older END.
 """
 
 from __future__ import annotations
@@ -90,11 +103,9 @@ class AppendTimes:
         return self._count
 
     def load(self) -> bool:
-        """Reads the file's end.
+        """Reads the file's end; False if the file is missing or not ours. Raises OSError.
 
-        False if the file is missing or not ours, and then no time is known. A torn last entry is
-        dropped. Damaged entries at the end leave unknown what follows; zeros, which a power loss may
-        leave, are dropped in a file of version 1. The entries are believed; see `check`. Raises OSError.
+        A torn last entry is dropped, and so are zeros at the end of version 1. The entries are believed.
         """
         self._forget()
         self._descriptor = None
@@ -115,9 +126,8 @@ class AppendTimes:
             self._forget()
             return
         entries = entries._replace(size=count)
-        last, known = entries.last(), entries.last_known()
-        self._last, self._count, self._recent = last, count, ()
-        self._last_known, self._complete = known, None
+        self._last, self._count, self._recent = next(entries.held_before(count)), count, ()
+        self._last_known, self._complete = entries.known_time(count - 1), None
         self._end, self._lost_from, self._is_durable = None, None, False
 
     def _lose(self, relative_offset: int | None) -> None:
@@ -130,11 +140,7 @@ class AppendTimes:
     def close_at(
         self, end_offset: int, last_time: int | None = None, durable_offset: int = 0
     ) -> None:
-        """Takes as unknown what a closed segment's file lacks; see `checks.closed`.
-
-        `last_time` is the append time of the last batch, where that is known. Entries before
-        `durable_offset` are durable. Raises OSError.
-        """
+        """Takes as unknown what a closed segment's file lacks; see `checks.closed`. Raises OSError."""
         if self._count and self._layout.is_checked:
             entries, end = self._entries(), self._end
             self._shorten(entries, self._count)
@@ -151,11 +157,7 @@ class AppendTimes:
     def check(
         self, from_offset: int, time_before: int | None = None, stop: checks.Stop = _LOST_POWER
     ) -> bool:
-        """Checks the entries from a durable offset on, and keeps what `checks.check` says.
-
-        `time_before` is the last append time before the offset, where that is known. False when
-        something had to be forgotten. Raises OSError.
-        """
+        """Keeps what `checks.check` says; False when something had to be forgotten. Raises OSError."""
         if not self._count:
             return True
         durable = from_offset - self.base_offset
@@ -164,11 +166,7 @@ class AppendTimes:
     def confirm(
         self, first_time: int | None, last_time: int | None, durable_offset: int | None = None
     ) -> bool:
-        """Compares with the append times of the first and the last batch; see `checks.confirm`.
-
-        Entries before `durable_offset` cannot be lost. False when something had to be forgotten.
-        Raises OSError.
-        """
+        """Keeps what `checks.confirm` says; False when something had to be forgotten. Raises OSError."""
         if not self._count:
             return True
         vouched = self._end or 0
@@ -319,9 +317,9 @@ class AppendTimes:
         self._is_durable = False
 
     def mark_end(self, end_offset: int) -> None:
-        """Writes an END entry, which appends keep at the end; durable with the next `sync`.
+        """Writes an END entry, which appends keep at the end; not to be called during an append.
 
-        Not to be called during an append. Raises OSError, and then `truncate` repairs the one before.
+        Raises OSError, and then `truncate` repairs the one before.
         """
         relative_offset = end_offset - self.base_offset
         if self._count and (relative_offset != self._end or self._is_torn):

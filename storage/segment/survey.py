@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from tidelog.protocol.errors import CorruptMessage
 from tidelog.protocol.records.batch import summarize
 from tidelog.protocol.records.framing import is_readable_by_java
-from tidelog.storage.segment.appended.cursor import Cursor
+from tidelog.storage.segment.appended.entries import Cursor
 from tidelog.storage.segment.scrub import UNREADABLE
 from tidelog.storage.time.event_time import capped, counted_limit
 from tidelog.storage.time.segment_times import SegmentTimes

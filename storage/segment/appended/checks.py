@@ -1,8 +1,8 @@
 """Which entries of a `.appendtimes` file hold, and from where on append times are unknown.
 
-The functions decide, and change nothing. After a crash `check` goes by the entries alone, `confirm`
-compares them with the append times of batches that are known otherwise. `closed` says what a closed
-segment's file lacks.
+The functions decide by the table of `append_times.py`, and change nothing. `closed` says what a closed
+segment's file lacks. After a crash `check` goes by the entries alone, and `confirm` compares them with
+what is known otherwise of the batches.
 """
 
 from __future__ import annotations
@@ -51,12 +51,9 @@ def check(
 ) -> Kept | None:
     """Checks the entries from a durable offset on; None if all are kept. Raises OSError.
 
-    The first impossible one ends what is kept: append times are unknown behind the one before it,
-    or from the durable offset on. `end` is the offset of the END entry behind the entries, and
-    `time_before` the last append time before the durable offset, where that is known: if it is not
-    there, no power loss explains what is missing. Where no power was lost, an entry with a CRC is
-    checked wherever it is, and a damaged one ends nothing. Where a power loss in flush mode has left
-    no END entry, it was overwritten: see `_end_at` and `_overwritten`.
+    `end` is the offset of the END entry behind the entries, and `time_before` the last append time before
+    the durable offset, where that is known: if it is not there, no power loss explains what is missing.
+    Where no power was lost, entries with a CRC are checked from the first on, and a damaged one ends nothing.
     """
     lost_power = stop.lost_power
     if entries.lost_from == 0:
@@ -79,7 +76,9 @@ def check(
     whole, is_grown = count == entries.size, count == grown.size
     found = end if whole else _end_at(entries, count, end, is_grown=is_grown)
     if found is None and lost_power and stop.keeps_end and entries.layout.is_checked:
-        found = _overwritten(last, durable)
+        # END was overwritten in the sector of the last kept entry, and its successor was not written.
+        # When that entry was appended, all times before its offset were in the file.
+        found = last.offset if last.offset > max(durable, 0) else None
     if whole and entries.lost_from is None and found == end:
         return None
     if time_before is not None and last.time not in (UNKNOWN, time_before):
@@ -93,11 +92,10 @@ def check(
 def _end_at(entries: Entries, number: int, end: int | None, *, is_grown: bool) -> int | None:
     """Returns the offset of an END entry among the entries, None if there is none at a number.
 
-    One of an earlier commit is whole: others came behind it, and none over it. One that lay in two
-    sectors may be torn: an entry was written over it, and one sector has the bytes from before. If
-    the second one has, the CRC is that of the END. If the first one has, the second one begins with
-    the offset of the new entry, which is where the END was, and has the whole entry behind it, too.
-    `end` is the offset of the END entry behind all entries.
+    One of an earlier commit is whole. One that lay in two sectors may be torn: an entry was written over
+    it, and one sector has the bytes from before. If that is the second one, the CRC is that of the END. If
+    it is the first one, the second one begins with the offset of the new entry, where the END was, and has
+    the whole entry behind it, too.
     """
     entry = entries.at(number)
     if entry is not DAMAGED:
@@ -107,15 +105,6 @@ def _end_at(entries: Entries, number: int, end: int | None, *, is_grown: bool) -
         return None if torn is None else torn.offset
     following = end if number + 1 == entries.size else entries.at(number + 1).offset
     return torn.offset if following is not None and torn.offset <= following else None
-
-
-def _overwritten(last: Entry, durable: int) -> int | None:
-    """Returns the offset of an END entry that was overwritten in the sector of the last kept entry.
-
-    The next END was in a sector that was not written. When the last entry was appended, all append
-    times before its offset were in the file. None if those are durable anyway.
-    """
-    return last.offset if last.offset > max(durable, 0) else None
 
 
 def _may_follow(entry: Entry, last: Entry, last_known: int | None, *, is_first: bool) -> bool:
@@ -132,10 +121,7 @@ def confirm(
 ) -> Kept | None:
     """Compares with the append times of the first and the last batch; None if they agree.
 
-    If the last entry has a smaller time than the last batch, entries after it are lost, and times
-    there are unknown. If it has a larger one, it belongs to a batch that a crash has removed. If
-    the first entry has another time than the first batch, all entries are worthless; so they are if
-    the last one has another in a file that is whole, because it is closed. Raises OSError.
+    In a closed segment's file that `is_whole`, the last entry has to have the last batch's. Raises OSError.
     """
     is_other = last.time not in (UNKNOWN, batches.last_time)
     if entries.at(0).time not in (UNKNOWN, batches.first_time) or (is_whole and is_other):
@@ -154,17 +140,11 @@ def closed(
 ) -> int | None:
     """Returns from which offset on a closed segment's file lacks entries; None if it lacks none.
 
-    The END entry has to name the segment's end. If there is none, what lies behind the last entry
-    is unknown, unless that has the append time of the last batch, where `last_time` tells it. If it
-    names a smaller offset, what lies behind that is unknown; but if nothing was added to the segment
-    (`last_time` is known), it is not this segment's file, and neither is one with an entry behind
-    the segment's end. A larger END alone is left from a cleaning that was interrupted.
-
-    Entries before the `durable` offset show that it is the segment's file: then a power loss has
-    taken the newer END, and only that if the last entry has the time of the last batch. What is
-    lacking is logged. Raises OSError.
+    `last_time` is the append time of the last batch, and known only if nothing was appended since
+    `partition.times` was written. Entries before the `durable` offset show that it is the segment's file.
+    END behind the segment's end alone is left from a cleaning that was interrupted. Raises OSError.
     """
-    last, lost_from = entries.last(), end
+    last, lost_from = next(entries.held_before(entries.size)), end
     if end is None:
         known_to = last.offset + 1
         if last_time is None or durable < end_offset:

@@ -1,14 +1,15 @@
 """The entries of a `.appendtimes` file: how one is found, and what a damaged one makes unknown.
 
-`layout` has the bytes. A damaged entry may have had any offset between those of its
-neighbours, so append times there are unknown, from the offset behind that of the entry before it to
-that of the entry after it. No time is taken from it, and a search goes by its neighbours. The first
-damaged entry of a file that is met is logged.
+`layout` has the bytes. A damaged entry may have had any offset between those of its neighbours, so
+append times there are unknown: from behind the offset of the entry before it to that of the entry after
+it. No time is read from it, and a search goes by its neighbours. The first damaged entry of a file
+that is met is logged.
 """
 
 from __future__ import annotations
 
 import logging
+from bisect import bisect_left
 from typing import TYPE_CHECKING, NamedTuple
 
 from tidelog.storage import files
@@ -29,11 +30,11 @@ from tidelog.storage.time.lookup import reaches
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from tidelog.storage.segment.append_times import AppendTimes
     from tidelog.storage.segment.named_file import NamedFile
 
 _log = logging.getLogger("tidelog.storage")
 
-_UNKNOWN_BYTES = UNKNOWN.to_bytes(8, "big", signed=True)
 _BLOCK_ENTRIES = 4096  # how many entries are read at once where many are looked at
 
 
@@ -64,7 +65,10 @@ class TornEnd(NamedTuple):
 
 
 class Entries(NamedTuple):
-    """The first `size` entries of an open file; methods raise OSError if it has fewer."""
+    """The first `size` entries of an open file; methods raise OSError if it has fewer.
+
+    Offsets are relative to the segment's base, and entries are counted from 0.
+    """
 
     descriptor: files.Descriptor
     layout: Layout
@@ -72,22 +76,7 @@ class Entries(NamedTuple):
     file: NamedFile
     lost_from: int | None = None  # behind the entries others are missing, from this offset on
 
-    def contents(self) -> Contents:
-        """Returns what the file has, by its end; the entries themselves are believed."""
-        layout, size = self.layout, 0
-        if layout.is_checked:
-            size = self.whole_before(self.size) + 1
-        elif self.size and self.at(0).offset == 0:
-            size = self.before_zeros()
-        if not size:
-            return Contents(0, None, None)
-        last, has_lost = self.at(size - 1), layout.is_checked and size < self.size
-        if last.time == END:
-            return Contents(size - 1, last.offset, last.offset if has_lost else None)
-        torn = self.torn_end(size) if has_lost else None
-        if torn is not None and torn.is_sure:
-            return Contents(size, torn.offset, torn.offset)
-        return Contents(size, None, last.offset + 1 if has_lost else None)
+    # --- reading ----------------------------------------------------------------------------------
 
     def read(self, number: int, count: int) -> bytes:
         """Returns the bytes of entries, from entry `number` on."""
@@ -101,21 +90,11 @@ class Entries(NamedTuple):
         """Returns entries from entry `number` on, DAMAGED in place of a damaged one."""
         entries = self.layout.parse(self.read(number, count), number)
         if DAMAGED in entries and not self.file.is_damage_logged:
-            self._log_damage(number + entries.index(DAMAGED))
+            self.file.is_damage_logged = True  # the search reads the damaged entry again
+            before = self.whole(number + entries.index(DAMAGED))[1]
+            self.file.is_damage_logged = False
+            self.report(before.offset + 1)
         return entries
-
-    def at(self, number: int) -> Entry:
-        """Returns an entry by its number in the file, counted from 0.
-
-        An entry that fails its checksum is DAMAGED. Raises OSError.
-        """
-        return self.parsed(number, 1)[0]
-
-    def _log_damage(self, number: int) -> None:
-        self.file.is_damage_logged = True  # the search below reads the damaged entry again
-        before = self.whole_before(number)
-        self.file.is_damage_logged = False
-        self.report(0 if before < 0 else self.at(before).offset + 1)
 
     def report(self, relative_offset: int) -> None:
         """Logs, once for each file, from where on it does not have what it should."""
@@ -124,9 +103,178 @@ class Entries(NamedTuple):
             offset = self.layout.base_offset + relative_offset
             _log.warning("append times damaged", extra={"file": self.file.path, "from": offset})
 
-    def _block(self, number: int) -> list[Entry]:
-        """Returns a block of entries from `number` on."""
-        return self.parsed(number, min(_BLOCK_ENTRIES, self.size - number))
+    def at(self, number: int) -> Entry:
+        """Returns an entry, DAMAGED if its checksum fails."""
+        (entry,) = self.layout.parse(self.read(number, 1), number)
+        return self.parsed(number, 1)[0] if entry is DAMAGED else entry
+
+    def walk(self, first: int = 0) -> Iterator[Entry]:
+        """Iterates over the entries from number `first` on, DAMAGED ones too."""
+        for number in range(first, self.size, _BLOCK_ENTRIES):
+            yield from self.parsed(number, min(_BLOCK_ENTRIES, self.size - number))
+
+    def backwards(self, count: int, block: int = 8) -> Iterator[Entry]:
+        """Iterates over the first `count` entries, the last one first, DAMAGED ones too."""
+        while count:
+            number = max(count - block, 0)
+            yield from reversed(self.parsed(number, count - number))
+            count, block = number, min(8 * block, _BLOCK_ENTRIES)
+
+    def held_before(self, number: int) -> Iterator[Entry]:
+        """Iterates over the entries before a number, the last one first, UNKNOWN for damaged ones."""
+        is_damaged = False
+        for entry in self.backwards(number):
+            if entry is DAMAGED:
+                is_damaged = True
+                continue
+            if is_damaged:
+                yield Entry(UNKNOWN, entry.offset + 1)
+            yield entry
+            is_damaged = False
+        if is_damaged:
+            yield Entry(UNKNOWN, 0)
+
+    # --- searching --------------------------------------------------------------------------------
+
+    def whole(self, number: int) -> tuple[int, Entry]:
+        """Returns the last entry at a number or before it that is not damaged; (-1, DAMAGED): none."""
+        for entry in self.backwards(number + 1, block=1):
+            if entry is not DAMAGED:
+                return number, entry
+            number -= 1
+        return -1, DAMAGED
+
+    def floor(self, relative_offset: int) -> int:
+        """Returns the number of the last whole entry at or before an offset, -1 if there is none.
+
+        Searches up to the first gap or END entry that a power loss has left among the entries.
+        """
+
+        def is_behind(number: int) -> bool:
+            entry = self.at(number)
+            if entry is DAMAGED:
+                number, entry = self.whole(number)
+            is_left = entry.time == END or entry.offset <= 0 < number
+            return is_left or entry.offset > relative_offset
+
+        number = bisect_left(range(self.size), True, key=is_behind) - 1
+        return self.whole(number)[0]
+
+    def time_at(self, relative_offset: int) -> int | None:
+        """Returns the append time of the batch with an offset, None if it is unknown."""
+        number = self.floor(relative_offset)
+        if number < 0:
+            return None
+        entry, *following = self.parsed(number, min(2, self.size - number))
+        if entry.time == UNKNOWN or (DAMAGED in following and relative_offset > entry.offset):
+            return None
+        return entry.time
+
+    def known_time(self, number: int) -> int | None:
+        """Returns the last known time at a number or before it, None if none is known."""
+        if number >= 0 and (entry := self.at(number)).time != UNKNOWN:
+            return entry.time
+        found = (entry.time for entry in self.backwards(number))
+        return next((time for time in found if time != UNKNOWN), None)
+
+    def reached(self, append_time_ms: int, last_known: int | None) -> Reached:
+        """Finds the first batches appended at a time or later; `last_known` is the last known time."""
+        base_offset, number = self.layout.base_offset, self.size
+        if reaches(last_known, append_time_ms):  # known times never decrease
+            number = bisect_left(
+                range(self.size), True, key=lambda n: reaches(self.known_time(n), append_time_ms)
+            )
+        unknown = self.unknown_before(number)
+        if unknown is None and number == self.size:
+            unknown = self.lost_from
+        return Reached(
+            None if number == self.size else self.at(number).offset + base_offset,
+            None if unknown is None else unknown + base_offset,
+        )
+
+    def unknown_before(self, number: int) -> int | None:
+        """Returns from which offset on times just before an entry are unknown; None if they are not."""
+        offset = None
+        for entry in self.held_before(number):
+            if entry.time != UNKNOWN:
+                break
+            offset = entry.offset
+        return offset
+
+    def known_from(self) -> int | None:
+        """Returns the offset from which on all times are known; None if the last one is not."""
+        offset = None
+        for entry in self.held_before(self.size):
+            if entry.time == UNKNOWN:
+                break
+            offset = entry.offset
+        return offset
+
+    def has_unknown(self) -> bool:
+        """Returns whether the append time of an entry is unknown, or an entry is damaged."""
+        for number in range(0, self.size, _BLOCK_ENTRIES):
+            count = min(_BLOCK_ENTRIES, self.size - number)
+            plain = self.layout.plain(self.read(number, count), number)
+            if plain is None:
+                self.parsed(number, count)  # logs it
+                return True
+            if any(time == UNKNOWN for time, _ in ENTRY.iter_unpack(plain)):
+                return True
+        return False
+
+    # --- for others -------------------------------------------------------------------------------
+
+    def between(self, first_offset: int, last_offset: int) -> bytes:
+        """Returns the entries that hold for a range of offsets, as Fetch has them.
+
+        The first one may begin before the range; UNKNOWN ones stand for damaged ones.
+        """
+        first = max(self.floor(first_offset), 0)
+        end = max(self.floor(last_offset), first - 1) + 1
+        count = min(end + 1, self.size) - first
+        plain = self.layout.plain(self.read(first, count), first) if count > 0 else b""
+        if plain is None:
+            held = known_parts(self.parsed(first, count), first)
+            plain = b"".join(ENTRY.pack(*entry) for entry in held if entry.offset <= last_offset)
+        else:
+            plain = plain[: (end - first) * ENTRY.size]
+        if self.lost_from is not None and self.lost_from <= last_offset:
+            plain += ENTRY.pack(UNKNOWN, self.lost_from)
+        return plain
+
+    def known(self, relative_offset: int) -> Iterator[Entry]:
+        """Yields the entries from that on which holds for an offset, or from the first one on.
+
+        UNKNOWN ones stand for those that are damaged or missing.
+        """
+        first = max(self.floor(relative_offset), 0) if relative_offset > 0 else 0
+        for entry in known_parts(self.walk(first), first):
+            if self.lost_from is None or entry.offset < self.lost_from:
+                yield entry
+        if self.lost_from is not None:
+            yield Entry(UNKNOWN, self.lost_from)
+
+    # --- the end of the file ----------------------------------------------------------------------
+
+    def contents(self) -> Contents:
+        """Returns what the file has, by its end; the entries themselves are believed."""
+        layout, size = self.layout, 0
+        if layout.is_checked:
+            size = self.whole(self.size - 1)[0] + 1
+        elif self.size and self.at(0).offset == 0:  # that of no other entry: zeros may follow
+            size = self.size
+            if self.at(size - 1).offset <= 0:
+                others = range(1, size)
+                size = 1 + bisect_left(others, True, key=lambda number: self.at(number).offset <= 0)
+        if not size:
+            return Contents(0, None, None)
+        last, has_lost = self.at(size - 1), layout.is_checked and size < self.size
+        if last.time == END:
+            return Contents(size - 1, last.offset, last.offset if has_lost else None)
+        torn = self.torn_end(size) if has_lost else None
+        if torn is not None and torn.is_sure:
+            return Contents(size, torn.offset, torn.offset)
+        return Contents(size, None, last.offset + 1 if has_lost else None)
 
     def ends_with(self, end: int) -> bool:
         """Returns whether an END entry with an offset is in the file behind these entries."""
@@ -147,206 +295,13 @@ class Entries(NamedTuple):
             return TornEnd(offset, is_sure=True)
         return TornEnd(offset, is_sure=False) if time == END else None
 
-    def walk(self, first: int = 0) -> Iterator[Entry]:
-        """Iterates over the entries from number `first` on, DAMAGED ones too."""
-        for number in range(first, self.size, _BLOCK_ENTRIES):
-            yield from self._block(number)
-
-    def backwards(self, count: int) -> Iterator[Entry]:
-        """Iterates over the first `count` entries, the last one first, DAMAGED ones too."""
-        block = 8  # the entry looked for is usually one of the last
-        while count:
-            number = max(count - block, 0)
-            yield from reversed(self.parsed(number, count - number))
-            count, block = number, min(8 * block, _BLOCK_ENTRIES)
-
-    def whole_before(self, number: int) -> int:
-        """Returns the number of the last entry before a number that is not damaged, -1 if none."""
-        for entry in self.backwards(number):
-            number -= 1
-            if entry is not DAMAGED:
-                return number
-        return -1
-
-    def last(self) -> Entry:
-        """Returns what holds after the last entry: it, or UNKNOWN from where it is damaged."""
-        number = self.whole_before(self.size)
-        if number == self.size - 1:
-            return self.at(number)
-        return Entry(UNKNOWN, 0 if number < 0 else self.at(number).offset + 1)
-
-    def last_known(self) -> int | None:
-        """Returns the last known time, None if none is known."""
-        for entry in self.backwards(self.size):
-            if entry.time != UNKNOWN:
-                return entry.time
-        return None
-
-    def floor(self, relative_offset: int) -> int:
-        """Returns the number of the last whole entry at or before an offset, -1 if there is none.
-
-        Searches up to the first gap or END entry that a power loss has left among the entries.
-        """
-        low, high, found = 0, self.size, -1
-        while low < high:
-            middle = number = (low + high) // 2
-            entry = self.at(number)
-            while entry is DAMAGED and number > low:
-                number -= 1
-                entry = self.at(number)
-            if entry is DAMAGED:
-                low = middle + 1
-            elif (
-                entry.time != END
-                and (entry.offset > 0 or not number)
-                and (entry.offset <= relative_offset)
-            ):
-                found, low = number, middle + 1
-            else:
-                high = number
-        return found
-
-    def time_at(self, relative_offset: int) -> int | None:
-        """Returns the append time of the batch with an offset, None if it is unknown."""
-        number = self.floor(relative_offset)
-        if number < 0:
-            return None
-        entry, *following = self.parsed(number, min(2, self.size - number))
-        if entry.time == UNKNOWN or (DAMAGED in following and relative_offset > entry.offset):
-            return None
-        return entry.time
-
-    def reached(self, append_time_ms: int, last_known: int | None) -> Reached:
-        """Finds the first batches appended at a time or later; `last_known` is the last known time."""
-        base_offset, number = self.layout.base_offset, self.size
-        if reaches(last_known, append_time_ms):
-            number = self.first_reaching(append_time_ms)
-        unknown = self.unknown_before(number)
-        if unknown is None and number == self.size:
-            unknown = self.lost_from
-        return Reached(
-            None if number == self.size else self.at(number).offset + base_offset,
-            None if unknown is None else unknown + base_offset,
-        )
-
-    def first_reaching(self, append_time_ms: int) -> int:
-        """Returns the number of the first entry with a known time at or after another time.
-
-        Returns `size` if there is none. Known times never decrease, so this is a binary search that
-        skips unknown and damaged entries.
-        """
-        low, high = 0, self.size
-        while low < high:
-            middle = number = (low + high) // 2
-            entry = self.at(number)
-            while entry.time == UNKNOWN and number > low:
-                number -= 1
-                entry = self.at(number)
-            if entry.time != UNKNOWN and reaches(entry.time, append_time_ms):
-                high = number
-            else:
-                low = middle + 1
-        return high
-
-    def unknown_before(self, number: int) -> int | None:
-        """Returns from which offset on times just before an entry are unknown; None if they are not."""
-        offset, is_damaged = None, False
-        for entry in self.backwards(number):
-            if entry is DAMAGED:
-                is_damaged = True
-                continue
-            if is_damaged:
-                offset, is_damaged = entry.offset + 1, False
-            if entry.time != UNKNOWN:
-                return offset
-            offset = entry.offset
-        return 0 if is_damaged else offset
-
-    def known_from(self) -> int | None:
-        """Returns the offset from which on all times are known; None if the last one is not."""
-        offset: int | None = None
-        for entry in self.backwards(self.size):
-            if entry.time == UNKNOWN:
-                break
-            offset = entry.offset
-        return offset
-
-    def has_unknown(self) -> bool:
-        """Returns whether the append time of an entry is unknown, or an entry is damaged."""
-        for number in range(0, self.size, _BLOCK_ENTRIES):
-            count = min(_BLOCK_ENTRIES, self.size - number)
-            data = self.read(number, count)
-            plain = self.layout.plain(data, number)
-            if plain is None:
-                self.parsed(number, count)  # logs it
-                return True
-            found = plain.find(_UNKNOWN_BYTES)
-            while found >= 0:
-                if found % ENTRY.size == 0:
-                    return True
-                found = plain.find(_UNKNOWN_BYTES, found + 1)
-        return False
-
-    def between(self, first_offset: int, last_offset: int) -> bytes:
-        """Returns the entries that hold for a range of offsets, as Fetch has them.
-
-        The first one may begin before the range; UNKNOWN ones stand for damaged ones.
-        """
-        first = max(self.floor(first_offset), 0)
-        end = max(self.floor(last_offset), first - 1) + 1
-        data = self.read(first, min(end + 1, self.size) - first) if first < self.size else b""
-        plain = self.layout.plain(data, first)
-        if plain is None:
-            held = known_parts(self.parsed(first, min(end + 1, self.size) - first), first)
-            plain = b"".join(ENTRY.pack(*entry) for entry in held if entry.offset <= last_offset)
-        else:
-            plain = plain[: (end - first) * ENTRY.size]
-        if self.lost_from is not None and self.lost_from <= last_offset:
-            plain += ENTRY.pack(UNKNOWN, self.lost_from)
-        return plain
-
-    def known(self, relative_offset: int) -> Iterator[Entry]:
-        """Yields the entries from that on which holds for an offset, or from the first one on.
-
-        UNKNOWN ones stand for those that are damaged or missing.
-        """
-        first = max(self.floor(relative_offset), 0) if relative_offset > 0 else 0
-        for entry in known_parts(self.walk(first), first):
-            if self.lost_from is None or entry.offset < self.lost_from:
-                yield entry
-        if self.lost_from is not None:
-            yield Entry(UNKNOWN, self.lost_from)
-
-    def before_zeros(self) -> int:
-        """Returns how many entries precede trailing zeros, in a file of version 1.
-
-        Only the first entry of a file has offset 0.
-        """
-        if self.size < 2 or self.at(self.size - 1).offset > 0:
-            return self.size
-        low, high = 1, self.size - 1
-        while low < high:
-            middle = (low + high) // 2
-            if self.at(middle).offset > 0:
-                low = middle + 1
-            else:
-                high = middle
-        return low
-
     def growing(self) -> int:
         """Returns how many entries come before an END or an offset that does not grow."""
         last = -1
-        for number in range(0, self.size, _BLOCK_ENTRIES):
-            block = self._block(number)
-            offsets = [last, *(entry.offset for entry in block)]
-            if all(map(int.__lt__, offsets, offsets[1:])) and END not in (e.time for e in block):
-                last = offsets[-1]
-                continue
-            for place, entry in enumerate(block, number):
-                if entry is DAMAGED:
-                    continue
+        for number, entry in enumerate(self.walk()):
+            if entry is not DAMAGED:
                 if entry.offset <= last or entry.time == END:
-                    return place
+                    return number
                 last = entry.offset
         return self.size
 
@@ -381,3 +336,38 @@ def opened(file: NamedFile, base_offset: int) -> Entries | None:
         return None
     size = (descriptor.size() - len(HEADER)) // layout.entry_size
     return Entries(descriptor, layout, size, file)
+
+
+class Cursor:
+    """Walks over the append times of one segment, in blocks; offsets must grow from call to call."""
+
+    def __init__(self, append_times: AppendTimes) -> None:
+        """Begins at the first offset asked for; nothing is read before.
+
+        Batches that are appended after that may get the time of those before them.
+        """
+        self._append_times, self._base_offset = append_times, append_times.base_offset
+        self._entries: Iterator[Entry] | None = None
+        self._entry: Entry | None = None
+        self._next: Entry | None = None
+
+    def at(self, offset: int) -> int | None:
+        """Returns the append time of the batch with this offset, None if unknown; raises OSError."""
+        relative_offset = offset - self._base_offset
+        if self._entries is None:
+            self._entries = _before_left(self._append_times.entries(offset))
+            self._next = next(self._entries, None)
+        while self._next is not None and self._next.offset <= relative_offset:
+            self._entry, self._next = self._next, next(self._entries, None)
+        entry = self._entry
+        return None if entry is None or entry.time == UNKNOWN else entry.time
+
+
+def _before_left(entries: Iterator[Entry]) -> Iterator[Entry]:
+    """Yields entries up to what a power loss has left among them."""
+    last = -1
+    for entry in entries:
+        if entry.time == END or entry.offset <= last:
+            return
+        yield entry
+        last = entry.offset

@@ -31,7 +31,7 @@ from tidelog.storage.compaction import (
 from tidelog.storage.compaction.cleaner import Cleaner
 from tidelog.storage.compaction.due_tombstones import DueTombstones
 from tidelog.storage.log.compactor import Compactor
-from tidelog.storage.segment.appended.cursor import Cursor
+from tidelog.storage.segment.appended.entries import Cursor
 from tidelog.storage.time.timestamp import or_none
 
 LOGS = int(os.environ.get("TIDELOG_COMPACTED_LOGS", "12"))

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from tidelog.storage import files
 from tidelog.storage.segment.append_times import AppendTimes
-from tidelog.storage.segment.appended.cursor import Cursor
+from tidelog.storage.segment.appended.entries import Cursor
 from tidelog.storage.segment.appended.layout import END, ENTRY, UNKNOWN, Layout
 
 SIZE = {1: 12, 2: 16}

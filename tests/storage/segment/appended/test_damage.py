@@ -6,7 +6,7 @@ import struct
 import pytest
 
 from tidelog.storage.segment.append_times import AppendTimes
-from tidelog.storage.segment.appended.cursor import Cursor
+from tidelog.storage.segment.appended.entries import Cursor
 from tidelog.storage.segment.appended.layout import UNKNOWN, Layout
 from tidelog.storage.segment.named_file import NamedFile
 
