@@ -91,7 +91,7 @@ class System:
 
 
 class SyncError(OSError):
-    """A sync failed: what was written may not be on disk, and another sync would not tell.
+    """A sync failed: what was written may not be on disk, and another sync would not fail.
 
     The system may have dropped the pages that it could not write, and reports that only once.
     """

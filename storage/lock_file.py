@@ -1,4 +1,4 @@
-"""A file whose lock says that a process works here, which no other user can hold.
+"""A file whose lock proves that a process works here, which no other user can hold.
 
 flock needs no right to write: whoever can open a file can lock it. So a lock file is for its owner alone,
 and one that others can open is replaced by a new one, since they may have it open still. A lock that only

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 FILE: Final = 0o640
-"""The mode of a file that a group may read if it may read logs: the umask takes that away."""
+"""The mode of a file that a group may read if it may read logs: the umask removes that right."""
 DIRECTORY: Final = 0o750
 _OWNER_ONLY, _OWNER_AND_GROUP = 0o077, 0o027  # umasks
 
@@ -41,7 +41,9 @@ def warn_of_open(directories: Iterable[Path], *, group_reads: bool = False) -> N
 
         mode = DIRECTORY if group_reads else 0o700
         names = shlex.join(map(str, found))
-        _log.warning("others may use log directories", extra={"help": f"chmod {mode:o} {names}"})
+        _log.warning(
+            "log directories accessible to other users", extra={"help": f"chmod {mode:o} {names}"}
+        )
 
 
 def is_open_to_others(file: os.stat_result) -> bool:
@@ -50,7 +52,7 @@ def is_open_to_others(file: os.stat_result) -> bool:
 
 
 def keep_to_owner(path: Path) -> None:
-    """Makes a file that only its owner can open, or takes an existing one of ours away from others.
+    """Makes a file that only its owner can open, or removes the rights of others to an existing one of ours.
 
     The file is not opened if it exists: closing it would end the locks of SQLite. Raises OSError.
     """

@@ -69,7 +69,7 @@ class Reserve:
             if self._file.exists():
                 self._remove()
                 self.is_given_up = True
-                _log.error("disk full: reserve given up", extra={"file": self._file})
+                _log.error("disk full, reserve file removed", extra={"file": self._file})
             return self.is_given_up
 
     def make_again(self) -> None:
@@ -82,7 +82,7 @@ class Reserve:
                 and self._make(self.size)
             ):
                 self.is_given_up = False
-                _log.info("room again: reserve made", extra={"file": self._file})
+                _log.info("reserve file created", extra={"file": self._file})
 
     def end(self) -> None:
         """Removes the file for a stop, which writes, too; it is not made again."""
@@ -101,7 +101,7 @@ class Reserve:
         except OSError as error:
             self._remove()
             _log.warning(
-                "no room for a reserve",
+                "reserve file not created",
                 extra={"file": self._file, "bytes": size, "reason": error.strerror},
             )
             return False
@@ -111,7 +111,9 @@ class Reserve:
         try:
             self._file.unlink(missing_ok=True)
         except OSError as error:
-            _log.warning("reserve left", extra={"file": self._file, "reason": error.strerror})
+            _log.warning(
+                "reserve file not removed", extra={"file": self._file, "reason": error.strerror}
+            )
 
 
 _NONE = Reserve(Path(), 0)
@@ -164,7 +166,7 @@ def give_up(path: Path, error: OSError | None = None) -> bool:
 
 
 def free_bytes(path: Path) -> int:
-    """Returns how much may be written to a volume; 0 if that cannot be told."""
+    """Returns how much may be written to a volume; 0 if that is not known."""
     try:
         volume = os.statvfs(path)
     except OSError:

@@ -1,4 +1,4 @@
-"""The one way in which storage says that an answer takes long: ask again in a thread.
+"""The one error of an answer that needs a file which is not in memory: ask again in a thread.
 
 Whoever calls with `may_block=False` gets an answer from memory, or from a short read, or this exception.
 """

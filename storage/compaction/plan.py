@@ -32,7 +32,7 @@ RATIO = "min.cleanable.dirty.ratio"
 
 
 class Rules(NamedTuple):
-    """What a topic's settings say about compaction."""
+    """A topic's settings for compaction."""
 
     min_lag_ms: int
     max_lag_ms: int
@@ -66,7 +66,7 @@ class DirtySection(NamedTuple):
 
 
 def rules_of(config: TopicConfig) -> Rules:
-    """Returns what a topic's settings say."""
+    """Returns a topic's settings for compaction."""
     max_lag_ms = config.max_compaction_lag_ms
     return Rules(
         config.min_compaction_lag_ms,

@@ -131,7 +131,7 @@ class PartitionLifecycle:
         try:
             topic_id = checkpoints.read_topic_id(path)
         except checkpoints.CheckpointError as error:
-            _log.warning("topic id unknown", extra={"reason": str(error)})
+            _log.warning("partition metadata not read", extra={"reason": str(error)})
             topic_id = None
         clock = self._clock.now()
         partition = Partition(

@@ -33,11 +33,11 @@ _CLEAN_SHUTDOWN = b'{"version":0,"brokerEpoch":-1}'
 
 
 class LogDirectoryError(Exception):
-    """A log directory cannot be used; the message names it and says why."""
+    """A log directory cannot be used; the message names it and the reason."""
 
 
 class DirectoryInUse(LogDirectoryError):
-    """Another broker has locked a log directory: `holder`, if it has said who it is."""
+    """Another broker has locked a log directory: `holder` is its name, if it is known."""
 
     def __init__(self, path: Path, holder: Holder | None) -> None:
         super().__init__(
@@ -194,5 +194,5 @@ def _read(path: Path) -> Offsets:
     try:
         return checkpoints.read_offsets(path)
     except checkpoints.CheckpointError as error:
-        _log.warning("checkpoint ignored, more to recover", extra={"reason": str(error)})
+        _log.warning("recovery checkpoint ignored", extra={"reason": str(error)})
         return {}

@@ -25,7 +25,7 @@ class ClockNow(NamedTuple):
 
 
 class OpeningClock:
-    """The clock of those who open partitions; until it is told whom to ask, it stands still."""
+    """The clock of those who open partitions; until `ask` is called, it stands still."""
 
     def __init__(self) -> None:
         self._ask: Callable[[], ClockNow] | None = None

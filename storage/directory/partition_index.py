@@ -82,7 +82,7 @@ class PartitionIndex:
                 continue
             key = filenames.parse_partition_directory(path.name)
             if key is None or key[0] == filenames.METADATA_LOG:
-                _log.info("directory left alone", extra={"directory": path})
+                _log.info("directory in log directory ignored", extra={"directory": path})
                 continue
             other = self._directories.get(key)
             if other is not None:

@@ -27,7 +27,7 @@ _MOST_BYTES = 4096  # some ten times what is ever written
 
 
 class DirectoryState(NamedTuple):
-    """What the last process said of a log directory."""
+    """What the last process wrote about a log directory."""
 
     directory: str  # the id of the directory, which it keeps until it is wiped
     incarnation: str  # of the broker that uses it, or was about to

@@ -202,7 +202,7 @@ class LogStore:
         for key, directory in table.index.items():
             if not directory.was_clean and table.is_closed(key) and directory not in found:
                 found.add(directory)
-                _log.info("logs left unrecovered", extra={"directory": directory.path})
+                _log.info("log recovery skipped", extra={"directory": directory.path})
         return found
 
     def look_for_room(self, *, forgets_full: bool) -> None:
@@ -272,7 +272,7 @@ class LogStore:
         return self._table.opened.get((topic, index))
 
     def is_closed(self, topic: str, index: int) -> bool:
-        """Returns whether a partition exists here and is not open; opening it may take long."""
+        """Returns whether a partition exists here and is not open; opening it may be slow."""
         return self._table.is_closed((topic, index))
 
     def names(self) -> list[TopicPartition]:
@@ -329,7 +329,7 @@ class LogStore:
         return {key: delay_ms for key, delay_ms in found.items() if key in self._table.index}
 
     def durable_offset(self, topic: str, index: int) -> int:
-        """Returns the offset before which the next start takes a log to be durable."""
+        """Returns the offset before which the next start counts a log as durable."""
         directory = self._table.index.get((topic, index))
         return 0 if directory is None else directory.durable_offset((topic, index))
 

@@ -1,4 +1,4 @@
-"""What can be said of a partition without opening it, from what its clean stop wrote down.
+"""What is known of a partition without opening it, from what its clean stop wrote.
 
 Retention and diagnosis use it, so that a round does not open ten thousand partitions, and keep them
 in memory, to find that nothing is to be deleted, or that nothing is wrong.

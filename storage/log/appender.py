@@ -88,7 +88,7 @@ class Appender:
         unpack_limit: int | None = None,
         least_ms: int | None = None,
     ) -> Appended:
-        """Stores a produced record set; returns what the response says.
+        """Stores a produced record set; returns the content of the response.
 
         A batch may unpack to `unpack_limit`; NeedsMemory is raised if the topic allows more. The append
         time is `least_ms` or later, whatever the clock shows.

@@ -34,7 +34,7 @@ def _read(path: Path) -> list[EpochStart]:
     try:
         return checkpoints.read_epochs(path)
     except checkpoints.CheckpointError as error:
-        _log.warning("leader epochs forgotten", extra={"reason": str(error)})
+        _log.warning("leader epoch checkpoint discarded", extra={"reason": str(error)})
         return []
 
 

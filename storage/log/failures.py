@@ -77,7 +77,7 @@ def read_error(state: LogState, version: Version, error: OSError | CorruptMessag
 
 
 def storage_error(state: LogState, what: str, error: OSError) -> BrokerError:
-    """Returns the error for the client; a failed sync takes the log offline."""
+    """Returns the error for the client; after a failed sync the log is offline."""
     if state.is_deleted:
         return UnknownTopicOrPartition(f"{state.topic}-{state.index} has been deleted")
     reason = error.strerror or str(error)

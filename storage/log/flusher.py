@@ -98,7 +98,7 @@ class Flusher:
         return end_offset
 
     def _mark_end(self, active: Segment) -> None:
-        """Lets the append times say that they are complete and durable, if the disk has room.
+        """Marks the append times as complete and durable, if the disk has room.
 
         In flush mode each append has done so, or was refused. Without the mark, those that are not
         covered yet are unknown after a power loss.

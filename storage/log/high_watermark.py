@@ -56,7 +56,7 @@ class AfterFlush:
 
 
 class AsReplicated:
-    """Others may read what replication has said: on a leader how far its in-sync replicas are.
+    """Others may read as far as replication allows: on a leader as far as its in-sync replicas are.
 
     On a follower it is what the leader says. Appends and flushes do not move it.
     """

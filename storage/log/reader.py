@@ -124,7 +124,7 @@ class Reader:
     def read_for_follower(
         self, offset: int, max_bytes: int, *, minimum_one: bool, may_block: bool = True
     ) -> ForFollower:
-        """Reads batches for a follower, with all that it takes over with them.
+        """Reads batches for a follower, with all that it copies beside them.
 
         A follower may have what others may not read yet: everything before `stored_offset`. Its
         facts about the leader's log are from the same version as the batches, and not older. Raises

@@ -1,4 +1,4 @@
-"""Beginning a new segment of a log. `storage/time/rolling.py` says when time asks for one."""
+"""Beginning a new segment of a log. `storage/time/rolling.py` decides when one is due by time."""
 
 from __future__ import annotations
 

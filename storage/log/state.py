@@ -182,7 +182,7 @@ class LogState:
 
     @property
     def active(self) -> Segment:
-        """The segment that takes appends."""
+        """The active segment."""
         return self.version.segments[-1]
 
     def hold(self) -> Version:
@@ -249,7 +249,9 @@ class LogState:
             )
         if log_start_offset > before.log_start_offset:
             stability.settle(self)
-            _log.info("log start moved", extra=self.named(log_start_offset=log_start_offset))
+            _log.info(
+                "log start offset raised", extra=self.named(log_start_offset=log_start_offset)
+            )
         return before
 
     def oldest_held(self) -> int | None:
@@ -348,7 +350,7 @@ class LogState:
 
     @property
     def awaits_role(self) -> bool:
-        """Whether it is a replica of which nobody has said since its start who leads."""
+        """Whether it is a replica that has had no role since its start."""
         return self.leadership.is_replicated and self.leadership.role is Role.ALONE
 
     def take_role(self, role: Role) -> None:
@@ -415,7 +417,7 @@ class LogState:
         return self.stopped.is_deleted
 
     def stop(self, stopped: Stopped) -> None:
-        """Takes no appends any more; needs the append lock."""
+        """Accepts no appends any more; needs the append lock."""
         self.stopped, self.is_stopped = stopped, True
 
     def check_online(self) -> None:

@@ -88,7 +88,7 @@ class Truncation(NamedTuple):
 
 
 class Stopped(NamedTuple):
-    """Why a log takes no appends any more."""
+    """Why a log accepts no appends any more."""
 
     is_deleted: bool = False
     offline: str | None = None  # why, until the process ends

@@ -1,4 +1,4 @@
-"""The few header fields of a stored batch that reading and recovery look at themselves.
+"""The few header fields of a stored batch that reading and recovery parse themselves.
 
 Batches of all formats begin with an offset and a length, and have their magic at the same position:
 
@@ -36,7 +36,7 @@ _FAR = 2**63 - 1
 
 
 def batch_size(buffer: Buffer, position: int = 0) -> int | None:
-    """Returns the size of the batch at a position, None if there are too few bytes to tell."""
+    """Returns the size of the batch at a position, None if there are too few bytes."""
     if len(buffer) - position < PREFIX_SIZE:
         return None
     size: int = PREFIX_SIZE + _LENGTH.unpack_from(buffer, position + _LENGTH_AT)[0]
@@ -44,7 +44,7 @@ def batch_size(buffer: Buffer, position: int = 0) -> int | None:
 
 
 def last_offset_at(buffer: Buffer, position: int = 0) -> int | None:
-    """Returns the last offset of the batch at a position, None if there are too few bytes to tell.
+    """Returns the last offset of the batch at a position, None if there are too few bytes.
 
     Formats 0 and 1 store the last offset first; format 2 stores the first offset, and the distance
     later.

@@ -105,7 +105,7 @@ class LogIndexes:
         return len(index), len(time_index)
 
     def have_room(self, index_bytes: int) -> bool:
-        """Returns whether both indexes may take one more entry, up to so many bytes each."""
+        """Returns whether both indexes have room for one more entry, with so many bytes each."""
         counts = len(self.index), len(self.time_index)
         limits = index_bytes // OffsetIndex.entry_size, index_bytes // TimeIndex.entry_size
         return all(count < limit for count, limit in zip(counts, limits, strict=True))

@@ -102,7 +102,7 @@ class LogTimes:
         self.is_closed = False
 
     def adopt(self, times: SegmentTimes, size: int, durable_offset: int | None) -> None:
-        """Takes over what `partition.times` says of the first bytes of the log.
+        """Copies what `partition.times` has about the first bytes of the log.
 
         Append times before `durable_offset` were durable; None: no power loss explains missing ones.
         """

@@ -58,7 +58,7 @@ class NamedFile:
             self.path = target
 
     def give_up(self) -> None:
-        """Never opens the file again: its directory goes, and another one may take its name."""
+        """Never opens the file again: its directory goes, and another one may get its name."""
         with self.lock:
             self.is_gone = True
 

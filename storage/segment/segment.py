@@ -131,7 +131,7 @@ class Segment:
         self.indexes.interval_bytes = index_interval_bytes
 
     def adopt(self, line: SegmentLine, *, is_true: bool, covered_offset: int) -> None:
-        """Takes over what `partition.times` says of the first bytes of the log.
+        """Copies what `partition.times` has about the first bytes of the log.
 
         Append times before `covered_offset` were durable. If that is all of the segment, no power
         loss explains missing ones.
@@ -156,7 +156,7 @@ class Segment:
             self.aborted.rest()
 
     def give_up(self) -> None:
-        """Never opens a file of the segment again: others may take their names."""
+        """Never opens a file of the segment again: others may get their names."""
         self.files.give_up()
         self.rest()
 
@@ -221,7 +221,7 @@ class Segment:
         self.known.reopen_append_times()
 
     def has_room(self, size: int, last_offset: int, max_bytes: int, index_bytes: int) -> bool:
-        """Returns whether the segment may take a batch; an empty segment takes any.
+        """Returns whether a batch fits into the segment; into an empty one any does.
 
         `index_bytes` is the size that none of its indexes may exceed.
         """

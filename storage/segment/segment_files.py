@@ -49,7 +49,7 @@ class SegmentFiles:
         return self.directory / filenames.segment_file(self.base_offset, suffix)
 
     def give_up(self) -> None:
-        """Never opens a file of the segment again: others may take their names."""
+        """Never opens a file of the segment again: others may get their names."""
         with self.log.lock:
             for suffix in _SUFFIXES:
                 self.of(suffix).give_up()
@@ -92,7 +92,7 @@ class SegmentFiles:
                 continue
             except OSError as error:
                 _log.warning(
-                    "file of a deleted segment left",
+                    "deleted segment file not removed",
                     extra={"file": self.of(suffix).path, "reason": str(error)},
                 )
         return gone

@@ -97,7 +97,7 @@ class SparseIndex(ABC):
 
     @abstractmethod
     def __len__(self) -> int:
-        """The number of entries that readers in any thread may look at."""
+        """The number of entries that readers in any thread may use."""
 
     @abstractmethod
     def _forget(self) -> None:

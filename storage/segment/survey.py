@@ -102,7 +102,7 @@ def verify(segment: Segment) -> None:
         indexes.is_true = honest
         indexes.are_true = honest or is_written
     if not honest:
-        _log.warning("headers do not tell the times", extra={"segment": segment.path})
+        _log.warning("batch headers disagree with record times", extra={"segment": segment.path})
 
 
 def _timed(

@@ -144,12 +144,12 @@ def is_behind(last_append_time_ms: int | None, now_ms: int) -> bool:
 
 
 def step_back(end_offset: int, now_ms: int) -> Correction:
-    """Returns the correction that says: what lies before an offset was written by now."""
+    """Returns the correction of a step back: what lies before an offset was written by now."""
     return Correction(0, end_offset, now_ms, MAX_TIMESTAMP, 0, now_ms)
 
 
 def step_forward(start_offset: int, end_offset: int, step: ForwardStep) -> Correction:
-    """Returns the correction that says: the clock was behind when it gave times for these offsets.
+    """Returns the correction of a step forward: the clock was behind when it stamped these offsets.
 
     Where append times stood still, what was written then has one that the clock had not reached yet. And
     the clock may have been further than the last reading tells, by the tolerance.
@@ -187,7 +187,7 @@ def written_below(known: WrittenBehind | None, end_offset: int) -> WrittenBehind
 
 
 def leader_behind(written: WrittenBehind, end_offset: int, now_ms: int) -> Correction:
-    """Returns the correction that says: a clock that was behind was the leader's when it appended this.
+    """Returns the correction of what a leader has appended whose clock was behind.
 
     Append times came from that clock, or stood still because it was behind them. In both cases they are
     no more than `behind_ms` too early. The log ends at `end_offset`.

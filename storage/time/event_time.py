@@ -64,7 +64,7 @@ def compared_stamp(
 
 
 def event_time_ahead(max_event_time: int | None, slack_ms: int, now_ms: int) -> int:
-    """Returns how many ms a largest event time is beyond what a right clock would let it count as.
+    """Returns how many ms a largest event time is beyond what it could count as by a right clock.
 
     0 if it is not.
     """

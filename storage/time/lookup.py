@@ -39,7 +39,7 @@ def reaches(largest: int | None, target: int) -> bool:
 
 
 def is_indexed(largest: int | None, last_indexed: int | None) -> bool:
-    """Returns whether a time index takes the largest time: if it has grown since the last entry."""
+    """Returns whether a time index gets the largest time: if it has grown since the last entry."""
     return largest is not None and (last_indexed is None or largest > last_indexed)
 
 

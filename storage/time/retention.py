@@ -33,7 +33,7 @@ APPEND_BASIS = "append"
 
 
 class Retention(NamedTuple):
-    """What a topic's settings say about deleting records; None means no limit."""
+    """A topic's settings for deleting records; None means no limit."""
 
     retention_ms: int | None
     retention_bytes: int | None
@@ -87,7 +87,7 @@ class SegmentSchedule(NamedTuple):
 
 
 def retention_of(config: TopicConfig) -> Retention:
-    """Returns what a topic's settings say: -1, or no delete in cleanup.policy, means off.
+    """Returns a topic's settings: -1, or no delete in cleanup.policy, means off.
 
     The largest long means no limit too, because people set it to keep records for ever.
     """
@@ -197,7 +197,7 @@ def floored_until(times: SegmentTimes, retention: Retention) -> int | None:
 def counted_event_time(
     candidates: Sequence[Candidate], retention: Retention, max_event_time: int | None
 ) -> int | None:
-    """Returns partition.maxEventTime as far as the newest append time lets it count now.
+    """Returns partition.maxEventTime as far as it counts now by the newest append time.
 
     What was counted while the limit was larger, or the clock ahead, must not expire records that
     are written under the limit of today.

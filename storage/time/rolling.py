@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Rolling(NamedTuple):
-    """What a topic's settings say about the age of a segment."""
+    """A topic's settings for the age of a segment."""
 
     setting: str  # that decides the largest age
     segment_ms: int
@@ -80,7 +80,7 @@ def never_ends(times: SegmentTimes, rolling: Rolling) -> bool:
 
 
 def longest_age(rolling: Rolling) -> int:
-    """Returns how many ms after its first append a segment still takes appends, at most."""
+    """Returns how many ms after its first append a segment still gets appends, at most."""
     return max(rolling.segment_ms, rolling.min_interval_ms)
 
 
@@ -94,7 +94,7 @@ def waits_for_append(times: SegmentTimes, rolling: Rolling, now_ms: int, allowed
 
 
 def rolling_of(config: TopicConfig) -> Rolling:
-    """Returns what a topic's settings say.
+    """Returns a topic's settings for rolling.
 
     A compacted topic rolls within max.compaction.lag.ms, because only closed segments are
     compacted.

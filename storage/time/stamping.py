@@ -1,4 +1,4 @@
-"""The times an append gives to a produced batch, and the times it accepts (KIP-32, KIP-937)."""
+"""The times that an append writes into a produced batch, and the times that it accepts (KIP-32, KIP-937)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ LOG_APPEND_TIME = "LogAppendTime"
 
 
 class Rules(NamedTuple):
-    """What a topic's settings say about the times of what is appended to it."""
+    """A topic's settings for the times of what is appended to it."""
 
     log_append_time: bool
     before_ms: int | None  # how far a record time may lie behind the clock; None: no limit
@@ -83,7 +83,7 @@ def why_too_old(config: TopicConfig, rules: Rules) -> str:
 
 
 def event_time_kept(config: TopicConfig, magic: int) -> int | None:
-    """Returns how far behind the largest event time before it `retention.refuse.expired` lets a record be.
+    """Returns how far behind the largest event time a record may be by `retention.refuse.expired`.
 
     None where it refuses nothing for that: also where a grace or `retention.min.append.ms` keeps such
     records for a while, and where `rules_of` has no window.

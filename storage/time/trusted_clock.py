@@ -82,7 +82,7 @@ class Course(NamedTuple):
 
 
 class Leap(NamedTuple):
-    """The clock went forward, and nothing says that it is right."""
+    """The clock went forward, and nothing proves that it is right."""
 
     from_ms: int  # what the course showed then
     to_ms: int
@@ -203,7 +203,7 @@ class TrustedClock:
 
     @classmethod
     def beginning(cls, reading: Reading, *, released_ms: int, pause_ms: int) -> TrustedClock:
-        """Begins with a reading; nothing says whether it is right."""
+        """Begins with a reading; nothing proves that it is right."""
         state = ClockState(reading, Course(reading.wall_ms, reading.elapsed_ms))
         return cls(state, released_ms=released_ms, pause_ms=pause_ms)
 

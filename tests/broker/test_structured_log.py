@@ -126,7 +126,9 @@ def test_texts_that_a_client_chooses_switch_no_folding_off_and_hide_no_other_lin
 
 
 def test_what_happens_to_each_partition_in_order_is_a_line_each():
-    deletions = [record("segment deleted", levelno=20, log=f"t-{n}") for n in range(3 * SHOWN)]
+    deletions = [
+        record("retention deleted segment", levelno=20, log=f"t-{n}") for n in range(3 * SHOWN)
+    ]
     assert len(written(deletions)) == 3 * SHOWN
 
 

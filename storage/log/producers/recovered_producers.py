@@ -79,7 +79,7 @@ def load_producers(
         except FileNotFoundError:  # a deletion has removed it meanwhile
             continue
         except producer_snapshots.SnapshotError as error:
-            _log.warning("bad snapshot removed", extra={"reason": str(error)})
+            _log.warning("bad producer snapshot removed", extra={"reason": str(error)})
             files.unlink(path)
             continue
         break
@@ -218,7 +218,7 @@ def _refill(segments: Sequence[Segment], end_offset: int, producers: Producers) 
                 )
             )
     except CorruptMessage as error:
-        _log.warning("producers known from a snapshot alone", extra={"reason": error.message})
+        _log.warning("producer state read from its snapshot alone", extra={"reason": error.message})
         return
     for known in producers:
         _remember(known, met[known.producer_id])

@@ -130,7 +130,7 @@ def _complete(directory: Path, swapped: Sequence[filenames.SegmentFile]) -> bool
             path = directory / (filenames.segment_file(*file) + filenames.SWAP_SUFFIX)
             if file.offset in logs:
                 away = set_aside(path)
-                _log.warning("part of a segment set aside", extra={"file": away})
+                _log.warning("recovery renamed part of a segment", extra={"file": away})
                 aside.add(file.offset)
                 continue
             files.truncate(path, swap.whole_size)
@@ -147,7 +147,7 @@ def _complete(directory: Path, swapped: Sequence[filenames.SegmentFile]) -> bool
                 files.unlink(directory / filenames.segment_file(*file))
     for swap in swaps:
         _log.info(
-            "compacted segment takes its place",
+            "recovery completed replacement by compacted segment",
             extra={"directory": directory, "base_offset": swap.base_offset},
         )
         # The log last: it completes the swap.
@@ -228,7 +228,7 @@ def _remove_orphans(directory: Path) -> None:
         if file.suffix in filenames.INDEX_SUFFIXES:
             files.unlink(directory / filenames.segment_file(*file))
             _log.warning(
-                "index without a log removed",
+                "index file without a log removed",
                 extra={"directory": directory, "file": filenames.segment_file(*file)},
             )
         elif (

@@ -49,7 +49,7 @@ class Loaded(NamedTuple):
 
 
 class Known(NamedTuple):
-    """What checkpoints, settings and `partition.times` say of a log before it is loaded."""
+    """What is known of a log before it is loaded: from checkpoints, settings and `partition.times`."""
 
     recovery_point: int
     was_clean: bool

@@ -194,7 +194,7 @@ def _save_times(state: LogState, known: loading.Known) -> None:
         is_adopted = state.size > 0 and (not was_clean or state.timing.adoptions.ranges != ())
         if state.size:
             _log.warning(
-                "partition.times missing: the largest event time is that of what the log holds",
+                "partition.times missing: the largest event time is that of the records in the log",
                 extra={"topic": state.topic, "partition": state.index},
             )
         state.saved_times.save_covered(durable=is_adopted, losable=not is_adopted)

@@ -135,7 +135,7 @@ def _time_before(segment: Segment, covered_offset: int, known: PartitionTimes | 
 
 def _log_cut(segment: Segment, tail: Tail, dropped_bytes: int, behind: int, records: int) -> None:
     _log.warning(
-        "log cut",
+        "recovery truncated log",
         extra={
             "segment": segment.path,
             "end_offset": tail.end_offset,
@@ -176,7 +176,9 @@ def _set_aside(segment: Segment) -> int:
     if times.exists():
         leftovers.set_aside(times, filenames.CUT_SUFFIX)
     away = leftovers.set_aside(segment.path, filenames.CUT_SUFFIX)
-    _log.warning("segment behind a cut set aside", extra={"file": away, "records": found})
+    _log.warning(
+        "recovery renamed segment after truncation", extra={"file": away, "records": found}
+    )
     return found
 
 
@@ -193,7 +195,7 @@ def _count_records(segment: Segment) -> int:
             last_offset = batch.last_offset
     except (CorruptMessage, OSError) as error:
         _log.warning(
-            "records behind a cut not counted to the end",
+            "recovery did not count all records after truncation",
             extra={"segment": segment.path, "reason": str(error)},
         )
     return records

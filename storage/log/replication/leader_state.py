@@ -1,4 +1,4 @@
-"""What a leader tells its followers about its log, beside the batches and their append times.
+"""What a leader sends its followers about its log, beside the batches and their append times.
 
 The leader reads it together with the batches, and a follower takes it over with them. So replicas
 stamp, retain and look up alike: a follower that is elected goes on from its leader's last append
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 class LeaderState(NamedTuple):
-    """What a leader tells its followers about its log; times in ms."""
+    """What a leader sends its followers about its log; times in ms."""
 
     high_watermark: int
     log_start_offset: int
@@ -189,7 +189,7 @@ def take_last_append_time(state: LogState, leader: LeaderState, *, is_newer: boo
 
 
 def tells_more(state: LogState, leader: LeaderState) -> bool:
-    """Returns whether a leader tells of times what this log's own batches do not show.
+    """Returns whether a leader has sent times that this log's own batches do not show.
 
     They are those of records that the leader has deleted. A process that is killed must have
     written them down. Needs the append lock, before the largest event time is kept.

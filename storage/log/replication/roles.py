@@ -173,7 +173,7 @@ class Roles:
         state.recovery = state.recovery._replace(is_counted=True)
 
     def _take_known_high_watermark(self) -> int | None:
-        """Returns how far a log that was just opened may be read; None: as far as it says itself."""
+        """Returns how far a log that was just opened may be read; None: to its end."""
         state = self._state
         known = believed(state) if state.awaits_role else None
         state.recovery = state.recovery._replace(known_high_watermark=None)

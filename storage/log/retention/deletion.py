@@ -75,7 +75,7 @@ def learn(segments: Sequence[Segment]) -> None:
             segment.known.learn()
         except (OSError, CorruptMessage) as error:
             _log.warning(
-                "times of a segment not read",
+                "segment times not read",
                 extra={"segment": segment.path, "reason": str(error)},
             )
 
@@ -123,12 +123,15 @@ def delete(
     try:
         files.unlink(snapshot)
     except OSError as error:  # a leftover that the next clean stop removes
-        _log.warning("snapshot left", extra={"file": snapshot, "reason": str(error)})
+        _log.warning(
+            "producer snapshot not removed", extra={"file": snapshot, "reason": str(error)}
+        )
     return deletion, away
 
 
 def say(topic: str, partition: int, deletion: Deletion) -> None:
     """Logs the deletion of a segment."""
     _log.info(
-        "segment deleted", extra={"topic": topic, "partition": partition, **deletion._asdict()}
+        "retention deleted segment",
+        extra={"topic": topic, "partition": partition, **deletion._asdict()},
     )

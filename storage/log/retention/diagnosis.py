@@ -97,7 +97,7 @@ _OPENING = "Nothing has to be done: the log is closed, and the next request or r
 
 
 def _is_corrected_when_opened(facts: Facts, readings: Readings) -> bool:
-    """Returns whether opening the log lets its times go back to the clock."""
+    """Returns whether opening the log resets its times to the clock."""
     is_ahead = is_behind(facts.last_append_time, readings.now_ms)
     return facts.is_closed and is_ahead and not facts.is_replicated
 

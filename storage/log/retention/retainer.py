@@ -52,7 +52,7 @@ class _Judged(NamedTuple):
 
 
 class Retainer:
-    """Deletes from one log what its policies say, and explains it."""
+    """Deletes segments of one log by its policies, and explains them."""
 
     __slots__ = ("_compactor", "_flusher", "_state")
 
@@ -234,7 +234,7 @@ class Retainer:
         try:
             self._state.remove_pending_deletes(now_ms)
         except OSError as error:
-            _log.warning("files of deleted segments left", extra={"reason": str(error)})
+            _log.warning("deleted segment files not removed", extra={"reason": str(error)})
 
     def _save_times_on_full_disk(self, going: Sequence[Segment]) -> None:
         """Saves the event times of segments to delete; on a full disk, deletes them all the same.

@@ -1,4 +1,4 @@
-"""What a log does when the clock that gives append times was wrong.
+"""Corrects the append times of a log after the clock was wrong.
 
 - The clock went back, by more than append times wait for it: a correction says that all records
   were written by now, append times go on from the clock, and the largest event time is computed
@@ -231,7 +231,7 @@ class AppendClock:
         except OSError as error:
             raise storage_error(state, "the correction of the clock is not kept", error) from error
         _log.warning(
-            "append time goes back",
+            "append times reset to the clock",
             extra={
                 "topic": state.topic,
                 "partition": state.index,
@@ -392,7 +392,7 @@ class AppendClock:
         except OSError as error:
             raise storage_error(state, "the correction of the clock is not kept", error) from error
         _log.warning(
-            "append times of other leaders count as later",
+            "append times of earlier leaders corrected",
             extra={
                 "topic": state.topic,
                 "partition": state.index,

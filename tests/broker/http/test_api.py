@@ -182,7 +182,7 @@ def test_a_preview_tells_what_the_change_then_deletes(broker, connection):
     assert len(gone) == 3
     for each in gone:  # the log names the policy and both times
         times = str(each["largest_time_ms"]), str(each["last_append_time_ms"])
-        assert broker.lines("segment deleted", topic, "retention.ms", *times)
+        assert broker.lines("retention deleted segment", topic, "retention.ms", *times)
 
 
 def test_a_preview_of_event_time_brings_its_basis_along(broker, topic):

@@ -145,7 +145,7 @@ def test_append_time_goes_back_when_an_operator_lets_it(broker, connection):
     assert (stamp(), ahead()) == (NEW_YEAR_MS, 0)
     broker.clock.step("-1s")
     assert stamp() == NEW_YEAR_MS  # once
-    went_back = "level=warning", "append time goes back"
+    went_back = "level=warning", "append times reset to the clock"
     assert broker.lines(*went_back, f"topic={topic}", f"from={wrong_ms}")
     broker.kill()
     broker.restart()

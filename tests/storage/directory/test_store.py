@@ -391,7 +391,7 @@ def test_a_directory_that_is_no_partition_is_named_unless_other_brokers_have_it(
     store = LogStore([tmp_path], default_config=TopicConfig())
     store.open(0)
     store.close()
-    left = [each.directory.name for each in caplog.records if "left alone" in each.message]
+    left = [each.directory.name for each in caplog.records if "ignored" in each.message]
     assert left == ["lost+found"]
 
 

@@ -49,7 +49,7 @@ def test_a_deletion_says_both_times_and_the_setting(make_log, caplog):
         "max_event_time": OLD + 2 * DAY,
     }
     assert deletion._asdict() == expected
-    (line,) = [record for record in caplog.records if record.message == "segment deleted"]
+    (line,) = [record for record in caplog.records if record.message == "retention deleted segment"]
     assert {name: getattr(line, name) for name in expected} == expected
 
 
@@ -80,4 +80,4 @@ def test_a_segment_that_cannot_be_read_hinders_none_before_it(make_log, caplog):
         "retention.bytes"
     ]
     assert log.partition.max_event_time == 300
-    assert "times of a segment not read" in caplog.text
+    assert "segment times not read" in caplog.text

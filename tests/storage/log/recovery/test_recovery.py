@@ -223,7 +223,7 @@ def test_segments_behind_a_cut_stay_as_they_were(make_log, caplog):
     torn = path_of(log, ".log", bases[1])
     torn.write_bytes(torn.read_bytes()[:-1])
     log.open()
-    (cut,) = (record for record in caplog.records if record.message == "log cut")
+    (cut,) = (record for record in caplog.records if record.message == "recovery truncated log")
     assert cut.dropped_segments == len(bases) - 2
     assert cut.records_set_aside == 24 - bases[2]
     for i in range(12):
