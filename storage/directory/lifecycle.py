@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from tidelog.protocol.errors import KafkaStorageError, TopicAlreadyExists, UnknownTopicOrPartition
 from tidelog.storage import checkpoints, filenames, files
+from tidelog.storage.log.epochs import begin_first_epoch
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -91,7 +92,7 @@ class PartitionLifecycle:
                 producer_id_expiration_ms=self._producer_id_expiration_ms,
                 boot_id=self._boot_id,
             )
-            partition.state.begin_first_epoch()
+            begin_first_epoch(partition.state)
         except OSError as error:
             with contextlib.suppress(OSError):
                 files.remove_directory(path)

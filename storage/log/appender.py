@@ -230,7 +230,7 @@ class Appender:
                 if (
                     (state.begins_segment and active.tail.size)
                     or active.log.is_ended
-                    or not active.has_room(
+                    or not active.indexes.has_room(
                         size, prepared.last_offset, settings.segment_bytes, settings.index_bytes
                     )
                     or should_roll(

@@ -326,7 +326,7 @@ class Compactor:
             self._found_horizon_ms = earlier(self._found_horizon_ms, cleaned.horizon_ms)
             try:
                 self._flusher.sync(functools.partial(files.sync, state.directory))
-                state.remove_pending_deletes(now_ms)
+                state.pending_deletes.remove_due(now_ms, state.oldest_held())
                 state.saved_times.save_covered(durable=True)
             except OSError as error:
                 raise storage_error(state, "the log's times cannot be kept", error) from error

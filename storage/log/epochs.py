@@ -13,10 +13,13 @@ from typing import TYPE_CHECKING
 
 from tidelog.storage import checkpoints, filenames, files
 from tidelog.storage.checkpoints import EpochStart
+from tidelog.storage.log.producers.producer_state import Producers
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
+
+    from tidelog.storage.log.state import LogState
 
 NO_EPOCH = -1
 NO_OFFSET = -1
@@ -173,3 +176,23 @@ class LeaderEpochs:
 def _with(entries: list[EpochStart], entry: EpochStart) -> list[EpochStart]:
     """Returns entries with one more at the end; it replaces those that begin there or later."""
     return [*(known for known in entries if known.start_offset < entry.start_offset), entry]
+
+
+def begin_first_epoch(state: LogState) -> None:
+    """Begins the leader epoch of a new log durably, so that no append waits for the disk.
+
+    Raises OSError.
+    """
+    with state.append_lock:
+        state.epochs.begin(state.leadership.epoch, state.ends.log_end_offset)
+        state.producers = Producers(state.producer_id_expiration_ms)
+        state.is_read = True  # there is nothing to read
+
+
+def begin_leader_epoch(state: LogState, epoch: int) -> None:
+    """Sets the leader epoch, as leader or follower."""
+    with state.append_lock:
+        if epoch != state.leadership.epoch:
+            state.leadership = state.leadership._replace(epoch=epoch)
+            state.is_read = False  # the next append writes the epoch, and may block
+            state.begin_generation()

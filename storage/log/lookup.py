@@ -22,6 +22,7 @@ from tidelog.protocol.records.batch import records, scan, summarize
 from tidelog.protocol.records.compression import STORED_LIMIT
 from tidelog.storage.log import slices
 from tidelog.storage.segment import time_search
+from tidelog.storage.segment.searching import end_before, position_of
 from tidelog.storage.time.lookup import Target, is_target, reaches
 from tidelog.storage.time.timestamp import exceeds, or_none
 
@@ -32,7 +33,8 @@ if TYPE_CHECKING:
     from tidelog.protocol.records.layout import OffsetAndTimestamp
     from tidelog.protocol.wire import Buffer
     from tidelog.storage.segment.log_file import Found
-    from tidelog.storage.segment.segment import Segment, Slice
+    from tidelog.storage.segment.searching import Slice
+    from tidelog.storage.segment.segment import Segment
     from tidelog.storage.time.segment_times import SegmentTimes
 
 
@@ -290,7 +292,7 @@ def _end_before(segments: Sequence[Segment], offset: int) -> int:
         if segment.tail.end_offset <= offset:
             end_offset = segment.tail.end_offset
             continue
-        tail = segment.end_before(offset)
+        tail = end_before(segment, offset)
         if tail.size:
             end_offset = tail.end_offset
     return end_offset
@@ -398,7 +400,7 @@ def _position_of(segments: Sequence[Segment], offset: int) -> int:
     size = 0
     for segment in segments:
         if segment.tail.end_offset > offset:
-            return size + (segment.position_of(offset) if segment.base_offset < offset else 0)
+            return size + (position_of(segment, offset) if segment.base_offset < offset else 0)
         size += segment.tail.size
     return size
 

@@ -1,11 +1,10 @@
 """One partition of a topic: the state of its log, and the objects that work on it.
 
 `appender` stores batches with their offsets and append times; `append_clock` corrects them after
-the clock was wrong; `reader` reads and looks up; `flusher` makes durable; `retainer` deletes old
-segments, and explains; `compactor` takes in compacted segments; `scrubber` reads closed segments
-again; `replica` follows a leader, `truncater` truncates the log for it, and `roles` makes the log lead
-or follow. They share the `LogState` (`state.py`), which documents the locks. Frequently used
-attributes and methods of these objects are also here.
+the clock was wrong; `reader` reads and finds offsets; `flusher` makes durable; `retainer` deletes old
+segments, and explains; `compactor` replaces segments by compacted ones; `scrubber` reads closed ones
+again; `replica` follows a leader, `truncater` truncates the log for it, `roles` makes it lead or follow.
+They share the `LogState` (`state.py`, with the locks). What is often used of them is also here.
 """
 
 from __future__ import annotations
@@ -19,6 +18,7 @@ from tidelog.protocol.records.markers import Marker
 from tidelog.storage.log import failures
 from tidelog.storage.log.appender import Appended, Appender
 from tidelog.storage.log.compactor import Compactor
+from tidelog.storage.log.epochs import begin_leader_epoch
 from tidelog.storage.log.flusher import Flusher
 from tidelog.storage.log.high_watermark import believed
 from tidelog.storage.log.reader import Reader
@@ -159,7 +159,7 @@ class Partition:
 
     @leader_epoch.setter
     def leader_epoch(self, epoch: int) -> None:
-        self.state.begin_leader_epoch(epoch)
+        begin_leader_epoch(self.state, epoch)
 
     @property
     def has_flush_rules(self) -> bool:

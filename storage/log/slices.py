@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 
     from tidelog.protocol.records.batch import Batch
     from tidelog.protocol.wire import Buffer
-    from tidelog.storage.segment.segment import Segment, Slice
+    from tidelog.storage.segment.searching import Slice
+    from tidelog.storage.segment.segment import Segment
 
 _BASE_OFFSET = attrgetter("base_offset")
 

@@ -31,7 +31,6 @@ from tidelog.protocol.errors import (
 from tidelog.storage import reserves
 from tidelog.storage.log.high_watermark import Role, policy_of
 from tidelog.storage.log.producers import stability
-from tidelog.storage.log.producers.producer_state import Producers
 from tidelog.storage.log.retention.pending_deletes import PendingDeletes
 from tidelog.storage.log.settings import rules_for
 from tidelog.storage.log.times import judging
@@ -57,6 +56,7 @@ if TYPE_CHECKING:
     from tidelog.config.topic import TopicConfig
     from tidelog.storage.log.epochs import LeaderEpochs
     from tidelog.storage.log.high_watermark import HighWatermarkPolicy
+    from tidelog.storage.log.producers.producer_state import Producers
     from tidelog.storage.log.producers.unstable import Unstable
     from tidelog.storage.log.settings import TopicRules
     from tidelog.storage.log.values import Leadership, RecoveryState, Timing
@@ -220,24 +220,6 @@ class LogState:
                 f"{self.topic}-{self.index}: the leader epoch has changed, or the log was truncated"
             )
 
-    def begin_first_epoch(self) -> None:
-        """Begins the leader epoch of a new log durably, so that no append waits for the disk.
-
-        Raises OSError.
-        """
-        with self.append_lock:
-            self.epochs.begin(self.leadership.epoch, self.ends.log_end_offset)
-            self.producers = Producers(self.producer_id_expiration_ms)
-            self.is_read = True  # there is nothing to read
-
-    def begin_leader_epoch(self, epoch: int) -> None:
-        """Sets the leader epoch, as leader or follower."""
-        with self.append_lock:
-            if epoch != self.leadership.epoch:
-                self.leadership = self.leadership._replace(epoch=epoch)
-                self.is_read = False  # the next append writes the epoch, and may block
-                self.begin_generation()
-
     def _replace(
         self, segments: tuple[Segment, ...], log_start_offset: int, generation: int
     ) -> Version:
@@ -259,10 +241,6 @@ class LogState:
         with self.version_lock:
             self._replaced = [each for each in self._replaced if each.holders]
             return self._replaced[0].number if self._replaced else None
-
-    def remove_pending_deletes(self, now_ms: int) -> None:
-        """Removes files of deleted segments that are due and not in use. Raises OSError."""
-        self.pending_deletes.remove_due(now_ms, self.oldest_held())
 
     def give_up_files(self) -> None:
         """Never opens a file of this log again, because another log may get their names."""

@@ -14,7 +14,7 @@ from tidelog.protocol.records.batch import summarize
 from tidelog.protocol.records.compression import STORED_LIMIT
 from tidelog.storage import filenames, files
 from tidelog.storage.segment.batch_headers import HEADER_SIZE, last_offset_at
-from tidelog.storage.segment.offset_index import OffsetIndex
+from tidelog.storage.segment.offset_index import MAX_RELATIVE_OFFSET, OffsetIndex
 from tidelog.storage.segment.sparse_index import flush_both
 from tidelog.storage.segment.time_index import TimeIndex
 from tidelog.storage.time.lookup import is_indexed, is_negative
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from tidelog.storage.segment.segment_files import SegmentFiles
     from tidelog.storage.segment.time_index import TimeEntry
 
-MOST_ENTRY_BYTES = 2 * TimeIndex.entry_size  # of both indexes, for an entry of the offset index
+_MOST_ENTRY_BYTES = 2 * TimeIndex.entry_size  # of both indexes, for an entry of the offset index
 _INTERVAL_BYTES = 4096  # Kafka's default index.interval.bytes
 
 
@@ -104,8 +104,22 @@ class LogIndexes:
             return self.least_entries
         return len(index), len(time_index)
 
-    def have_room(self, index_bytes: int) -> bool:
-        """Returns whether both indexes have room for one more entry, with so many bytes each."""
+    def has_room(self, size: int, last_offset: int, max_bytes: int, index_bytes: int) -> bool:
+        """Returns whether a batch fits into the segment; into an empty one any does.
+
+        `index_bytes` is the size that none of its indexes may exceed.
+        """
+        used = self._log.tail.size
+        if not used:
+            return True
+        return (
+            used + size <= max_bytes
+            and last_offset - self._files.base_offset <= MAX_RELATIVE_OFFSET
+            and (len(self.index) * _MOST_ENTRY_BYTES < index_bytes or self._have_room(index_bytes))
+        )
+
+    def _have_room(self, index_bytes: int) -> bool:
+        """Returns whether both indexes have room for one more entry."""
         counts = len(self.index), len(self.time_index)
         limits = index_bytes // OffsetIndex.entry_size, index_bytes // TimeIndex.entry_size
         return all(count < limit for count, limit in zip(counts, limits, strict=True))

@@ -6,18 +6,28 @@ skipped in memory. An index that does not match the log is dropped or rebuilt: t
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from tidelog.protocol.errors import CorruptMessage
 from tidelog.protocol.records.batch import find_offset
 from tidelog.storage import files
 from tidelog.storage.segment.batch_headers import batch_size, intact_size, last_offset_at
+from tidelog.storage.segment.log_file import Tail
 
 if TYPE_CHECKING:
-    from tidelog.storage.segment.log_file import LogFile, Tail
+    from tidelog.storage.segment.log_file import LogFile
     from tidelog.storage.segment.log_indexes import LogIndexes
+    from tidelog.storage.segment.segment import Segment
 
 _SLACK = 8 * 1024  # read beyond max_bytes, for the batches between an index entry and the offset
+
+
+class Slice(NamedTuple):
+    """The result of reading one segment."""
+
+    data: memoryview  # begins with the batch that holds the offset; may end within a batch
+    first_batch_size: int
+    next_offset: int | None  # the segment's end offset, if the data ends there
 
 
 def locate(
@@ -72,3 +82,24 @@ def intact_part(log: LogFile, view: memoryview, position: int) -> memoryview:
 def broken_at(log: LogFile, position: int) -> CorruptMessage:
     """Returns the error of a batch that cannot be read."""
     return CorruptMessage(f"{log.path} has a broken batch at {position}")
+
+
+def position_of(segment: Segment, offset: int) -> int:
+    """Returns the position of the batch at or after an offset, else the end; raises OSError."""
+    log = segment.log
+    return locate(log, segment.indexes, segment.reader(), offset, 0, log.tail)[1]
+
+
+def end_before(segment: Segment, offset: int) -> Tail:
+    """Returns where the last batch ends that lies completely before an offset.
+
+    That is the segment's beginning if there is none. Raises OSError and CorruptMessage.
+    """
+    position = position_of(segment, offset)
+    if position >= segment.tail.size:
+        return segment.tail
+    entry = segment.indexes.index.last_before(position - 1)
+    end_offset = segment.base_offset
+    for found in segment.walk(0 if entry is None else entry.position, position):
+        end_offset = found.batch.last_offset + 1
+    return Tail(end_offset, position)

@@ -13,7 +13,7 @@ records. No batch is appended to such a segment: its indexes are not replaced un
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from tidelog.protocol.errors import CorruptMessage
 from tidelog.storage import files
@@ -27,10 +27,9 @@ from tidelog.storage.segment.batch_headers import (
     whole_size,
 )
 from tidelog.storage.segment.log_file import LogFile, Tail
-from tidelog.storage.segment.log_indexes import MOST_ENTRY_BYTES, LogIndexes
+from tidelog.storage.segment.log_indexes import LogIndexes
 from tidelog.storage.segment.log_times import LogTimes
-from tidelog.storage.segment.offset_index import MAX_RELATIVE_OFFSET
-from tidelog.storage.segment.searching import broken_at, intact_part, locate
+from tidelog.storage.segment.searching import Slice, broken_at, intact_part, locate
 from tidelog.storage.segment.segment_files import SegmentFiles
 from tidelog.storage.segment.transaction_index import TransactionIndex
 from tidelog.storage.would_block import WouldBlock
@@ -50,14 +49,6 @@ if TYPE_CHECKING:
 
 _MAX_HINTS = 32
 _SHORT_LOG_BYTES = 4 << 20  # the indexes of a smaller log are quickly rebuilt
-
-
-class Slice(NamedTuple):
-    """The result of reading one segment."""
-
-    data: memoryview  # begins with the batch that holds the offset; may end within a batch
-    first_batch_size: int
-    next_offset: int | None  # the segment's end offset, if the data ends there
 
 
 class Segment:
@@ -169,7 +160,7 @@ class Segment:
         """Makes batches and append times durable, beside an append too; raises OSError."""
         files.RECENT.used(self)  # the append times are open for writing
         self.append_times.sync()
-        files.sync_data(self._reader())
+        files.sync_data(self.reader())
 
     def remove(self) -> None:
         """Removes every file of the segment except the snapshot; raises OSError."""
@@ -179,9 +170,9 @@ class Segment:
 
     def _keep_descriptor(self) -> None:
         if not self.log.is_active:
-            self._reader()
+            self.reader()
 
-    def _reader(self) -> files.Descriptor:
+    def reader(self) -> files.Descriptor:
         """Returns a descriptor to read with; that of a sealed segment is kept until it rests."""
         log = self.log
         descriptor = log.descriptor
@@ -219,23 +210,6 @@ class Segment:
         indexes.continue_at_end()
         assert indexes.time_index is not None
         self.known.reopen_append_times()
-
-    def has_room(self, size: int, last_offset: int, max_bytes: int, index_bytes: int) -> bool:
-        """Returns whether a batch fits into the segment; into an empty one any does.
-
-        `index_bytes` is the size that none of its indexes may exceed.
-        """
-        used = self.log.tail.size
-        if not used:
-            return True
-        return (
-            used + size <= max_bytes
-            and last_offset - self.base_offset <= MAX_RELATIVE_OFFSET
-            and (
-                len(self.indexes.index) * MOST_ENTRY_BYTES < index_bytes
-                or self.indexes.have_room(index_bytes)
-            )
-        )
 
     def append(
         self,
@@ -358,7 +332,7 @@ class Segment:
         segment must be read or rebuilt first.
         """
         tail = self.log.tail
-        descriptor = self._reader()
+        descriptor = self.reader()
         hint = self._last_hint
         position = hint[1] if hint[0] == offset else self._hints.get(offset)
         if position is None and offset <= self.base_offset:
@@ -406,24 +380,6 @@ class Segment:
         """Returns the batch that holds `offset`, None if the segment has none."""
         self._keep_descriptor()
         return self.indexes.header_of(offset)
-
-    def position_of(self, offset: int) -> int:
-        """Returns the position of the batch at or after an offset, else the end; raises OSError."""
-        return locate(self.log, self.indexes, self._reader(), offset, 0, self.tail)[1]
-
-    def end_before(self, offset: int) -> Tail:
-        """Returns where the last batch ends that lies completely before an offset.
-
-        That is the segment's beginning if there is none. Raises OSError and CorruptMessage.
-        """
-        position = self.position_of(offset)
-        if position >= self.tail.size:
-            return self.tail
-        entry = self.indexes.index.last_before(position - 1)
-        end_offset = self.base_offset
-        for found in self.walk(0 if entry is None else entry.position, position):
-            end_offset = found.batch.last_offset + 1
-        return Tail(end_offset, position)
 
     def _remember(self, view: memoryview, position: int, tail: Tail) -> None:
         """Notes the position after the batches just read, where their reader will continue."""

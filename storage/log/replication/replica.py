@@ -295,7 +295,7 @@ class Replica:
         if not active.tail.size:
             return active
         is_back = time is not None and last_time is not None and goes_back(last_time, time)
-        is_full = not active.has_room(
+        is_full = not active.indexes.has_room(
             prepared.size,
             prepared.last_offset,
             settings.segment_bytes,

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tidelog.protocol.errors import FencedLeaderEpoch
+from tidelog.storage.log.epochs import begin_leader_epoch
 from tidelog.storage.log.failures import storage_error
 from tidelog.storage.log.high_watermark import Role, believed
 from tidelog.storage.log.times import judging
@@ -157,7 +158,7 @@ class Roles:
             )
         counted = state.largest_event.kept if state.recovery.is_counted else None
         known_high_watermark = self._take_known_high_watermark()
-        state.begin_leader_epoch(epoch)
+        begin_leader_epoch(state, epoch)
         if role is Role.LEADER and state.timing.corrections and not state.leadership.is_replicated:
             mark = state.timing.mark.next_in(epoch)  # of what was corrected while it was alone
             state.replace_timing(state.timing._replace(mark=mark))

@@ -25,6 +25,7 @@ from tidelog.storage.log.recovery import listing
 from tidelog.storage.log.times.partition_times import Cut
 from tidelog.storage.log.values import Truncation
 from tidelog.storage.segment.log_file import Tail
+from tidelog.storage.segment.searching import end_before
 from tidelog.storage.segment.segment import Segment
 from tidelog.storage.time.adoption import adopted_below
 from tidelog.storage.time.corrections import (
@@ -122,7 +123,7 @@ class Truncater:
             state.active.repair_tail()
             state.active.indexes.complete()
             old.append_times.settle()  # its file will no longer need an END entry
-            tail = old.end_before(offset) if offset > old.base_offset else Tail(offset, 0)
+            tail = end_before(old, offset) if offset > old.base_offset else Tail(offset, 0)
             start_offset = min(log_start_offset, tail.end_offset)
             self._intend(kept, start_offset, tail.end_offset, begins_anew=False)
         cut = Segment(state.directory, old.base_offset, tail)

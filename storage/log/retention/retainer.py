@@ -81,7 +81,7 @@ class Retainer:
                 if corrections is not None and state.timing.corrections is not corrections:
                     return []
                 state.deletion_ms = now_ms
-                state.remove_pending_deletes(now_ms)
+                state.pending_deletes.remove_due(now_ms, state.oldest_held())
                 if not self._still_holds(judged):
                     judged = self._judge(state.version, now_ms)
                 deletions = self._delete_old_segments(judged, now_ms)
@@ -232,7 +232,7 @@ class Retainer:
         What cannot be removed is tried again next time.
         """
         try:
-            self._state.remove_pending_deletes(now_ms)
+            self._state.pending_deletes.remove_due(now_ms, self._state.oldest_held())
         except OSError as error:
             _log.warning("deleted segment files not removed", extra={"reason": str(error)})
 

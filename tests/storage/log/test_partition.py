@@ -87,8 +87,8 @@ def test_an_index_is_rebuilt_by_the_topics_own_interval(make_log, lost):
 def test_segments_roll_before_offsets_outgrow_the_index(log):
     segment = log.partition.segments[0]
     log.append([1])
-    assert segment.has_room(10, 2**31 - 1, 1 << 30, 1000)
-    assert not segment.has_room(10, 2**31, 1 << 30, 1000)
+    assert segment.indexes.has_room(10, 2**31 - 1, 1 << 30, 1000)
+    assert not segment.indexes.has_room(10, 2**31, 1 << 30, 1000)
 
 
 def test_a_set_no_segment_can_take_is_refused(make_log):

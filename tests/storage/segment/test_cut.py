@@ -6,6 +6,7 @@ from tidelog.protocol.records.batch import Record, build, scan
 from tidelog.storage import filenames
 from tidelog.storage.log.replication.received import receive
 from tidelog.storage.segment import transaction_index
+from tidelog.storage.segment.searching import end_before
 from tidelog.storage.segment.transaction_index import Aborted
 
 SIZES = range(10)
@@ -30,7 +31,7 @@ def test_the_end_before_an_offset_is_the_end_of_a_whole_batch(make_log, magic, c
     ends = [0, *(batch.last_offset + 1 for batch in scan(segment.path.read_bytes()))]
     for offset in range(25):
         wanted = max(end for end in ends if end <= offset)
-        tail = segment.end_before(offset)
+        tail = end_before(segment, offset)
         assert tail.end_offset == wanted
         assert [b.last_offset + 1 for b in scan(segment.path.read_bytes()[: tail.size])] == [
             end for end in ends[1:] if end <= wanted
@@ -40,10 +41,10 @@ def test_the_end_before_an_offset_is_the_end_of_a_whole_batch(make_log, magic, c
 def test_an_index_that_lies_does_not_move_the_end(make_log):
     log = fill(make_log)
     (segment,) = log.partition.segments
-    wanted = segment.end_before(9)
+    wanted = end_before(segment, 9)
     segment.index.clear()
     segment.index.append(7, 3)  # no batch begins there
-    assert segment.end_before(9) == wanted
+    assert end_before(segment, 9) == wanted
 
 
 def test_everything_ends_with_the_log(make_log):
@@ -52,7 +53,7 @@ def test_everything_ends_with_the_log(make_log):
     aborted = [Aborted(0, 7, i, i + 1, 0) for i in range(0, 20, 2)]
     path = log.directory / filenames.segment_file(0, filenames.TXN_INDEX_SUFFIX)
     path.write_bytes(transaction_index.pack(aborted))
-    tail = segment.end_before(9)
+    tail = end_before(segment, 9)
     assert tail.end_offset == 8
     segment.cut(tail)
     assert segment.path.stat().st_size == tail.size
