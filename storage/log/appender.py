@@ -102,7 +102,8 @@ class Appender:
         state = self._state
         if not state.is_read:
             self.read_for_appends(may_block=may_block)
-        settings = state.rules.internal_settings if internal else state.rules.settings
+        rules, leadership = state.rules, state.leadership
+        settings = rules.internal_settings if internal else rules.settings
         produced = inspect(
             records, produce_version=produce_version, max_message_bytes=settings.max_message_bytes
         )
@@ -122,11 +123,11 @@ class Appender:
             last_ms if least_ms is None else later(last_ms, least_ms),
             now_ms,
             state.timing.corrected_ms,
-            may_go_back=not state.leadership.is_replicated,  # others may have led, whose clocks were right
+            may_go_back=not leadership.is_replicated,  # others may have led, whose clocks were right
         )
         most = settings.max_unpacked_bytes
         limit = min(most, unpack_limit or (most if may_block else SHORT_UNPACK_BYTES))
-        plan = settings.plan(stamps, state.ends[0], state.leadership.epoch, internal, limit)
+        plan = settings.plan(stamps, state.ends[0], leadership.epoch, internal, limit)
         if settings.event_kept_ms is not None and not internal:
             plan = within_event_time(plan, settings.event_kept_ms, state.max_event_time)
         try:
@@ -225,7 +226,7 @@ class Appender:
                 or state.leadership.has_begun_to_follow
             ):
                 self._refuse(size, settings.segment_bytes)
-            active = state.active
+            active, rules, leadership = state.version.segments[-1], state.rules, state.leadership
             try:
                 if (
                     (state.begins_segment and active.tail.size)
@@ -234,7 +235,7 @@ class Appender:
                         size, prepared.last_offset, settings.segment_bytes, settings.index_bytes
                     )
                     or should_roll(
-                        active.times,
+                        active.known.learn(),
                         largest,
                         append_time_ms,
                         now_ms,
@@ -243,12 +244,12 @@ class Appender:
                     )
                 ):
                     active = roll(state)
-                if state.epochs.latest < state.leadership.epoch:
-                    state.epochs.begin(state.leadership.epoch, prepared.first_offset)
+                if state.epochs.latest < leadership.epoch:
+                    state.epochs.begin(leadership.epoch, prepared.first_offset)
                 is_unseen = not state.policy.reads_at_once
                 if is_unseen:
                     state.largest_event.appending(active, state.judge)
-                limit = event_limit(state.rules.event_slack_ms, append_time_ms)
+                limit = event_limit(rules.event_slack_ms, append_time_ms)
                 if sequenced is not None and sequenced.marker is not None:
                     offset, producers = prepared.first_offset, state.read_producers()
                     stability.index_abort(state, producers, sequenced, active, offset)
@@ -260,7 +261,7 @@ class Appender:
                     limit,
                     settings.index_interval_bytes,
                     now_ms,
-                    ends_times=state.rules.has_flush_rules,
+                    ends_times=rules.has_flush_rules,
                 )
                 if is_unseen:
                     state.largest_event.appended(prepared.batches, limit, active.base_offset)

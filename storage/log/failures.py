@@ -70,7 +70,7 @@ def read_error(state: LogState, version: Version, error: OSError | CorruptMessag
     if isinstance(error, CorruptMessage):
         what = "the log is corrupt"
         if (what, error.message) not in state.logged_errors:  # consumers ask again and again
-            state.logged_errors.add((what, error.message))
+            state.logged_errors |= {(what, error.message)}
             _log.error(what, extra=state.named(reason=error.message))
         return error
     return storage_error(state, "the log cannot be read", error)
@@ -87,7 +87,7 @@ def storage_error(state: LogState, what: str, error: OSError) -> BrokerError:
     if isinstance(error, files.SyncError):
         go_offline(state, f"{what}: {reason}")
     if (what, reason) not in state.logged_errors:  # with a full disk every append fails
-        state.logged_errors.add((what, reason))
+        state.logged_errors |= {(what, reason)}
         _log.error("storage error", extra=state.named(what=what, reason=reason))
     return KafkaStorageError(f"{state.topic}-{state.index}: {what}: {reason}")
 

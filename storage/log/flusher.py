@@ -142,7 +142,7 @@ class Flusher:
                     end_offset, recovery_point=recovery_point, covered_offset=end_offset
                 )
             self._flushed_base = base_offset
-            state.logged_errors.clear()
+            state.logged_errors = frozenset()
             return end_offset
 
     def sync(self, sync: Callable[[], None]) -> None:

@@ -117,14 +117,14 @@ class LogState:
     is_read: bool = field(init=False, default=False)  # the data that appends need is in memory
     reserve: Reserve = field(init=False)  # of the log directory
     # What was logged once, until a flush succeeds.
-    logged_errors: set[tuple[str, str]] = field(init=False, default_factory=set)
+    logged_errors: frozenset[tuple[str, str]] = field(init=False, default=frozenset())
 
     append_lock: threading.RLock = field(init=False, default_factory=threading.RLock)
     flush_lock: threading.Lock = field(init=False, default_factory=threading.Lock)
     commit_lock: threading.Lock = field(init=False, default_factory=threading.Lock)
     sync_lock: threading.Lock = field(init=False, default_factory=threading.Lock)
     version_lock: threading.Lock = field(init=False, default_factory=threading.Lock)
-    _replaced: list[Version] = field(init=False, default_factory=list)  # held when replaced
+    _replaced: tuple[Version, ...] = field(init=False, default=())  # held when replaced
 
     def __post_init__(
         self,
@@ -225,7 +225,7 @@ class LogState:
     ) -> Version:
         with self.version_lock:
             before = self.version
-            self._replaced = [each for each in (*self._replaced, before) if each.holders]
+            self._replaced = tuple(each for each in (*self._replaced, before) if each.holders)
             self.version = Version(
                 before.number + 1, segments, log_start_offset, generation, self.version_lock
             )
@@ -239,7 +239,7 @@ class LogState:
     def oldest_held(self) -> int | None:
         """Returns the number of the oldest replaced version that is still held, or None."""
         with self.version_lock:
-            self._replaced = [each for each in self._replaced if each.holders]
+            self._replaced = tuple(each for each in self._replaced if each.holders)
             return self._replaced[0].number if self._replaced else None
 
     def give_up_files(self) -> None:

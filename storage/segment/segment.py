@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from tidelog.storage.time.segment_times import SegmentTimes
 
 _MAX_HINTS = 32
+_NO_HINTS: dict[int, int] = {}  # of every segment that has none
 _SHORT_LOG_BYTES = 4 << 20  # the indexes of a smaller log are quickly rebuilt
 
 
@@ -77,7 +78,7 @@ class Segment:
         self.aborted = TransactionIndex(self.files, base_offset)
         self._has_torn_tail = False  # a failed append may have left bytes behind the tail
         # Offset -> position of the batch that holds it, for readers that continue there.
-        self._hints: dict[int, int] = {}
+        self._hints = _NO_HINTS
         self._last_hint = (-1, 0)  # the same for the last batch appended
 
     @property
@@ -143,7 +144,7 @@ class Segment:
         self.known.rest()
         self.indexes.rest()
         if not self.log.is_active:
-            self._hints = {}
+            self._hints = _NO_HINTS
             self.aborted.rest()
 
     def give_up(self) -> None:
@@ -290,7 +291,7 @@ class Segment:
         dropped batches are forgotten; part of them is then read from the log again.
         """
         self.log.tail = tail
-        self._hints = {}
+        self._hints = _NO_HINTS
         self._last_hint = (-1, 0)
         if self.known.forget(tail.size):
             self.indexes.least_entries = (0, 0)
@@ -389,6 +390,7 @@ class Segment:
             if position + whole != tail.size:
                 return
             offset = tail.end_offset
-        if len(self._hints) >= _MAX_HINTS:
-            self._hints = {}
-        self._hints[offset] = position + whole
+        hints = self._hints
+        if not 0 < len(hints) < _MAX_HINTS:
+            hints = self._hints = {}
+        hints[offset] = position + whole

@@ -31,11 +31,12 @@ def find_time(
     Looks only at records from `min_offset` on and before `upper_offset`; None if there is none. Raises
     UnpackedTooLarge at a batch of more than `unpack_limit` bytes.
     """
+    largest_of = segment.indexes.largest_of
     for found in segment.walk(_search_from(segment, timestamp, min_offset)):
         batch = found.batch
         if batch.last_offset < min_offset:
             continue
-        if reaches(segment.indexes.largest_of(found, unpack_limit), timestamp):
+        if reaches(largest_of(found, unpack_limit), timestamp):
             hit = batches.find_time(found.buffer, batch, timestamp, min_offset, unpack_limit)
             if hit is not None:
                 return hit if hit[0] < upper_offset else None
@@ -46,14 +47,15 @@ def find_time(
 
 def _search_from(segment: Segment, timestamp: int, min_offset: int) -> int:
     """Returns the position of a batch before which no matching record can be."""
-    if not segment.indexes.are_true and not segment.log.takes_appends:
+    indexes = segment.indexes
+    if not indexes.are_true and not segment.log.takes_appends:
         survey.verify(segment)
-    entry = segment.index.floor(min_offset)
+    entry = indexes.index.floor(min_offset)
     position = 0 if entry is None else entry.position
-    if not segment.indexes.are_true:
+    if not indexes.are_true:
         return position
     reached_offset = _reached_by(segment, timestamp)  # this may build both indexes anew
-    before = segment.index.floor(reached_offset - 1)
+    before = indexes.index.floor(reached_offset - 1)
     return position if before is None else max(position, before.position)
 
 
@@ -62,7 +64,7 @@ def _reached_by(segment: Segment, timestamp: int) -> int:
 
     That is not so for times that no record of the segment reaches.
     """
-    reached = segment.time_index.first_reaching(timestamp)
+    reached = segment.indexes.time_index.first_reaching(timestamp)
     return segment.times.largest_offset if reached is None else reached.offset
 
 
@@ -71,10 +73,11 @@ def reads_little(segment: Segment, timestamp: int, most_bytes: int) -> bool:
 
     It may otherwise have to rebuild an index, or walk the log. Does neither itself.
     """
-    if not (segment.indexes.are_true and segment.indexes.are_in_memory):
+    indexes = segment.indexes
+    if not (indexes.are_true and indexes.are_in_memory):
         return False
-    reached_offset = _reached_by(segment, timestamp)
-    start, end = segment.index.floor(reached_offset - 1), segment.index.after(reached_offset + 1)
+    reached_offset, index = _reached_by(segment, timestamp), indexes.index
+    start, end = index.floor(reached_offset - 1), index.after(reached_offset + 1)
     return (segment.tail.size if end is None else end.position) - (
         0 if start is None else start.position
     ) <= most_bytes

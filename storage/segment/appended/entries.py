@@ -149,41 +149,47 @@ class Entries(NamedTuple):
 
         Searches up to the first gap or END entry that a power loss has left among the entries.
         """
+        return self.whole(self._place(relative_offset))[0]
+
+    def _place(self, relative_offset: int) -> int:
+        """Returns the number of the last entry at or before an offset; damaged ones count as the one before."""
 
         def is_behind(number: int) -> bool:
             entry = self.at(number)
             if entry is DAMAGED:
                 number, entry = self.whole(number)
-            is_left = entry.time == END or entry.offset <= 0 < number
-            return is_left or entry.offset > relative_offset
+            time, offset = entry
+            return offset > relative_offset or time == END or offset <= 0 < number
 
-        number = bisect_left(range(self.size), True, key=is_behind) - 1
-        return self.whole(number)[0]
+        return bisect_left(range(self.size), True, key=is_behind) - 1
 
     def time_at(self, relative_offset: int) -> int | None:
         """Returns the append time of the batch with an offset, None if it is unknown."""
-        number = self.floor(relative_offset)
+        number = self._place(relative_offset)
         if number < 0:
             return None
         entry, *following = self.parsed(number, min(2, self.size - number))
+        if entry is DAMAGED:
+            entry, following = self.whole(number)[1], [DAMAGED]
         if entry.time == UNKNOWN or (DAMAGED in following and relative_offset > entry.offset):
             return None
         return entry.time
 
     def known_time(self, number: int) -> int | None:
         """Returns the last known time at a number or before it, None if none is known."""
-        if number >= 0 and (entry := self.at(number)).time != UNKNOWN:
-            return entry.time
-        found = (entry.time for entry in self.backwards(number))
+        found = (entry.time for entry in self.backwards(number + 1))
         return next((time for time in found if time != UNKNOWN), None)
 
     def reached(self, append_time_ms: int, last_known: int | None) -> Reached:
         """Finds the first batches appended at a time or later; `last_known` is the last known time."""
+
+        def is_reached(number: int) -> bool:
+            time = self.at(number).time
+            return reaches(self.known_time(number) if time == UNKNOWN else time, append_time_ms)
+
         base_offset, number = self.layout.base_offset, self.size
         if reaches(last_known, append_time_ms):  # known times never decrease
-            number = bisect_left(
-                range(self.size), True, key=lambda n: reaches(self.known_time(n), append_time_ms)
-            )
+            number = bisect_left(range(self.size), True, key=is_reached)
         unknown = self.unknown_before(number)
         if unknown is None and number == self.size:
             unknown = self.lost_from
