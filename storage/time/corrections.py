@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 TOLERANCE_MS = 10_000
 
 NO_END_OFFSET = 2**63 - 1
+# The times in committed offsets count by each correction since they were written: with two remembered, some
+# expire early (`tests/simulation/clocks`, "only two corrections are remembered").
 _MOST_CORRECTIONS = 32
 _MOST_STEPS = 32
 # How far after `since_ms` the step back with which the clock fell behind may have been noted.

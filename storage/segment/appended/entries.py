@@ -152,7 +152,7 @@ class Entries(NamedTuple):
         return self.whole(self._place(relative_offset))[0]
 
     def _place(self, relative_offset: int) -> int:
-        """Returns the number of the last entry at or before an offset; damaged ones count as the one before."""
+        """Returns the number of the last entry at or before an offset, whether it is damaged or not."""
 
         def is_behind(number: int) -> bool:
             entry = self.at(number)

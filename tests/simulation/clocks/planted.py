@@ -17,6 +17,7 @@ from tidelog.storage.log.retention import explanation, retainer
 from tidelog.storage.log.times import behind, partition_times
 from tidelog.storage.log.times.append_clock import AppendClock
 from tidelog.storage.log.times.saved_times import SavedTimes
+from tidelog.storage.time import corrections
 from tidelog.storage.time.adoption import Adoptions
 from tidelog.storage.time.read_clock import ReadClock
 from tidelog.storage.time.timestamp import MAX_TIMESTAMP
@@ -31,6 +32,7 @@ HOUR_MS = 3_600_000
 SEGMENTS_TO_DELETE = retainer.segments_to_delete
 SCHEDULE = explanation.retention_schedule
 PACK = partition_times.pack
+LIMITED = corrections._limited
 
 
 def roll_by_record_times(times, largest, append_ms, now_ms, segment_ms, min_ms) -> bool:
@@ -102,6 +104,12 @@ def deletion_by_the_latest(self: ReadClock, reading: Reading) -> int:
     return self.latest.deletion_time(reading.wall_ms, reading.elapsed_ms)
 
 
+def only_two_corrections(known) -> tuple[corrections.Correction, ...]:
+    """Joins the oldest corrections of a partition where there is a third one."""
+    with mock.patch.object(corrections, "_MOST_CORRECTIONS", 2):
+        return LIMITED(known)
+
+
 class Mistake(NamedTuple):
     """Where a rule is, its name, what replaces it, and the seeds that are enough to catch it."""
 
@@ -128,6 +136,9 @@ PLANTED: dict[str, Mistake] = {
     # finding 2
     "append times wait for the clock": Mistake(time_rules, "is_behind", lambda *_: False),
     "what a slow clock stamped stays so": Mistake(AppendClock, "_step_forward", lambda *_: False),
+    "only two corrections are remembered": Mistake(
+        corrections, "_limited", only_two_corrections, 200, 47
+    ),
     # finding 3
     "what is adopted counts as of 1970": Mistake(Adoptions, "time_of", lambda *_: 0),
     "every start adopts anew": Mistake(
