@@ -30,7 +30,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from tidelog.broker.api.services import Services
-    from tidelog.broker.groups.store import Committed, StoredGroup
+    from tidelog.broker.groups.committed import Committed
+    from tidelog.broker.groups.group_metadata import GroupMetadata
     from tidelog.broker.network.context import Context
     from tidelog.protocol.api.offset_fetch import (
         OffsetFetchRequest,
@@ -84,12 +85,12 @@ def _may_describe(services: Services, context: Context, topic: str) -> bool:
     )
 
 
-def _is_unstable(kept: StoredGroup | None, topic: str, index: int) -> bool:
+def _is_unstable(kept: GroupMetadata | None, topic: str, index: int) -> bool:
     return kept is not None and (topic, index) in kept.pending_offsets
 
 
 def _found(
-    kept: StoredGroup | None,
+    kept: GroupMetadata | None,
     wanted: Sequence[OffsetFetchRequestTopic] | Sequence[OffsetFetchRequestTopics] | None,
 ) -> Found:
     """Returns offsets by topic: of the named partitions, each once, or of all that have one."""

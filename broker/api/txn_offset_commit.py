@@ -15,8 +15,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from tidelog.broker.api import admission
-from tidelog.broker.groups.offset_commits import Commit, Committer
-from tidelog.broker.groups.store import Committed
+from tidelog.broker.groups.committed import Commit, Committed, Committer
 from tidelog.broker.network.per_partition import per_partition
 from tidelog.broker.network.scheduler import with_checkpoints
 from tidelog.broker.transactions import verification

@@ -39,9 +39,9 @@ if TYPE_CHECKING:
     from tidelog.broker.coordination.internal_topic import Written
     from tidelog.broker.coordination.ownership import Load
     from tidelog.broker.groups.group import Group
+    from tidelog.broker.groups.group_metadata import GroupMetadata, Loading
     from tidelog.broker.groups.messages import Action
     from tidelog.broker.groups.services import Services
-    from tidelog.broker.groups.store import Loading, StoredGroup
     from tidelog.broker.metadata.image import Image
 
 log = logging.getLogger("tidelog.groups")
@@ -95,7 +95,7 @@ class Coordinator(OffsetCommits):
             self._crowded.set()  # to count them
         self._transactions_loaded(load.partition)
 
-    def _found(self, kept: StoredGroup, index: int) -> None:
+    def _found(self, kept: GroupMetadata, index: int) -> None:
         """Takes in a group read from a partition; if several have it, its own partition wins."""
         group_id = kept.group.group_id
         known = self._groups.get(group_id)
@@ -120,7 +120,7 @@ class Coordinator(OffsetCommits):
                 for ticket in kept.group.tickets():
                     resolve(ticket, NotCoordinator(f"group {group_id} is coordinated elsewhere"))
 
-    def _known(self, group_id: str) -> StoredGroup:
+    def _known(self, group_id: str) -> GroupMetadata:
         kept = self.find(group_id)
         if kept is None:
             raise UnknownMemberId(f"there is no group {group_id}")
@@ -203,7 +203,7 @@ class Coordinator(OffsetCommits):
 
     # -- actions --------------------------------------------------------------------------------
 
-    def _act(self, kept: StoredGroup, actions: Sequence[Action]) -> None:
+    def _act(self, kept: GroupMetadata, actions: Sequence[Action]) -> None:
         """Carries out actions: at once, or in a task if something must be written."""
         kept.noted(self._clock.now_ms())
         self._schedule(kept.group)
@@ -232,7 +232,7 @@ class Coordinator(OffsetCommits):
             del self._storing[group_id]
 
     async def _answer_after(
-        self, storing: asyncio.Task[None], kept: StoredGroup, action: Answer
+        self, storing: asyncio.Task[None], kept: GroupMetadata, action: Answer
     ) -> None:
         """Gives a member its assignment when that is in the log.
 
@@ -244,7 +244,7 @@ class Coordinator(OffsetCommits):
         resolve(action.ticket, action.outcome if is_stored else RebalanceInProgress())
 
     async def _store_then_answer(
-        self, kept: StoredGroup, written: Written, actions: Sequence[Action]
+        self, kept: GroupMetadata, written: Written, actions: Sequence[Action]
     ) -> None:
         """Answers what does not depend on the log, writes, and then answers the rest."""
         failure: BrokerError | None = None
@@ -278,7 +278,7 @@ class Coordinator(OffsetCommits):
         finally:
             self._drop_unused(kept)
 
-    def _drop_unused(self, kept: StoredGroup) -> None:
+    def _drop_unused(self, kept: GroupMetadata) -> None:
         super()._drop_unused(kept)
         if kept.group.group_id not in self._groups:
             self._deadlines.forget(kept.group.group_id)

@@ -121,7 +121,7 @@ class Group(Membership):
         if not self.members:
             self.protocol_type = request.protocol_type
         self._put(member)
-        self.tallies.set_joining(member, ticket)
+        self.counts.set_joining(member, ticket)
         self.pending.pop(member_id, None)
         if self.state is State.PREPARING:
             self._has_grown = True
@@ -133,7 +133,7 @@ class Group(Membership):
         if member.joining is not None:  # its first request was lost
             actions.append(Answer(member.joining, RebalanceInProgress()))
         self._take_on(member, request)
-        self.tallies.set_joining(member, ticket)
+        self.counts.set_joining(member, ticket)
         return actions + self._rebalance(now_ms)
 
     def _replace(self, member: Member, request: Join, ticket: Any, now_ms: int) -> list[Action]:
@@ -149,11 +149,11 @@ class Group(Membership):
         leader_before = self.leader
         self._rename(member, request.new_id)
         member.syncing = None
-        self.tallies.set_joining(member, None)
+        self.counts.set_joining(member, None)
         self._take_on(member, request)
         self._touch(member, now_ms)
         if self.state is not State.STABLE or self._vote() != self.protocol:
-            self.tallies.set_joining(member, ticket)
+            self.counts.set_joining(member, ticket)
             return actions + self._rebalance(now_ms)
         joined = self._joined(member)
         if request.can_skip:
@@ -188,13 +188,13 @@ class Group(Membership):
         ]
         for member in waiting:
             member.syncing = None
-            self.tallies.note_deadline(member)  # it counts again
+            self.counts.note_deadline(member)  # it counts again
         return actions
 
     def _try_complete(self, now_ms: int) -> list[Action]:
         if self.state is not State.PREPARING or (self._is_initial and self.members):
             return []
-        if self.pending or self.tallies.joining < len(self.members):
+        if self.pending or self.counts.joining < len(self.members):
             return []
         return self._complete_join(now_ms)
 
@@ -223,7 +223,7 @@ class Group(Membership):
             member.has_synced = False
             if member.joining is not None:
                 actions.append(Answer(member.joining, self._joined(member)))
-                self.tallies.set_joining(member, None)
+                self.counts.set_joining(member, None)
                 member.is_new = False
                 self._touch(member, now_ms)
         return actions
@@ -349,7 +349,7 @@ class Group(Membership):
 
     def next_deadline_ms(self) -> int | None:
         """Returns when `tick` must be called next; None if there is no deadline."""
-        first_ms = self.tallies.next_deadline_ms(self.members)
+        first_ms = self.counts.next_deadline_ms(self.members)
         due = (first_ms, self.pending_deadline_ms(), self.join_deadline_ms, self.sync_deadline_ms)
         return min((at_ms for at_ms in due if at_ms is not None), default=None)
 

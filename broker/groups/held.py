@@ -12,15 +12,16 @@ from __future__ import annotations
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
+from tidelog.broker.groups.committed import text_bytes
 from tidelog.protocol.errors import PolicyViolation
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from tidelog.broker.groups.committed import Commit, Committed
     from tidelog.broker.groups.group import Group
+    from tidelog.broker.groups.group_metadata import GroupMetadata
     from tidelog.broker.groups.messages import Join, Protocols
-    from tidelog.broker.groups.offset_commits import Commit
-    from tidelog.broker.groups.store import Committed, StoredGroup
 
 GROUP_BYTES: Final = 1_500
 MEMBER_BYTES: Final = 1_200
@@ -65,16 +66,9 @@ class HeldBytes:
         self.counted = counted + self._grown
 
 
-def of_text(text: str | None) -> int:
-    """Returns what the characters of a text take at most, in bytes."""
-    if not text:
-        return 0
-    return len(text) if text.isascii() else 4 * len(text)
-
-
 def of_group(group_id: str) -> int:
     """Returns what a group without members and offsets takes."""
-    return GROUP_BYTES + of_text(group_id)
+    return GROUP_BYTES + text_bytes(group_id)
 
 
 def of_join(group: Group, request: Join) -> tuple[int, bool]:
@@ -97,7 +91,7 @@ def of_assignments(group: Group, assignments: Iterable[bytes]) -> int:
 
 
 def of_commit(
-    kept: StoredGroup, commit: Commit, *, is_transactional: bool = False
+    kept: GroupMetadata, commit: Commit, *, is_transactional: bool = False
 ) -> tuple[int, bool]:
     """Returns by how much a group grows by a commit, and whether it has all these offsets already.
 
@@ -111,14 +105,14 @@ def of_commit(
     by = OFFSET_BYTES * new + commit.metadata_bytes
     if commit.metadata_bytes and new < len(offsets):
         by -= sum(
-            min(of_text(each.metadata), of_text(there[name].metadata))
+            min(text_bytes(each.metadata), text_bytes(there[name].metadata))
             for name, each in offsets.items()
             if name in there
         )
     return by, not new
 
 
-def pieces(kept: StoredGroup) -> Iterator[int]:
+def pieces(kept: GroupMetadata) -> Iterator[int]:
     """Yields what a group takes, in pieces that are counted at once."""
     group = kept.group
     yield of_group(group.group_id) + HELD_ID_BYTES * len(group.pending)
@@ -138,13 +132,13 @@ def _sums(sizes: Iterator[int]) -> Iterator[int]:
 
 
 def _of_protocols(protocols: Protocols) -> int:
-    return sum(of_text(name) + len(metadata) for name, metadata in protocols)
+    return sum(text_bytes(name) + len(metadata) for name, metadata in protocols)
 
 
 def _of_member(member_id: str, instance_id: str | None, protocols: Protocols) -> int:
-    names = of_text(member_id) + of_text(instance_id)
+    names = text_bytes(member_id) + text_bytes(instance_id)
     return MEMBER_BYTES + names + _of_protocols(protocols)
 
 
 def _of_offset(committed: Committed) -> int:
-    return OFFSET_BYTES + of_text(committed.metadata)
+    return OFFSET_BYTES + text_bytes(committed.metadata)

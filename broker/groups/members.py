@@ -7,11 +7,11 @@ argument, and a waiting request is an opaque ticket.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from heapq import heappop, heappush
+from heapq import heappop, heappush, heapreplace
+from itertools import count
 from typing import TYPE_CHECKING, Any, Final
 
 from tidelog.broker.groups.messages import Answer, Join, Joined, Protocols, State, Synced
-from tidelog.broker.groups.tallies import Tallies
 from tidelog.protocol.group_errors import (
     CoordinatorNotAvailable,
     FencedInstanceId,
@@ -20,7 +20,7 @@ from tidelog.protocol.group_errors import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from tidelog.broker.groups.messages import Action
 
@@ -46,7 +46,7 @@ class Member:
     is_new: bool = True
     has_synced: bool = False
     deadline_ms: int = 0
-    noted_ms: int | None = None  # of the tallies: when they look at the deadline
+    noted_ms: int | None = None  # the deadline that is in the heap of the counts
 
     @property
     def is_waiting(self) -> bool:
@@ -56,6 +56,83 @@ class Member:
     def metadata(self, protocol: str) -> bytes:
         """Returns the member's metadata for a protocol."""
         return next((metadata for name, metadata in self.protocols if name == protocol), b"")
+
+
+class MemberCounts:
+    """Counts of the members of one group, and the next of their deadlines, updated with each change.
+
+    Without them each of n members that join at the same time would look at all others.
+    """
+
+    __slots__ = ("_due", "_order", "joining", "members", "supporters")
+
+    def __init__(self) -> None:
+        self.members = 0
+        self.joining = 0
+        """Members whose request to join waits for an answer."""
+        self.supporters: dict[str, int] = {}
+        """How many members support a protocol, by its name."""
+        self._due: list[tuple[int, int, Member]] = []  # a heap: no later than the member's deadline
+        self._order = count()
+
+    def add(self, member: Member) -> None:
+        """Counts a new member, which does not wait for an answer yet."""
+        self.members += 1
+        self._support(member.protocols, 1)
+
+    def remove(self, member: Member) -> None:
+        """Removes a member from the counts."""
+        self.members -= 1
+        self.joining -= member.joining is not None
+        self._support(member.protocols, -1)
+
+    def change_protocols(self, member: Member, protocols: Protocols) -> None:
+        """Gives a member other protocols."""
+        if member.protocols != protocols:
+            self._support(member.protocols, -1)
+            self._support(protocols, 1)
+        member.protocols = protocols
+
+    def set_joining(self, member: Member, ticket: Any) -> None:
+        """Sets the request to join that a member waits for; None: it waits no more."""
+        self.joining += (ticket is not None) - (member.joining is not None)
+        member.joining = ticket
+
+    def candidates(self) -> set[str]:
+        """Returns the protocols that every member supports."""
+        return {name for name, votes in self.supporters.items() if votes == self.members}
+
+    def _support(self, protocols: Protocols, change: int) -> None:
+        for name in {name for name, _ in protocols}:
+            votes = self.supporters.get(name, 0) + change
+            if votes:
+                self.supporters[name] = votes
+            else:
+                del self.supporters[name]
+
+    # -- deadlines ------------------------------------------------------------------------------
+
+    def note_deadline(self, member: Member) -> None:
+        """Adds the deadline of a member to the heap; a later one than the heap has costs nothing."""
+        if member.noted_ms is None or member.deadline_ms < member.noted_ms:
+            member.noted_ms = member.deadline_ms
+            heappush(self._due, (member.deadline_ms, next(self._order), member))
+
+    def next_deadline_ms(self, members: Mapping[str, Member]) -> int | None:
+        """Returns the first deadline of the members that do not wait for an answer."""
+        while self._due:
+            at_ms, _, member = self._due[0]
+            is_stale = at_ms != member.noted_ms  # an earlier one was noted since
+            if is_stale or members.get(member.member_id) is not member or member.is_waiting:
+                heappop(self._due)
+                if not is_stale:
+                    member.noted_ms = None
+            elif member.deadline_ms > at_ms:
+                member.noted_ms = member.deadline_ms
+                heapreplace(self._due, (member.deadline_ms, next(self._order), member))
+            else:
+                return at_ms
+        return None
 
 
 @dataclass(slots=True)
@@ -74,7 +151,7 @@ class Membership:
     static: dict[str, str] = field(default_factory=dict)  # instance id -> member id
     pending: dict[str, int] = field(default_factory=dict)  # ids without a join yet -> expiry in ms
     pending_due: list[tuple[int, str]] = field(default_factory=list, compare=False)  # a heap
-    tallies: Tallies = field(default_factory=Tallies, compare=False)
+    counts: MemberCounts = field(default_factory=MemberCounts, compare=False)
 
     def _known(self, member_id: str, instance_id: str | None) -> Member:
         if instance_id is not None:
@@ -98,13 +175,13 @@ class Membership:
 
     def _touch(self, member: Member, now_ms: int) -> None:
         member.deadline_ms = now_ms + member.session_timeout_ms
-        self.tallies.note_deadline(member)
+        self.counts.note_deadline(member)
 
     def _put(self, member: Member) -> None:
         """Adds a new member; its deadline is set already."""
         self.members[member.member_id] = member
-        self.tallies.add(member)
-        self.tallies.note_deadline(member)
+        self.counts.add(member)
+        self.counts.note_deadline(member)
         if member.instance_id is not None:
             self.static[member.instance_id] = member.member_id
 
@@ -140,7 +217,7 @@ class Membership:
         if self.state is State.PREPARING:
             if member is not None and member.joining is not None:
                 return True
-            return self.tallies.joining < self.max_size
+            return self.counts.joining < self.max_size
         return member is not None or len(self.members) < self.max_size
 
     def _supports(self, request: Join) -> bool:
@@ -149,7 +226,7 @@ class Membership:
             return True
         if request.protocol_type != self.protocol_type:
             return False
-        supporters = self.tallies.supporters
+        supporters = self.counts.supporters
         return not self.members or any(
             supporters.get(name) == len(self.members) for name, _ in request.protocols
         )
@@ -159,7 +236,7 @@ class Membership:
 
         Each member votes for its first one that all support.
         """
-        candidates = self.tallies.candidates()
+        candidates = self.counts.candidates()
         votes: dict[str, int] = {}
         for member in self.members.values():
             choice = next((name for name, _ in member.protocols if name in candidates), None)
@@ -171,7 +248,7 @@ class Membership:
         return max((member.rebalance_timeout_ms for member in self.members.values()), default=0)
 
     def _take_on(self, member: Member, request: Join) -> None:
-        self.tallies.change_protocols(member, request.protocols)
+        self.counts.change_protocols(member, request.protocols)
         member.session_timeout_ms = request.session_timeout_ms
         member.rebalance_timeout_ms = request.rebalance_timeout_ms
         member.client_id, member.client_host = request.client_id, request.client_host
@@ -179,7 +256,7 @@ class Membership:
     def _drop(self, member: Member) -> list[Action]:
         """Removes a member, and answers its waiting requests."""
         del self.members[member.member_id]
-        self.tallies.remove(member)
+        self.counts.remove(member)
         if member.instance_id is not None:
             self.static.pop(member.instance_id, None)
         gone = UnknownMemberId(f"{member.member_id} is no longer in group {self.group_id}", "")
@@ -212,7 +289,7 @@ class Membership:
         found = []
         for member in self.members.values():
             found += [at for at in (member.joining, member.syncing) if at is not None]
-            self.tallies.set_joining(member, None)
+            self.counts.set_joining(member, None)
             member.syncing = None
         return found
 

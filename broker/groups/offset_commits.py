@@ -14,11 +14,10 @@ import logging
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
-from tidelog.broker.groups.held import of_commit, of_text
+from tidelog.broker.groups.held import of_commit
 from tidelog.broker.groups.messages import State
 from tidelog.broker.groups.pending_offsets import PendingBatch
 from tidelog.broker.groups.registry import GroupRegistry
-from tidelog.broker.groups.store import offset_record
 from tidelog.broker.network.scheduler import checkpoint
 from tidelog.protocol.errors import BrokerError, MessageTooLarge, RecordListTooLarge
 from tidelog.protocol.group_errors import (
@@ -26,22 +25,18 @@ from tidelog.protocol.group_errors import (
     IllegalGeneration,
     InvalidCommitOffsetSize,
 )
-from tidelog.protocol.records.plain import Plain, together, written
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping
-    from typing import Self
+    from collections.abc import Awaitable, Callable
 
+    from tidelog.broker.groups.committed import Commit
+    from tidelog.broker.groups.group_metadata import GroupMetadata
     from tidelog.broker.groups.services import Services
-    from tidelog.broker.groups.store import Committed, StoredGroup
-    from tidelog.protocol.records.plain import Plain
-    from tidelog.protocol.topic_partition import TopicPartition
     from tidelog.protocol.transaction_log import Producer
     from tidelog.storage.log.partition import Partition
     from tidelog.storage.log.producers.verification import Guard
 
 
-_WRITTEN_AT_ONCE = 100  # records
 _MOST_ZERO_TIMES = 1_000
 
 log = logging.getLogger("tidelog.groups")
@@ -53,41 +48,6 @@ class _End(NamedTuple):
     producer_id: int
     marker_offset: int
     is_commit: bool
-
-
-class Committer(NamedTuple):
-    """The member of a group that commits offsets; by default none is named."""
-
-    member_id: str = ""
-    instance_id: str | None = None
-    generation: int = -1
-
-
-class Commit(NamedTuple):
-    """Offsets that are to be committed for a group, and the records that store them."""
-
-    group_id: str
-    committer: Committer
-    offsets: Mapping[TopicPartition, Committed]
-    records: Plain
-    metadata_bytes: int = 0  # of the metadata of all
-
-    @classmethod
-    def of(
-        cls, group_id: str, committer: Committer, offsets: Mapping[TopicPartition, Committed]
-    ) -> Self:
-        """Makes the records. Others may have their turn meanwhile, so this comes before any check."""
-        parts, begun, at, metadata_bytes = [], [], 0, 0
-        for name, each in offsets.items():
-            metadata_bytes += of_text(each.metadata)
-            begun.append(offset_record(group_id, name, each))
-            if len(begun) == _WRITTEN_AT_ONCE:
-                parts.append(written(begun, at))
-                at += len(begun)
-                begun = []
-            checkpoint()
-        parts.append(written(begun, at))
-        return cls(group_id, committer, offsets, together(parts), metadata_bytes)
 
 
 class OffsetCommits(GroupRegistry):
@@ -153,7 +113,7 @@ class OffsetCommits(GroupRegistry):
             self._being_stored.discard(batch)
         self._still_kept(kept).take_in(batch.offsets, place, base_offset)
 
-    def _still_kept(self, kept: StoredGroup) -> StoredGroup:
+    def _still_kept(self, kept: GroupMetadata) -> GroupMetadata:
         """Returns a group, or the one that has its name now if it was deleted meanwhile."""
         if kept.group.state is not State.DEAD:
             return kept
@@ -162,7 +122,7 @@ class OffsetCommits(GroupRegistry):
             self._groups[group_id] = self._created(group_id)
         return self._groups[group_id]
 
-    def _committing(self, commit: Commit, *, is_transactional: bool = False) -> StoredGroup:
+    def _committing(self, commit: Commit, *, is_transactional: bool = False) -> GroupMetadata:
         """Returns the group of a commit, or a new one; raises the error if it may not commit."""
         group_id, committer = commit.group_id, commit.committer
         kept = self.find(group_id, may_be_empty=not is_transactional)
@@ -215,11 +175,11 @@ class OffsetCommits(GroupRegistry):
         elif now_kept is not kept:
             self._pend(now_kept, producer.producer_id, batch)
 
-    def _pend(self, kept: StoredGroup, producer_id: int, batch: PendingBatch) -> None:
+    def _pend(self, kept: GroupMetadata, producer_id: int, batch: PendingBatch) -> None:
         kept.pending_offsets.add(producer_id, batch)
         self._in_transactions.setdefault(producer_id, set()).add(kept.group.group_id)
 
-    def _withdraw(self, kept: StoredGroup, producer_id: int, batch: PendingBatch) -> None:
+    def _withdraw(self, kept: GroupMetadata, producer_id: int, batch: PendingBatch) -> None:
         """Removes what a refused request would have added: its offsets, and a group that has nothing."""
         group_id = kept.group.group_id
         kept.pending_offsets.withdraw(producer_id, batch)
@@ -234,7 +194,7 @@ class OffsetCommits(GroupRegistry):
         if not groups:
             self._in_transactions.pop(producer_id, None)
 
-    def _note_transactions(self, kept: StoredGroup) -> None:
+    def _note_transactions(self, kept: GroupMetadata) -> None:
         """Notes which producers have pending offsets in a group."""
         for producer_id in kept.pending_offsets.producer_ids:
             self._in_transactions.setdefault(producer_id, set()).add(kept.group.group_id)

@@ -10,14 +10,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tidelog.broker.groups.messages import State
-from tidelog.config.setting import LONG_MAX
 from tidelog.protocol.records.layout import NO_TIMESTAMP
 from tidelog.storage.time.trusted_clock import corrected_time
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from tidelog.broker.groups.store import Committed, StoredGroup
+    from tidelog.broker.groups.group_metadata import GroupMetadata
     from tidelog.protocol.topic_partition import TopicPartition
     from tidelog.storage.time.trusted_clock import Change
 
@@ -25,7 +24,7 @@ _SLICE = 500  # offsets; correcting them takes a few milliseconds
 
 
 def expired_offsets(
-    kept: StoredGroup, names: Iterable[TopicPartition], now_ms: int, retention_ms: int
+    kept: GroupMetadata, names: Iterable[TopicPartition], now_ms: int, retention_ms: int
 ) -> list[TopicPartition]:
     """Returns which of these offsets of a group have expired.
 
@@ -55,7 +54,7 @@ def expired_offsets(
     return found
 
 
-def correct_times(kept: StoredGroup, change: Change) -> Iterator[None]:
+def correct_times(kept: GroupMetadata, change: Change) -> Iterator[None]:
     """Corrects what a wrong clock gave to a group: since when it is empty, and times of commits.
 
     Yields after some hundreds of offsets, so that an event loop can do other work between.
@@ -65,23 +64,8 @@ def correct_times(kept: StoredGroup, change: Change) -> Iterator[None]:
     for done, name in enumerate(list(kept.offsets), 1):
         committed = kept.offsets.get(name)
         if committed is not None:
-            corrected = corrected_commit(committed, change)
+            corrected = committed.corrected(change)
             if corrected is not committed:
                 kept.offsets[name] = corrected
         if not done % _SLICE:
             yield
-
-
-def corrected_commit(committed: Committed, change: Change) -> Committed:
-    """Returns an offset with the time that its commit counts as; the same one if that is its own.
-
-    An offset with a retention time of its own keeps that.
-    """
-    commit_ms = corrected_time(change, committed.commit_ms)
-    moved_ms = commit_ms - committed.commit_ms
-    if not moved_ms:
-        return committed
-    expire_ms = committed.expire_ms
-    if expire_ms not in (NO_TIMESTAMP, LONG_MAX):
-        expire_ms = min(expire_ms + moved_ms, LONG_MAX)
-    return committed._replace(commit_ms=commit_ms, expire_ms=expire_ms)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from tidelog.broker.coordination.internal_topic import Declared
 from tidelog.broker.coordination.reading import batches_of, end_of
-from tidelog.broker.groups.store import Loading
+from tidelog.broker.groups.group_metadata import Loading
 from tidelog.protocol.records.layout import NO_PRODUCER_ID
 from tidelog.protocol.records.markers import marker_of
 from tidelog.storage.time.trusted_clock import StepBack, corrected_time

@@ -12,13 +12,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tidelog.broker.groups.offset_expiry import corrected_commit
-
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping
 
     from tidelog.broker.coordination.internal_topic import Log
-    from tidelog.broker.groups.store import Committed
+    from tidelog.broker.groups.committed import Committed
     from tidelog.protocol.topic_partition import TopicPartition
     from tidelog.storage.time.trusted_clock import Change
 
@@ -80,7 +78,7 @@ class PendingBatch:
     def correct(self, change: Change) -> None:
         """Corrects the times of commits, after the clock has changed."""
         for name, committed in self.offsets.items():
-            self.offsets[name] = corrected_commit(committed, change)
+            self.offsets[name] = committed.corrected(change)
 
     @property
     def is_stored(self) -> bool:

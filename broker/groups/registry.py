@@ -17,11 +17,11 @@ from tidelog.broker.clock import ManualClock, SystemClock
 from tidelog.broker.coordination.coordinating import Coordinating
 from tidelog.broker.folded_log import GROUPS, FoldedLog
 from tidelog.broker.groups.group import Group
+from tidelog.broker.groups.group_metadata import GroupMetadata, Loading
 from tidelog.broker.groups.held import HeldBytes, of_group, pieces
 from tidelog.broker.groups.messages import State
 from tidelog.broker.groups.offset_expiry import correct_times, expired_offsets
 from tidelog.broker.groups.offsets_topic import GroupReader, declared
-from tidelog.broker.groups.store import Loading, StoredGroup
 from tidelog.broker.network.scheduler import checkpoint
 from tidelog.protocol.errors import BrokerError, PolicyViolation
 from tidelog.protocol.group_errors import (
@@ -69,7 +69,7 @@ class GroupRegistry(Coordinating[Loading]):
         self._deletion_ms = (
             self._clock.now_ms if self._is_apart else services.clock_watch.deletion_ms
         )
-        self._groups: dict[str, StoredGroup] = {}
+        self._groups: dict[str, GroupMetadata] = {}
         self._being_stored: set[PendingBatch] = set()  # offsets that no group has yet
         self._folded = FoldedLog(log, GROUPS)
         self.held = HeldBytes()
@@ -82,7 +82,7 @@ class GroupRegistry(Coordinating[Loading]):
         config = self._services.config.groups
         return Group(group_id, config.group_initial_rebalance_delay_ms, config.group_max_size)
 
-    def _created(self, group_id: str) -> StoredGroup:
+    def _created(self, group_id: str) -> GroupMetadata:
         """Returns a new group of this coordinator, which is not among its groups yet.
 
         Raises InvalidGroupId for an id that is too long, PolicyViolation if there are max.groups, or if
@@ -96,7 +96,7 @@ class GroupRegistry(Coordinating[Loading]):
             raise PolicyViolation(f"this broker has max.groups={most}")
         self._grow(of_group(group_id))
         epoch = self.topic.epoch_of(group_id)
-        return StoredGroup(self._new_group(group_id), since_ms=self._clock.now_ms(), epoch=epoch)
+        return GroupMetadata(self._new_group(group_id), since_ms=self._clock.now_ms(), epoch=epoch)
 
     def _grow(self, by: int, *, is_known: bool = False) -> None:
         """Counts bytes by which a group is about to grow. Raises PolicyViolation if there is no room."""
@@ -148,7 +148,7 @@ class GroupRegistry(Coordinating[Loading]):
                 log.exception("groups could not be counted")
             await asyncio.sleep(max(_PAUSE_S, _PAUSES * (loop.time() - began_s)))
 
-    def _is_kept(self, kept: StoredGroup) -> bool:
+    def _is_kept(self, kept: GroupMetadata) -> bool:
         """Returns whether a group is still the one of its name here."""
         return self._groups.get(kept.group.group_id) is kept
 
@@ -156,7 +156,7 @@ class GroupRegistry(Coordinating[Loading]):
         """Returns the partition that keeps a group."""
         return self.topic.name, self.topic.index_of(group_id)
 
-    def find(self, group_id: str, *, may_be_empty: bool = False) -> StoredGroup | None:
+    def find(self, group_id: str, *, may_be_empty: bool = False) -> GroupMetadata | None:
         """Returns the group, None if there is none.
 
         Raises InvalidGroupId, NotCoordinator, CoordinatorLoadInProgress, CoordinatorNotAvailable.
@@ -167,7 +167,7 @@ class GroupRegistry(Coordinating[Loading]):
             self.topic.epoch_of(group_id)
         return self._groups.get(group_id)
 
-    def all(self) -> list[StoredGroup]:
+    def all(self) -> list[GroupMetadata]:
         """Returns every group of this coordinator.
 
         Raises CoordinatorLoadInProgress until all have been read.
@@ -195,7 +195,7 @@ class GroupRegistry(Coordinating[Loading]):
             del self._groups[group_id]
         self._folded.add(logging.INFO, "groups deleted", group_id, {"offsets": len(kept.offsets)})
 
-    def _drop_unused(self, kept: StoredGroup) -> None:
+    def _drop_unused(self, kept: GroupMetadata) -> None:
         """Forgets a group that has no member and no offset, and never had: none of it is in the log.
 
         A commit that is being written to the log makes it again.
@@ -216,7 +216,7 @@ class GroupRegistry(Coordinating[Loading]):
         if has_gone and kept.is_idle and self._is_kept(kept):
             await self.forget(group_id)
 
-    async def _forget_some(self, kept: StoredGroup, names: Sequence[TopicPartition]) -> bool:
+    async def _forget_some(self, kept: GroupMetadata, names: Sequence[TopicPartition]) -> bool:
         """Deletes some of the offsets of a group; returns whether it had any of them."""
         pending = kept.pending_offsets
         in_transactions = pending.names() if pending else ()
@@ -284,7 +284,7 @@ class GroupRegistry(Coordinating[Loading]):
                     await asyncio.sleep(0)
                 await asyncio.sleep(0)
 
-    async def _let_go(self, group_id: str, kept: StoredGroup) -> int:
+    async def _let_go(self, group_id: str, kept: GroupMetadata) -> int:
         gone, retention_ms = 0, self._services.config.groups.offsets_retention_minutes * 60_000
         known = list(kept.offsets)
         for at in range(0, len(known), _AT_ONCE):

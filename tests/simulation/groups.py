@@ -18,9 +18,10 @@ import itertools
 import random
 from typing import TYPE_CHECKING, Any
 
+from tidelog.broker.groups.committed import Committed
 from tidelog.broker.groups.group import Group
+from tidelog.broker.groups.group_metadata import GroupMetadata, Loading
 from tidelog.broker.groups.messages import Answer, Join, Joined, State, Store, Synced
-from tidelog.broker.groups.store import Committed, Loading, StoredGroup
 from tidelog.protocol.errors import BrokerError, ErrorCode
 from tidelog.protocol.group_errors import MemberIdRequired
 
@@ -53,7 +54,7 @@ class World:
         self._order = itertools.count()
         self._ids = itertools.count(1)
         self.log: list[tuple[bytes, bytes | None]] = []
-        self.kept = StoredGroup(self._new("g"))
+        self.kept = GroupMetadata(self._new("g"))
         self.life = 0
         self.owners: dict[tuple[int, int], str] = {}
         self.joined: dict[int, set[str]] = {}
@@ -102,7 +103,7 @@ class World:
         for at, (key, value) in enumerate(self.log):
             loading.record(at, key, value)
         found = list(loading.groups(self.now_ms))
-        self.kept = found[0] if found else StoredGroup(self._new("g"))
+        self.kept = found[0] if found else GroupMetadata(self._new("g"))
 
     def new_id(self) -> str:
         return f"m{next(self._ids)}"

@@ -14,9 +14,9 @@ from tests.broker.api import both_paths
 from tests.broker.members import commit_fields
 from tests.broker.raw import request
 from tidelog.broker.api import offset_commit_single
+from tidelog.broker.groups.group_metadata import GroupMetadata
 from tidelog.broker.groups.members import Member
 from tidelog.broker.groups.messages import State
-from tidelog.broker.groups.store import StoredGroup
 from tidelog.config import topic_config
 from tidelog.protocol.errors import KafkaStorageError, MessageTooLarge
 
@@ -47,7 +47,7 @@ def _let_in(node, group_id, state):
     group.restore(members, 0)
     group.state, group.generation = state, 3
     group.protocol_type, group.protocol, group.leader = "consumer", "range", f"{group_id}-one"
-    node.coordinator._groups[group_id] = StoredGroup(group)
+    node.coordinator._groups[group_id] = GroupMetadata(group)
 
 
 @pytest.fixture

@@ -11,7 +11,9 @@ from tests.broker.members import commit, join_once, sync_alone
 from tests.broker.replicas.inside import brokers
 from tests.broker.replicas.inside import eventually as eventually_async
 from tests.broker.subject import eventually
+from tidelog.broker.groups.committed import Commit, Committed, Committer
 from tidelog.broker.groups.group import Group
+from tidelog.broker.groups.group_metadata import GroupMetadata
 from tidelog.broker.groups.held import (
     GROUP_BYTES,
     OFFSET_BYTES,
@@ -22,8 +24,6 @@ from tidelog.broker.groups.held import (
     pieces,
 )
 from tidelog.broker.groups.messages import Join
-from tidelog.broker.groups.offset_commits import Commit, Committer
-from tidelog.broker.groups.store import Committed, StoredGroup
 from tidelog.protocol.errors import BrokerError, PolicyViolation
 
 POLICY_VIOLATION = 44
@@ -37,7 +37,7 @@ def wanted(member_id="", new_id="m-1", metadata=b"", **how):
 
 class TestCounting:
     def test_a_join_counts_as_what_it_adds(self):
-        kept = StoredGroup(Group("g"))
+        kept = GroupMetadata(Group("g"))
         before = sum(pieces(kept))
         assert before == of_group("g") == GROUP_BYTES + 1
         for request in (wanted(metadata=METADATA), wanted(new_id="m-2", metadata=b"x")):
@@ -50,7 +50,7 @@ class TestCounting:
         assert (by, is_member) == (4, True)
 
     def test_offsets_count_with_their_metadata(self):
-        kept = StoredGroup(Group("g"))
+        kept = GroupMetadata(Group("g"))
         kept.offsets = {
             ("t", i): Committed(i, -1, "four" if i % 2 else "\N{SNOWMAN}", 0) for i in range(1_000)
         }
@@ -58,7 +58,7 @@ class TestCounting:
         assert max(pieces(kept)) <= 250 * (OFFSET_BYTES + 4)
 
     def test_a_commit_counts_as_what_it_adds(self):
-        kept = StoredGroup(Group("g"))
+        kept = GroupMetadata(Group("g"))
         log, total = (uuid.UUID(int=1), 0), sum(pieces(kept))
         for metadata, index in (("four", 0), ("four", 1), ("longer", 0), ("long", 1), ("", 2)):
             offsets = {("t", index): Committed(1, -1, metadata, 0)}

@@ -2,10 +2,11 @@
 
 import pytest
 
+from tidelog.broker.groups.committed import Committed
 from tidelog.broker.groups.group import Group
+from tidelog.broker.groups.group_metadata import GroupMetadata
 from tidelog.broker.groups.messages import State
 from tidelog.broker.groups.offset_expiry import correct_times, expired_offsets
-from tidelog.broker.groups.store import Committed, StoredGroup
 from tidelog.protocol.records.layout import NO_TIMESTAMP
 from tidelog.storage.time.corrections import ForwardStep
 from tidelog.storage.time.trusted_clock import Leap, StepBack, as_of
@@ -18,7 +19,7 @@ def stored(state, *, protocol_type, since_ms=0, expire_ms=NO_TIMESTAMP):
     group = Group("g", 0, 10)
     group.state, group.protocol_type = state, protocol_type
     committed = Committed(5, -1, "", commit_ms=1_000, expire_ms=expire_ms)
-    return StoredGroup(group, {NAME: committed}, since_ms=since_ms, seen=state)
+    return GroupMetadata(group, {NAME: committed}, since_ms=since_ms, seen=state)
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,8 @@ import sys
 
 import pytest
 
+from tidelog.broker.groups.committed import Committed
 from tidelog.broker.groups.pending_offsets import PendingBatch, PendingOffsets
-from tidelog.broker.groups.store import Committed
 
 _NAMES = [("t", index) for index in range(12)]
 _MOST_LINES = 20

@@ -11,7 +11,7 @@ import pytest
 
 from tidelog.broker.garbage import Collector
 from tidelog.broker.groups import offset_commits
-from tidelog.broker.groups.store import Committed
+from tidelog.broker.groups.committed import Committed
 from tidelog.broker.network.answers import Pending
 from tidelog.broker.network.scheduler import (
     ROUND_S,

@@ -20,10 +20,11 @@ from tests.simulation.clocks.model import BrokenPromiseError
 from tests.simulation.clocks.settings import DAY, HOUR
 from tests.simulation.clocks.timeline import Timeline
 from tidelog.broker.groups import offset_expiry
+from tidelog.broker.groups.committed import Committed
 from tidelog.broker.groups.group import Group
+from tidelog.broker.groups.group_metadata import GroupMetadata
 from tidelog.broker.groups.messages import State
 from tidelog.broker.groups.offsets_topic import TOPIC, GroupReader
-from tidelog.broker.groups.store import Committed, StoredGroup
 from tidelog.broker.settings import Settings
 from tidelog.config.broker.settings import BrokerConfig
 from tidelog.config.topic import TopicConfig
@@ -63,7 +64,7 @@ class OffsetsWorld:
         time.clock.on_step = self._correct
         time.corrected = self._corrected
         self.retention_ms = time.random.choice([HOUR, DAY, 7 * DAY])
-        self.groups: dict[str, StoredGroup] = {}
+        self.groups: dict[str, GroupMetadata] = {}
         self.truth: dict[tuple[str, int], Truth] = {}
         self.empty: dict[str, tuple[int, int]] = {}  # since when, truly, and at the latest
         self.expired = 0
@@ -117,9 +118,9 @@ class OffsetsWorld:
         for name, (since_ms, _) in self.empty.items():
             self.empty[name] = since_ms, now_ms
 
-    def _of(self, name: str) -> StoredGroup:
+    def _of(self, name: str) -> GroupMetadata:
         if name not in self.groups:
-            kept = self.groups[name] = StoredGroup(Group(name, 0, 100))
+            kept = self.groups[name] = GroupMetadata(Group(name, 0, 100))
             kept.since_ms = self.time.clock.now_ms()
         return self.groups[name]
 

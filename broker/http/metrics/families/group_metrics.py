@@ -27,7 +27,7 @@ from tidelog.protocol.errors import BrokerError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from tidelog.broker.groups.store import StoredGroup
+    from tidelog.broker.groups.group_metadata import GroupMetadata
     from tidelog.broker.http.metrics.family import Samples
 
 MOST_GROUPS: Final = 1_000
@@ -42,7 +42,7 @@ class Lag(NamedTuple):
     append_ms: int | None
 
 
-def _groups(scrape: Scrape) -> list[StoredGroup]:
+def _groups(scrape: Scrape) -> list[GroupMetadata]:
     try:
         return scrape.services.coordinator.all()
     except BrokerError:  # the groups are still being read
@@ -65,7 +65,7 @@ def lags(scrape: Scrape) -> list[Lag]:
     return found
 
 
-def _lags_of(scrape: Scrape, groups: Iterator[StoredGroup]) -> Iterator[Lag]:
+def _lags_of(scrape: Scrape, groups: Iterator[GroupMetadata]) -> Iterator[Lag]:
     for kept in groups:
         for (topic, index), committed in dict(kept.offsets).items():
             lag = _lag(scrape, kept.group.group_id, topic, index, committed.offset)

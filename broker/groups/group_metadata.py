@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from tidelog.broker.coordination.ownership import NO_EPOCH
+from tidelog.broker.groups.committed import Committed, offset_record
 from tidelog.broker.groups.members import Member
 from tidelog.broker.groups.messages import State
-from tidelog.broker.groups.offset_expiry import corrected_commit
 from tidelog.broker.groups.pending_offsets import PendingBatch, PendingOffsets
 from tidelog.broker.groups.subscriptions import subscribed_topics
 from tidelog.broker.network.scheduler import with_checkpoints
@@ -22,10 +22,9 @@ from tidelog.protocol.group_records import (
     GroupMetadataKey,
     GroupMetadataValue,
     MemberMetadata,
-    OffsetCommitValue,
 )
 from tidelog.protocol.message import DecodeError
-from tidelog.protocol.records.layout import NO_PRODUCER_ID, NO_TIMESTAMP
+from tidelog.protocol.records.layout import NO_PRODUCER_ID
 from tidelog.storage.time.trusted_clock import corrected_time
 
 if TYPE_CHECKING:
@@ -41,25 +40,8 @@ log = logging.getLogger("tidelog.groups")
 _CONSUMER = "consumer"
 
 
-class Committed(NamedTuple):
-    """A committed offset; `at` is its record's offset in the log, -1 before it is written."""
-
-    offset: int
-    leader_epoch: int
-    metadata: str
-    commit_ms: int
-    expire_ms: int = NO_TIMESTAMP  # none, as a rule: the broker's retention of offsets decides
-    at: int = -1
-    log: Log | None = None
-
-    def placed(self, at: int, log: Log) -> Committed:
-        """Returns the offset with where its record is; `_replace` takes four times as long."""
-        offset, epoch, metadata, commit_ms, expire_ms, _, _ = self
-        return tuple.__new__(Committed, (offset, epoch, metadata, commit_ms, expire_ms, at, log))
-
-
 @dataclass(slots=True)
-class StoredGroup:
+class GroupMetadata:
     """A group, its committed offsets, and the time at which it came into its state.
 
     `epoch` is the coordinator epoch in which it was loaded or created; nothing is written for it in
@@ -116,7 +98,7 @@ class StoredGroup:
             for name, committed in batch.placed():
                 self.commit(name, committed)
 
-    def fill_in(self, other: StoredGroup) -> None:
+    def fill_in(self, other: GroupMetadata) -> None:
         """Takes over offsets that only another partition has, where the group was stored before."""
         for name, committed in other.offsets.items():
             self.offsets.setdefault(name, committed)
@@ -186,32 +168,13 @@ class StoredGroup:
         return [*gone, (group_records.group_key(self.group.group_id), None)]
 
 
-def offset_record(group_id: str, name: TopicPartition, committed: Committed | None) -> Written:
-    """Returns an offset of a group as a record; None as its tombstone."""
-    key = group_records.offset_key(group_id, *name)
-    if committed is None:
-        return key, None
-    if committed.expire_ms == NO_TIMESTAMP:
-        return key, group_records.lasting_offset_value(
-            committed.offset, committed.leader_epoch, committed.metadata, committed.commit_ms
-        )
-    value = OffsetCommitValue(
-        offset=committed.offset,
-        leader_epoch=committed.leader_epoch,
-        metadata=committed.metadata,
-        commit_timestamp=committed.commit_ms,
-        expire_timestamp=committed.expire_ms,
-    )
-    return key, group_records.offset_value(value)
-
-
 class Loading:
     """Groups, built from the records of a partition one after another."""
 
     def __init__(self, make: Callable[[str], Group], log: Log | None = None) -> None:
         self._make = make
         self._log = log
-        self._kept: dict[str, StoredGroup] = {}
+        self._kept: dict[str, GroupMetadata] = {}
         self._members: dict[str, list[Member]] = {}
         self._in_transactions: dict[int, set[str]] = {}  # groups by producer id
         self.unreadable = 0
@@ -262,7 +225,7 @@ class Loading:
             self._log,
         )
         for change in changes:
-            committed = corrected_commit(committed, change)
+            committed = committed.corrected(change)
         if producer_id == NO_PRODUCER_ID:
             kept.offsets[name] = committed
         else:
@@ -275,10 +238,10 @@ class Loading:
             kept = self._kept[group_id]
             kept.transaction_ended(producer_id, marker_offset, is_commit=is_commit)
 
-    def _of(self, group_id: str) -> StoredGroup:
+    def _of(self, group_id: str) -> GroupMetadata:
         kept = self._kept.get(group_id)
         if kept is None:
-            kept = self._kept[group_id] = StoredGroup(self._make(group_id))
+            kept = self._kept[group_id] = GroupMetadata(self._make(group_id))
         return kept
 
     def _group(
@@ -310,7 +273,7 @@ class Loading:
             for each in said.members
         ]
 
-    def groups(self, steady_ms: int) -> Iterable[StoredGroup]:
+    def groups(self, steady_ms: int) -> Iterable[GroupMetadata]:
         """Returns the groups after all records have been taken in.
 
         Sessions begin at `steady_ms`.
