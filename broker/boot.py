@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from tidelog.broker.fetches.sessions import FetchSessions
 from tidelog.broker.garbage import Collector
-from tidelog.broker.groups.coordinator import Coordinator
+from tidelog.broker.groups.coordinator import GroupCoordinator
 from tidelog.broker.maintenance.clock_watch import ClockWatch
 from tidelog.broker.memory.memory import Memory
 from tidelog.broker.metrics.time_watch import TimeWatch
@@ -85,9 +85,9 @@ class Services:
             self.waiting,
             memory.records,
         )
-        self.coordinator = Coordinator(self)
+        self.coordinator = GroupCoordinator(self)
         self.producer_ids = ProducerIds(metadata)
-        self.transactions = TransactionCoordinator(self)
+        self.transactions = TransactionCoordinator(self, self.producer_ids)
         self.connections = Connections(self.settings, metrics, memory, self.descriptors)
         self.fetch_sessions = FetchSessions(
             config.fetches.max_incremental_fetch_session_cache_slots,
@@ -109,7 +109,9 @@ class Services:
             leader_changed=self.waiting.wake,
         )
         controller = Controller(metadata, self.settings, self._unclaimed, self.catch_up)
-        self.topics = Topics(controller, reconciler, self.settings, self.coordinator.forget_topic)
+        self.topics = Topics(
+            controller, reconciler, self.settings, self.coordinator.cleanup.delete_topic
+        )
         self.partitions = Partitions(store, metadata, self.topics, pools.reads)
         self.cluster: Cluster | None = None  # None for a broker that is alone
         self.replicas: Replicas | None = None
@@ -139,7 +141,7 @@ class Services:
         self.partitions.leading = replicas
         self.appends.replicate(replicas.appended, replicas.flushed)
         self.topics.replicate(replicas)
-        self.coordinator.join_cluster()
+        self.coordinator.runtime.join_cluster()
         self.transactions.join_cluster()
         return replicas
 
@@ -172,8 +174,8 @@ class Services:
 
     def roles_changed(self) -> None:
         """Lets the coordinators load or drop partitions after a log here begins or stops leading."""
-        self.coordinator.roles_changed()
-        self.transactions.roles_changed()
+        self.coordinator.runtime.roles_changed()
+        self.transactions.runtime.roles_changed()
 
 
 def _client_quotas(config: BrokerConfig) -> ClientQuotas:

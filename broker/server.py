@@ -365,7 +365,7 @@ async def _chores(services: Services) -> None:
         if closed:
             log.info("idle connections closed", extra={"count": closed})
         services.connections.log_repeated(services.clock)
-        services.transactions.refusals.tell_repeated()
+        services.transactions.refusals.log_repeated()
         try:  # the next round may go better; this loop must not end
             await checkpoint(services.store, services.pools, services.waiting)
         except BrokerError as error:

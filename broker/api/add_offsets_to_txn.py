@@ -40,7 +40,7 @@ async def handle(
         await services.transactions.add(
             transactional_id,
             Producer(request.producer_id, request.producer_epoch),
-            [services.coordinator.kept_in(group_id)],
+            [services.coordinator.partition_of(group_id)],
             0,
         )
     return AddOffsetsToTxnResponse()

@@ -30,7 +30,7 @@ async def handle(
 
     async def forget(group_id: str) -> DeletableGroupResult:
         services.authorizer.require(context.session, Operation.DELETE, ResourceType.GROUP, group_id)
-        await services.coordinator.forget(group_id)
+        await services.coordinator.groups.delete(group_id)
         return DeletableGroupResult(group_id=group_id)
 
     return DeleteGroupsResponse(

@@ -43,7 +43,7 @@ def handle(
         services.authorizer.require(
             context.session, Operation.DESCRIBE, ResourceType.GROUP, group_id
         )
-        kept = services.coordinator.find(group_id, may_be_empty=True)
+        kept = services.coordinator.get(group_id, may_be_empty=True)
         if kept is not None:
             described = _described(kept.group)
         elif context.version >= _NOT_FOUND_SINCE:

@@ -47,7 +47,7 @@ def handle(
 def _described(services: Services, session: Session, transactional_id: str) -> TransactionState:
     require, allows = services.authorizer.require, services.authorizer.allows
     require(session, Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, transactional_id)
-    transaction = services.transactions.find(transactional_id)
+    transaction = services.transactions.get(transactional_id)
     if transaction is None:
         raise TransactionalIdNotFound(f"there is no transactional id {transactional_id}")
     metadata = transaction.metadata

@@ -31,7 +31,7 @@ def handle(services: Services, request: LeaveGroupRequest, context: Context) -> 
     if context.version < _SEVERAL_SINCE:
         services.coordinator.leave(request.group_id, request.member_id, None)
         return LeaveGroupResponse()
-    services.coordinator.find(request.group_id)
+    services.coordinator.get(request.group_id)
 
     def leave(member: MemberIdentity) -> MemberResponse:
         services.coordinator.leave(request.group_id, member.member_id, member.group_instance_id)

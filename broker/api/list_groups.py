@@ -36,7 +36,7 @@ def handle(services: Services, request: ListGroupsRequest, context: Context) -> 
             group_state=kept.group.state.value,
             group_type=_TYPE,
         )
-        for kept in with_checkpoints(services.coordinator.all())
+        for kept in with_checkpoints(services.coordinator.runtime.all())
         if (not states or kept.group.state.value.lower() in states)
         and (not types or _TYPE in types)
         and (

@@ -82,7 +82,7 @@ class _Commit:
     def __init__(self, services: Services, request: OffsetCommitRequest) -> None:
         self._services = services
         self._request = request
-        self._now_ms = services.coordinator.now_ms()
+        self._now_ms = services.coordinator.offsets.now_ms()
         self._offsets: dict[TopicPartition, Committed] = {}
         self._codes: dict[TopicPartition, int] = {}
 
@@ -91,7 +91,7 @@ class _Commit:
         name, partition = wanted
         retention_ms = self._request.retention_time_ms
         if not (partition.commit_timestamp and retention_ms):
-            self._services.coordinator.note_zero_time(self._request.group_id)
+            self._services.coordinator.offsets.note_zero_time(self._request.group_id)
         self._offsets[name] = _committed(partition, retention_ms, self._now_ms)
 
     def refuse(self, wanted: _Wanted, error: BrokerError) -> None:
@@ -123,12 +123,12 @@ class _Commit:
             request.member_id, request.group_instance_id, request.generation_id_or_member_epoch
         )
         commit = Commit.of(request.group_id, committer, self._offsets)
-        if self._services.coordinator.commit_now(commit):
+        if self._services.coordinator.offsets.commit_now(commit):
             return _answer(request, self._codes, 0)
         return self._stored(commit)
 
     async def _stored(self, commit: Commit) -> OffsetCommitResponse:
-        await self._services.coordinator.commit(commit)
+        await self._services.coordinator.offsets.commit(commit)
         return _answer(self._request, self._codes, 0)
 
 

@@ -36,10 +36,10 @@ def shortcut(
         name = (str(topic, "utf-8"), index)
         if admission.admit_commit(services, session, group, name, metadata) is not None:
             return None
-        coordinator = services.coordinator
-        committed = Committed(offset, leader_epoch, metadata, coordinator.now_ms(), NO_TIMESTAMP)
+        offsets = services.coordinator.offsets
+        committed = Committed(offset, leader_epoch, metadata, offsets.now_ms(), NO_TIMESTAMP)
         committer = Committer(member, instance, generation)
-        if not coordinator.commit_now(Commit.of(group, committer, {name: committed})):
+        if not offsets.commit_now(Commit.of(group, committer, {name: committed})):
             return None
     except (BrokerError, UnicodeDecodeError):
         return None

@@ -40,7 +40,7 @@ async def handle(
     services.authorizer.require(
         context.session, Operation.DELETE, ResourceType.GROUP, request.group_id
     )
-    kept = services.coordinator.find(request.group_id)
+    kept = services.coordinator.get(request.group_id)
     if kept is None or kept.group.state is State.DEAD:
         raise GroupIdNotFound(f"there is no group {request.group_id}")
     in_use: set[str] | None = set()
@@ -65,7 +65,7 @@ async def handle(
         codes[name] = error.code
 
     per_partition(services, "offset_delete", asked, check, failed)
-    await services.coordinator.forget_offsets(request.group_id, going)
+    await services.coordinator.offsets.delete(request.group_id, going)
     topics: dict[str, list[OffsetDeleteResponsePartition]] = {}
     for name in with_checkpoints(asked):
         partition = OffsetDeleteResponsePartition(

@@ -58,7 +58,7 @@ def handle(
     services.authorizer.require(
         context.session, Operation.DESCRIBE, ResourceType.GROUP, request.group_id
     )
-    kept = services.coordinator.find(request.group_id, may_be_empty=True)
+    kept = services.coordinator.get(request.group_id, may_be_empty=True)
     missing = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if context.version == 0 else ErrorCode.NONE
     topics = []
     for name, partitions in _found(kept, request.topics).items():
@@ -164,7 +164,7 @@ def _of_group(
     services.authorizer.require(
         context.session, Operation.DESCRIBE, ResourceType.GROUP, wanted.group_id
     )
-    kept = services.coordinator.find(wanted.group_id, may_be_empty=True)
+    kept = services.coordinator.get(wanted.group_id, may_be_empty=True)
     answer = OffsetFetchResponseGroup(group_id=wanted.group_id, topics=[])
     for name, partitions in _found(kept, wanted.topics).items():
         is_allowed = _may_describe(services, context, name)

@@ -71,7 +71,7 @@ async def _stored(
         session, Operation.WRITE, ResourceType.TRANSACTIONAL_ID, request.transactional_id
     )
     services.authorizer.require(session, Operation.READ, ResourceType.GROUP, request.group_id)
-    now_ms = services.coordinator.now_ms()
+    now_ms = services.coordinator.offsets.now_ms()
     offsets: dict[TopicPartition, Committed] = {}
     codes: dict[TopicPartition, int] = {}
 
@@ -93,7 +93,7 @@ async def _stored(
     verify = partial(_verify, services, request.transactional_id, producer, version)
     try:
         commit = Commit.of(request.group_id, committer, offsets)
-        await services.coordinator.commit_in_transaction(commit, producer, verify)
+        await services.coordinator.offsets.commit_in_transaction(commit, producer, verify)
     except BrokerError as error:
         raise _as_commit_error(error, version) from None
     return _answer(request, codes, 0)

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 
 from tidelog.broker.network.per_partition import per_partition, per_partition_async
 from tidelog.broker.network.scheduler import with_checkpoints
+from tidelog.broker.transactions import coordinator_epochs
 from tidelog.protocol.api.write_txn_markers import (
     WritableTxnMarkerPartitionResult,
     WritableTxnMarkerResult,
@@ -116,12 +117,12 @@ async def handle(
 
 async def _allowed(services: Services, context: Context, ordered: list[_Write]) -> list[_Write]:
     """Returns the markers whose coordinator epochs whoever sends them may name; the others fail."""
-    largest = await services.transactions.largest_epoch_for(context)
+    largest = await coordinator_epochs.allowed(services, context)
     above = [each for each in ordered if each.marker.coordinator_epoch > largest]
     await per_partition_async(services, _API, above, partial(_check_epoch, services), _failed_write)
     fenced = [each for each in above if each.is_fenced]
     if fenced:  # unless this broker has not heard yet whose they are
-        largest = await services.transactions.largest_epoch_for(context, catches_up=True)
+        largest = await coordinator_epochs.allowed(services, context, catches_up=True)
         for each in fenced:
             if each.marker.coordinator_epoch <= largest:
                 each.result.error_code = 0
@@ -130,7 +131,7 @@ async def _allowed(services: Services, context: Context, ordered: list[_Write]) 
 
 async def _check_epoch(services: Services, each: _Write) -> None:
     name, marker = (each.topic, each.index), each.marker
-    await services.transactions.check_epoch(name, marker.producer_id, marker.coordinator_epoch)
+    await coordinator_epochs.check(services, name, marker.producer_id, marker.coordinator_epoch)
 
 
 def _begin(services: Services, not_opened: Failures, each: _Write) -> None:
@@ -141,7 +142,7 @@ def _begin(services: Services, not_opened: Failures, each: _Write) -> None:
         raise InvalidProducerIdMapping(f"producer id {marker.producer_id}")
     if marker.producer_epoch < 0:
         raise InvalidProducerEpoch(f"producer epoch {marker.producer_epoch}")
-    begun = services.transactions.begin_marker(
+    begun = services.transactions.markers.begin(
         name,
         each.producer,
         marker.coordinator_epoch,
@@ -156,7 +157,7 @@ def _begin(services: Services, not_opened: Failures, each: _Write) -> None:
 
 async def _write_again(services: Services, each: _Write) -> None:
     """Writes a marker that may be fenced by an epoch which no coordinator has had."""
-    await services.transactions.write_marker_here(
+    await services.transactions.markers.write_here(
         (each.topic, each.index),
         each.producer,
         each.marker.coordinator_epoch,

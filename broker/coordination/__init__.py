@@ -1,8 +1,7 @@
 """What coordinators share that keep their state in an internal topic: groups and transactions.
 
 A key is in one partition of the topic, by its hash, and the leader of that partition coordinates it.
-The usual questions:
-- what a coordinator of either kind is made of, and its start and stop: `coordinating.py`
+Begin with `runtime.py`: what a coordinator has, and what it is called for. The usual questions:
 - which partitions this broker coordinates, as a pure state machine: `ownership.py`
 - reading a partition that this broker takes over: `loading.py`, its records `reading.py`
 - appending, in the epoch in which the state was loaded: `internal_topic.py`

@@ -1,4 +1,4 @@
-"""The one timer of a coordinator: it calls a key when the next of its deadlines has come."""
+"""The one timer of a coordinator: it reports a key when the next of its deadlines is reached."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ log = logging.getLogger("tidelog.coordination")
 class Deadlines:
     """The next deadline of each key, in ms of the clock that never goes back."""
 
-    def __init__(self, clock: Clock, reached: Callable[[str, int], None]) -> None:
-        """`reached` is called with a key and the time; it may set a deadline again."""
+    def __init__(self, clock: Clock, reached: Callable[[str], None]) -> None:
+        """`reached` is called with a key; it may set a deadline again."""
         self._clock = clock
         self._reached = reached
         self._due: list[tuple[int, str]] = []  # a heap of deadlines, some of them outdated
@@ -40,15 +40,15 @@ class Deadlines:
         heapq.heappush(self._due, (at_ms, key))
         self._woken.set()
 
-    def forget(self, key: str) -> None:
-        """Drops a key's deadline. What is outdated goes from the heap when it is most of it."""
+    def delete(self, key: str) -> None:
+        """Deletes a key's deadline; rebuilds the heap when most of its entries are outdated."""
         self._next.pop(key, None)
         if len(self._due) > 2 * len(self._next) + _FEW:
             self._due = [(at_ms, each) for each, at_ms in self._next.items()]
             heapq.heapify(self._due)
 
     async def run(self) -> None:
-        """Calls the keys whose deadline has come, until cancelled."""
+        """Reports the keys whose deadline is reached, until cancelled."""
         while True:
             self._woken.clear()
             self._tick()
@@ -69,6 +69,6 @@ class Deadlines:
                 continue
             del self._next[key]
             try:
-                self._reached(key, now_ms)
+                self._reached(key)
             except Exception:  # one key must not stop the timer of the others
-                log.exception("a coordinator failed at its time", extra={"key": key})
+                log.exception("coordinator deadline failed", extra={"key": key})

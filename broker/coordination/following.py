@@ -40,52 +40,54 @@ class Following:
         ownership: Ownership,
         *,
         carry_out: Callable[[Iterable[Action]], None],
-        followed: Callable[[Image], None] = lambda _image: None,
+        image_changed: Callable[[Image], None],
     ) -> None:
-        """`carry_out` gets what the ownership asks for, `followed` each image after that."""
+        """`carry_out` gets what the ownership asks for, `image_changed` each image after that."""
         self._services = services
         self._topic = topic
         self._replication_factor = replication_factor
         self._ownership = ownership
         self._carry_out = carry_out
-        self._followed = followed
-        self._news = asyncio.Event()
+        self._image_changed = image_changed
+        self._changed = asyncio.Event()
         # Of logs that lead: the leader epoch, and how often it was suspended in it.
         self._led: dict[tuple[UUID, int], tuple[int, int]] = {}
 
-    def look_again(self) -> None:
-        """The image is newer, or the role of a log has changed."""
-        self._news.set()
+    def wake(self) -> None:
+        """Compares again: the role of a log has changed."""
+        self._changed.set()
 
     async def run(self) -> None:
         """Follows until cancelled."""
-        hearing = asyncio.get_running_loop().create_task(self._hear_images())
+        images = asyncio.get_running_loop().create_task(self._await_images())
         try:
             while True:
-                self._news.clear()
+                self._changed.clear()
                 image = self._services.metadata.image
                 try:
                     self._follow(image)
-                    self._followed(image)
+                    self._image_changed(image)
                     await self._raise_replicas(image)
                 except Exception:  # the loop must not end
-                    log.exception("a coordinator does not follow the metadata")
+                    log.exception(
+                        "coordinator failed to follow metadata", extra={"topic": self._topic}
+                    )
                     await asyncio.sleep(_RETRY_S)
                     continue
-                await self._news.wait()
+                await self._changed.wait()
         finally:
-            hearing.cancel()
+            images.cancel()
             with contextlib.suppress(asyncio.CancelledError):
-                await hearing
+                await images
 
-    async def _hear_images(self) -> None:
+    async def _await_images(self) -> None:
         metadata = self._services.metadata
         while True:
             await metadata.newer_image(metadata.image.revision)
-            self._news.set()
+            self._changed.set()
 
     def _follow(self, image: Image) -> None:
-        """Tells the ownership what this broker leads, by the metadata and by its logs."""
+        """Passes to the ownership what this broker leads, by the metadata and by its logs."""
         topic = image.topics.get(self._topic)
         by_image = {} if topic is None else _led_by(self._services.metadata.node_id, topic)
         self._carry_out(self._ownership.on_image(topic and topic.topic_id, by_image))
@@ -123,7 +125,10 @@ class Following:
         for transaction in raising(image, self._topic, self._replication_factor, cordoned):
             if await metadata.transact(transaction.compares, transaction.operations):
                 changes = len(transaction.changes)
-                log.info("replicas added", extra={"topic": self._topic, "partitions": changes})
+                log.info(
+                    "internal topic replicas added",
+                    extra={"topic": self._topic, "partitions": changes},
+                )
 
 
 def _led_by(broker: int, topic: Topic) -> dict[int, int]:

@@ -12,6 +12,7 @@ import logging
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from tidelog.broker.coordination.ownership import Load, Resign
+from tidelog.broker.folded_log import folded
 from tidelog.protocol.group_errors import CoordinatorLoadInProgress
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ Read = TypeVar("Read")
 
 
 class Loader(Generic[Read]):
-    """Reads the partitions that a coordinator takes over, and lets go of those that it resigns."""
+    """Reads the partitions that a coordinator takes over, and drops those that it resigns."""
 
     def __init__(
         self,
@@ -55,12 +56,13 @@ class Loader(Generic[Read]):
         self._resigned = resigned
         self._queue: asyncio.Queue[Load] = asyncio.Queue()
         self._changed = asyncio.Event()
+        self._new: list[str] = []  # loaded partitions that have not been logged
 
     async def until_loaded(self, check: Callable[[], object]) -> None:
         """Waits while `check` raises CoordinatorLoadInProgress, for a few seconds at most.
 
         Raises whatever `check` raises then. librdkafka gives up a commit after three such errors,
-        which is 0.3 s. A consumer of kafkajs that is told so when it joins starts anew.
+        which is 0.3 s. A consumer of kafkajs that gets one when it joins starts anew.
         """
         with contextlib.suppress(CoordinatorLoadInProgress):
             check()
@@ -85,6 +87,8 @@ class Loader(Generic[Read]):
         resigned = [action.partition for action in actions if isinstance(action, Resign)]
         if resigned:
             self._resigned(resigned)
+            names = [f"{self._topic}-{index}" for index in resigned]
+            log.info("coordinator unloaded partitions", extra=folded(names))
         for action in actions:
             if isinstance(action, Load):
                 self._queue.put_nowait(action)
@@ -102,18 +106,20 @@ class Loader(Generic[Read]):
         try:
             read = await maintenance.run_to_end(self._read, load.partition, self._goes_on(load))
         except Exception as error:
-            log.exception("the state of a coordinator cannot be read", extra=where)
+            log.exception("coordinator failed to load partition", extra=where)
             self._ownership.on_failed(load, str(error))
             self._wake()
             return
         if not self._ownership.is_wanted(load):
-            log.info("a partition was read too late", extra={**where, "epoch": load.epoch})
+            log.info("coordinator discarded loaded partition", extra={**where, "epoch": load.epoch})
             return
         self._loaded(load, read)
         self._ownership.on_loaded(load)
         self._wake()
+        self._new.append(where["log"])
         if not self._ownership.is_loading:
-            log.info("coordinator loaded", extra={"topic": self._topic})
+            log.info("coordinator loaded partitions", extra=folded(self._new))
+            self._new.clear()
 
     def _goes_on(self, load: Load) -> Callable[[], bool]:
         """Returns what says, in a thread, whether anybody still waits for a load."""

@@ -64,5 +64,7 @@ def _note_broken(
     offsets = f"{batch.base_offset} to {batch.last_offset}"
     if not is_skipped:
         raise CorruptMessage(f"{where}, offsets {offsets}: {error.message}") from error
-    what = "records of a coordinator are broken, and left out"
-    log.error(what, extra={"log": where, "offsets": offsets, "reason": error.message})
+    log.error(
+        "coordinator skipped corrupt batch",
+        extra={"log": where, "offsets": offsets, "reason": error.message},
+    )

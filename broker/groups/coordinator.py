@@ -1,13 +1,10 @@
 """The coordinator of every group of this broker: a thin shell around the state machine in group.py.
 
 It passes events to the machine and carries out the actions that come back: it answers waiting
-members and writes to the log of groups. One timer serves all deadlines. A commit is answered once
-it is in the log, by the log's own flush settings. `registry.py` holds the groups,
-`offset_commits.py` takes their offsets, and `offsets_topic.py` stores both.
+members and writes to the log of groups. The runtime holds the groups of the partitions that this broker
+leads; `groups.py` makes and deletes them, `offset_commits.py` commits their offsets.
 
-The log is read in a thread, partition by partition: by a broker that is alone at its start, by one
-of several when it becomes the leader of a partition (`ownership.py`, `loading.py`). Sessions and the
-expiry of offsets follow the machine's clock, or the broker's with clock.scope=all.
+Sessions and the expiry of offsets follow the machine's clock, or the broker's with clock.scope=all.
 """
 
 from __future__ import annotations
@@ -18,12 +15,15 @@ import uuid
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from tidelog.broker.coordination.coordinating import resolve
-from tidelog.broker.coordination.deadlines import Deadlines
-from tidelog.broker.groups.deleted_topics import DeletedTopics
+from tidelog.broker.clock import ManualClock, SystemClock
+from tidelog.broker.coordination.runtime import Runtime, resolve
+from tidelog.broker.groups.cleanup import Cleanup
+from tidelog.broker.groups.group_metadata import required
+from tidelog.broker.groups.groups import Groups
 from tidelog.broker.groups.held import of_assignments, of_join
 from tidelog.broker.groups.messages import Answer, Join, Joined, State, Store, Synced
 from tidelog.broker.groups.offset_commits import OffsetCommits
+from tidelog.broker.groups.offsets_topic import GroupReader, declared
 from tidelog.protocol.errors import BrokerError, InvalidRequest, MessageTooLarge, RecordListTooLarge
 from tidelog.protocol.group_errors import (
     CoordinatorNotAvailable,
@@ -34,15 +34,17 @@ from tidelog.protocol.group_errors import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from tidelog.broker.coordination.internal_topic import Written
+    from tidelog.broker.clock import Clock
+    from tidelog.broker.coordination.internal_topic import InternalTopic, Written
     from tidelog.broker.coordination.ownership import Load
-    from tidelog.broker.groups.group import Group
+    from tidelog.broker.coordination.services import Services
     from tidelog.broker.groups.group_metadata import GroupMetadata, Loading
     from tidelog.broker.groups.messages import Action
-    from tidelog.broker.groups.services import Services
     from tidelog.broker.metadata.image import Image
+    from tidelog.protocol.topic_partition import TopicPartition
+    from tidelog.storage.time.trusted_clock import Change
 
 log = logging.getLogger("tidelog.groups")
 
@@ -52,79 +54,122 @@ _LONGEST_CLIENT_ID: Final = 255
 """Bytes of a client id that a member id begins with."""
 
 
-class Coordinator(OffsetCommits):
+class GroupCoordinator:
     """The groups of one broker."""
 
     def __init__(self, services: Services) -> None:
-        super().__init__(services)
-        self._deadlines = Deadlines(self._clock, self._deadline_reached)
-        self._tasks: set[asyncio.Task[None]] = set()
-        self._deleted_topics = DeletedTopics(self.forget_topic)
+        """Begins with no groups."""
+        # A clock of its own beside a manual one is not watched.
+        self._is_apart = (
+            isinstance(services.clock, ManualClock) and services.config.clock_scope != "all"
+        )
+        clock: Clock = SystemClock() if self._is_apart else services.clock
+        deletion_ms = clock.now_ms if self._is_apart else services.clock_watch.deletion_ms
+        self._services, self._clock = services, clock
+        self._reader = GroupReader(services, clock, is_apart=self._is_apart)
+        self.runtime: Runtime[GroupMetadata, Loading] = Runtime(
+            services, declared(services.config.groups), clock, self
+        )
+        self.groups = Groups(services, self.runtime, clock)
+        self.offsets = OffsetCommits(self.groups, clock)
+        self.cleanup = Cleanup(services, self.groups, self.offsets, clock, deletion_ms)
         self._storing: dict[str, asyncio.Task[None]] = {}  # the last write of each group under way
+
+    @property
+    def topic(self) -> InternalTopic:
+        """The topic that keeps the groups."""
+        return self.runtime.topic
 
     # -- start and stop -------------------------------------------------------------------------
 
-    def _followed(self, image: Image) -> None:
-        self._deleted_topics.look(image)
-
     def start(self) -> None:
         """Starts to read the stored groups, and the timer."""
-        self._begin(self._deadlines.run(), self._expire(), self._make_room())
+        self.runtime.start(
+            self.cleanup.expire_at_intervals(),
+            self.cleanup.delete_topics(),
+            self.groups.make_room(self.cleanup.expire),
+        )
 
     async def stop(self) -> None:
         """Answers all waiting members, because the broker stops."""
-        await self._end()
-        self._folded.flush()
-        for kept in self._groups.values():
-            for ticket in kept.group.tickets():
+        await self.runtime.stop()
+        self.groups.folded.flush()
+        for entry in self.runtime.entries.values():
+            for ticket in entry.group.tickets():
                 resolve(ticket, CoordinatorNotAvailable("the broker stops"))
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self.runtime.finish(cancels=False)
 
-    def _read(self, index: int, goes_on: Callable[[], bool]) -> Loading:
+    # -- what the runtime calls -----------------------------------------------------------------
+
+    def read(self, index: int, is_wanted: Callable[[], bool]) -> Loading:
         """Reads the groups of a partition, in a thread."""
-        is_one_of_several = not self.ownership.is_alone
+        to_log_end = not self.runtime.ownership.is_alone
         return self._reader.read(
-            index, self._new_group, goes_on=goes_on, to_log_end=is_one_of_several
+            index, self.groups.machine, goes_on=is_wanted, to_log_end=to_log_end
         )
 
-    def _loaded(self, load: Load, loading: Loading) -> None:
-        """Takes in the groups of a partition that has been read."""
-        for kept in loading.groups(self._clock.steady_ms()):
-            kept.epoch = load.epoch
-            self._found(kept, load.partition)
-            self._crowded.set()  # to count them
-        self._transactions_loaded(load.partition)
+    def load(self, load: Load, read: Loading) -> None:
+        """Adds the groups of a partition that has been read."""
+        for entry in read.groups(self._clock.steady_ms()):
+            entry.epoch = load.epoch
+            self._add(entry, load.partition)
+            self.groups.recount()
+        self.offsets.transactions_loaded(load.partition)
 
-    def _found(self, kept: GroupMetadata, index: int) -> None:
-        """Takes in a group read from a partition; if several have it, its own partition wins."""
-        group_id = kept.group.group_id
-        known = self._groups.get(group_id)
-        if known is not None and index != self.topic.index_of(group_id):
-            known.fill_in(kept)
+    def _add(self, entry: GroupMetadata, index: int) -> None:
+        """Adds a group read from a partition; if several have it, its own partition wins."""
+        known = self.runtime.entries.get(entry.key)
+        if known is not None and index != self.topic.index_of(entry.key):
+            known.fill_in(entry)
             return
         if known is not None:
-            kept.fill_in(known)
-        self._groups[group_id] = kept
-        self._note_transactions(kept)
-        self._schedule(kept.group)
+            entry.fill_in(known)
+        self.runtime.entries[entry.key] = entry
+        self.offsets.add_transactions(entry)
+        self._schedule(entry)
 
-    def _resigned(self, indexes: Sequence[int]) -> None:
-        """Drops the groups of partitions that another broker coordinates now."""
-        gone = set(indexes)
-        self._forget_transactions(gone)
-        self._crowded.set()  # to count what is left
-        for group_id, kept in list(self._groups.items()):
-            if self.topic.index_of(group_id) in gone:
-                del self._groups[group_id]
-                self._deadlines.forget(group_id)
-                for ticket in kept.group.tickets():
-                    resolve(ticket, NotCoordinator(f"group {group_id} is coordinated elsewhere"))
+    def unload(self, indexes: set[int], entries: Sequence[GroupMetadata]) -> None:
+        """Refuses the waiting members of groups that another broker coordinates now."""
+        self.offsets.unload(indexes)
+        self.groups.recount()
+        for entry in entries:
+            for ticket in entry.group.tickets():
+                resolve(ticket, NotCoordinator(f"group {entry.key} is coordinated elsewhere"))
 
-    def _known(self, group_id: str) -> GroupMetadata:
-        kept = self.find(group_id)
-        if kept is None:
+    def deadline_reached(self, entry: GroupMetadata) -> None:
+        """Removes members whose session has expired, and ends phases that took too long."""
+        try:
+            self._act(entry, entry.group.tick(self._clock.steady_ms()))
+        finally:
+            self.groups.delete_unused(entry)
+
+    def image_changed(self, image: Image) -> None:
+        """Deletes the offsets of topics that have been deleted."""
+        self.cleanup.image_changed(image)
+
+    # -- groups ---------------------------------------------------------------------------------
+
+    def get(self, group_id: str, *, may_be_empty: bool = False) -> GroupMetadata | None:
+        """Returns the group, None if there is none.
+
+        Raises InvalidGroupId, NotCoordinator, CoordinatorLoadInProgress, CoordinatorNotAvailable.
+        """
+        return self.runtime.get(group_id if may_be_empty else required(group_id))
+
+    def _existing(self, group_id: str) -> GroupMetadata:
+        entry = self.get(group_id)
+        if entry is None:
             raise UnknownMemberId(f"there is no group {group_id}")
-        return kept
+        return entry
+
+    def partition_of(self, group_id: str) -> TopicPartition:
+        """Returns the partition that keeps a group."""
+        return self.topic.name, self.topic.index_of(group_id)
+
+    async def correct_times(self, changes: Iterable[Change]) -> None:
+        """Corrects the times of the groups that are known, after the clock has changed."""
+        if not self._is_apart:
+            await self.cleanup.correct_times(changes)
 
     # -- events ---------------------------------------------------------------------------------
 
@@ -133,28 +178,27 @@ class Coordinator(OffsetCommits):
 
         A group that is being read is waited for, a few seconds at most.
         """
-        await self.loader.until_loaded(partial(self.find, group_id))
+        entry = await self.runtime.get_loaded(required(group_id))
         config = self._services.config.groups
         least, most = config.group_min_session_timeout_ms, config.group_max_session_timeout_ms
-        kept = self.find(group_id)
         if not least <= request.session_timeout_ms <= most:
             raise InvalidSessionTimeout(
                 f"{request.session_timeout_ms} ms is not within {least} and {most} ms"
             )
         if request.instance_id is not None and len(request.instance_id) > LONGEST_INSTANCE_ID:
             raise InvalidRequest(f"group.instance.id has up to {LONGEST_INSTANCE_ID} characters")
-        if kept is None:
+        if entry is None:
             if request.member_id:
                 raise UnknownMemberId(f"there is no group {group_id}")
-            kept = self._groups[group_id] = self._created(group_id)
-        group, ticket = kept.group, self._ticket()
+            entry = self.runtime.entries[group_id] = self.groups.create(group_id)
+        group, ticket = entry.group, self._ticket()
         try:
             by, is_member = of_join(group, request)
-            self._grow(by, is_known=is_member)
-            self._act(kept, group.join(request, ticket, self._clock.steady_ms()))
+            self.groups.grow(by, is_known=is_member)
+            self._act(entry, group.join(request, ticket, self._clock.steady_ms()))
         except BrokerError:
-            self._schedule(group)
-            self._drop_unused(kept)
+            self._schedule(entry)
+            self.groups.delete_unused(entry)
             raise
         joined: Joined = await ticket
         return joined
@@ -169,14 +213,14 @@ class Coordinator(OffsetCommits):
         assignments: Mapping[str, bytes],
     ) -> Synced:
         """Returns a member's assignment; raises the error that the member gets."""
-        kept, ticket = self._known(group_id), self._ticket()
+        entry, ticket = self._existing(group_id), self._ticket()
         now_ms = self._clock.steady_ms()
-        if (member_id, generation) == (kept.group.leader, kept.group.generation):
-            self._grow(of_assignments(kept.group, assignments.values()), is_known=True)
-        actions = kept.group.sync(
+        if (member_id, generation) == (entry.group.leader, entry.group.generation):
+            self.groups.grow(of_assignments(entry.group, assignments.values()), is_known=True)
+        actions = entry.group.sync(
             member_id, instance_id, generation, protocols, assignments, ticket, now_ms
         )
-        self._act(kept, actions)
+        self._act(entry, actions)
         synced: Synced = await ticket
         return synced
 
@@ -184,32 +228,30 @@ class Coordinator(OffsetCommits):
         self, group_id: str, member_id: str, instance_id: str | None, generation: int
     ) -> None:
         """Notes that a member is alive; raises the error that the member gets."""
-        kept = self._known(group_id)
-        kept.group.heartbeat(member_id, instance_id, generation, self._clock.steady_ms())
+        entry = self._existing(group_id)
+        entry.group.heartbeat(member_id, instance_id, generation, self._clock.steady_ms())
 
     def leave(self, group_id: str, member_id: str, instance_id: str | None) -> None:
         """Removes a member; raises UnknownMemberId, FencedInstanceId."""
-        kept = self._known(group_id)
-        self._act(kept, kept.group.leave(member_id, instance_id, self._clock.steady_ms()))
-
-    async def forget(self, group_id: str) -> None:
-        """Deletes a group; raises GroupIdNotFound, NonEmptyGroup."""
-        await super().forget(group_id)
-        if group_id not in self._groups:
-            self._deadlines.forget(group_id)
+        entry = self._existing(group_id)
+        self._act(entry, entry.group.leave(member_id, instance_id, self._clock.steady_ms()))
 
     def _ticket(self) -> asyncio.Future[Any]:
         return asyncio.get_running_loop().create_future()
 
     # -- actions --------------------------------------------------------------------------------
 
-    def _act(self, kept: GroupMetadata, actions: Sequence[Action]) -> None:
+    def _act(self, entry: GroupMetadata, actions: Sequence[Action]) -> None:
         """Carries out actions: at once, or in a task if something must be written."""
-        kept.noted(self._clock.now_ms())
-        self._schedule(kept.group)
-        group_id = kept.group.group_id
+        group, group_id = entry.group, entry.key
+        if entry.note_state(self._clock.now_ms()) and group.state in (State.STABLE, State.EMPTY):
+            own = {"generation": group.generation, "members": len(group.members)}
+            self.groups.folded.add(logging.INFO, "groups rebalanced", group_id, own)
+        self._schedule(entry)
         if any(isinstance(action, Store) for action in actions):
-            storing = self._task(self._store_then_answer(kept, kept.group_record(), actions))
+            storing = self.runtime.spawn(
+                self._store_then_answer(entry, entry.group_record(), actions)
+            )
             self._storing[group_id] = storing
             storing.add_done_callback(partial(self._stored, group_id))
             return
@@ -217,22 +259,16 @@ class Coordinator(OffsetCommits):
         for action in actions:
             if isinstance(action, Answer):
                 if before is not None and isinstance(action.outcome, Synced):
-                    self._task(self._answer_after(before, kept, action))
+                    self.runtime.spawn(self._answer_after(before, entry, action))
                 else:
                     resolve(action.ticket, action.outcome)
-
-    def _task(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        task = asyncio.get_running_loop().create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-        return task
 
     def _stored(self, group_id: str, storing: asyncio.Task[None]) -> None:
         if self._storing.get(group_id) is storing:
             del self._storing[group_id]
 
     async def _answer_after(
-        self, storing: asyncio.Task[None], kept: GroupMetadata, action: Answer
+        self, storing: asyncio.Task[None], entry: GroupMetadata, action: Answer
     ) -> None:
         """Gives a member its assignment when that is in the log.
 
@@ -240,20 +276,20 @@ class Coordinator(OffsetCommits):
         same generation to others.
         """
         await asyncio.wait([storing])
-        is_stored = kept.group.state is State.STABLE and self._is_kept(kept)
+        is_stored = entry.group.state is State.STABLE and self.runtime.has(entry)
         resolve(action.ticket, action.outcome if is_stored else RebalanceInProgress())
 
     async def _store_then_answer(
-        self, kept: GroupMetadata, written: Written, actions: Sequence[Action]
+        self, entry: GroupMetadata, written: Written, actions: Sequence[Action]
     ) -> None:
         """Answers what does not depend on the log, writes, and then answers the rest."""
         failure: BrokerError | None = None
         for action in actions:
             if isinstance(action, Store):
                 try:
-                    await self.topic.append(kept.group.group_id, [written], kept.epoch)
+                    await self.topic.append(entry.key, [written], entry.epoch)
                 except BrokerError as error:
-                    where = {"group": kept.group.group_id}
+                    where = {"group": entry.key}
                     log.warning("group not stored: %s", error.named, extra=where)
                     # A retry would be too large again, so the sender gets the error.
                     is_too_large = isinstance(error, MessageTooLarge | RecordListTooLarge)
@@ -261,44 +297,15 @@ class Coordinator(OffsetCommits):
             else:
                 is_refused = failure is not None and not isinstance(action.outcome, BrokerError)
                 resolve(action.ticket, failure if is_refused and failure else action.outcome)
-        if failure is not None and self._is_kept(kept):
-            self._act(kept, kept.group.not_stored(self._clock.steady_ms()))
+        if failure is not None and self.runtime.has(entry):
+            self._act(entry, entry.group.not_stored(self._clock.steady_ms()))
 
-    # -- time -----------------------------------------------------------------------------------
-
-    def _schedule(self, group: Group) -> None:
-        self._deadlines.set(group.group_id, group.next_deadline_ms())
-
-    def _deadline_reached(self, group_id: str, now_ms: int) -> None:
-        kept = self._groups.get(group_id)
-        if kept is None:
-            return
-        try:
-            self._act(kept, kept.group.tick(now_ms))
-        finally:
-            self._drop_unused(kept)
-
-    def _drop_unused(self, kept: GroupMetadata) -> None:
-        super()._drop_unused(kept)
-        if kept.group.group_id not in self._groups:
-            self._deadlines.forget(kept.group.group_id)
-
-    async def _expire(self) -> None:
-        """Deletes expired offsets at intervals, until the broker stops."""
-        every_ms = self._services.config.groups.offsets_retention_check_interval_ms
-        due_ms = self._clock.steady_ms() + every_ms
-        while True:
-            await self._clock.reached(due_ms)
-            try:
-                await self.expire()
-                self._crowded.set()  # to count what is left
-            except Exception:  # the next round may succeed; the loop must not end
-                log.exception("offsets could not expire")
-            due_ms = self._clock.steady_ms() + every_ms
+    def _schedule(self, entry: GroupMetadata) -> None:
+        self.runtime.schedule(entry, entry.group.next_deadline_ms())
 
 
 def new_member_id(prefix: str | None) -> str:
     """Returns a new unique member id, as Kafka makes them; a long prefix is cut."""
     ending = f"-{uuid.uuid4()}"
-    kept = (prefix or "").encode()[:_LONGEST_CLIENT_ID]
-    return kept.decode(errors="ignore") + ending
+    begin = (prefix or "").encode()[:_LONGEST_CLIENT_ID]
+    return begin.decode(errors="ignore") + ending

@@ -18,6 +18,7 @@ from tidelog.broker.groups.pending_offsets import PendingBatch, PendingOffsets
 from tidelog.broker.groups.subscriptions import subscribed_topics
 from tidelog.broker.network.scheduler import with_checkpoints
 from tidelog.protocol import group_records
+from tidelog.protocol.group_errors import InvalidGroupId
 from tidelog.protocol.group_records import (
     GroupMetadataKey,
     GroupMetadataValue,
@@ -55,10 +56,17 @@ class GroupMetadata:
     epoch: int = NO_EPOCH
     pending_offsets: PendingOffsets = field(default_factory=PendingOffsets)
 
-    def noted(self, now_ms: int) -> None:
-        """Notes the time if the state has changed."""
-        if self.group.state is not self.seen:
-            self.seen, self.since_ms = self.group.state, now_ms
+    @property
+    def key(self) -> str:
+        """The group id."""
+        return self.group.group_id
+
+    def note_state(self, now_ms: int) -> bool:
+        """Notes the time if the state has changed; returns whether it has."""
+        if self.group.state is self.seen:
+            return False
+        self.seen, self.since_ms = self.group.state, now_ms
+        return True
 
     def commit(self, name: TopicPartition, committed: Committed) -> None:
         """Takes an offset that is in the log, unless a later record has another one.
@@ -168,13 +176,20 @@ class GroupMetadata:
         return [*gone, (group_records.group_key(self.group.group_id), None)]
 
 
+def required(group_id: str) -> str:
+    """Returns the id of a group that must have one. Raises InvalidGroupId for an empty one."""
+    if not group_id:
+        raise InvalidGroupId("the group id is empty")
+    return group_id
+
+
 class Loading:
     """Groups, built from the records of a partition one after another."""
 
     def __init__(self, make: Callable[[str], Group], log: Log | None = None) -> None:
         self._make = make
         self._log = log
-        self._kept: dict[str, GroupMetadata] = {}
+        self._entries: dict[str, GroupMetadata] = {}
         self._members: dict[str, list[Member]] = {}
         self._in_transactions: dict[int, set[str]] = {}  # groups by producer id
         self.unreadable = 0
@@ -203,17 +218,17 @@ class Loading:
                     changes,
                 )
                 return
-            kept = self._of(parsed.group)
+            entry = self._of(parsed.group)
             name = (parsed.topic, parsed.partition)
             if value is None:
-                kept.offsets.pop(name, None)
-                for batch in kept.pending_offsets.of([name]):
+                entry.offsets.pop(name, None)
+                for batch in entry.pending_offsets.of([name]):
                     batch.drop([name])
                 return
             said = group_records.read_offset(value)
         except DecodeError as error:
             self.unreadable += 1
-            log.warning("record of a group cannot be read: %s", error, extra={"offset": at})
+            log.warning("unreadable group record skipped: %s", error, extra={"offset": at})
             return
         committed = Committed(
             said.offset,
@@ -227,38 +242,38 @@ class Loading:
         for change in changes:
             committed = committed.corrected(change)
         if producer_id == NO_PRODUCER_ID:
-            kept.offsets[name] = committed
+            entry.offsets[name] = committed
         else:
-            kept.pending_offsets.add(producer_id, PendingBatch({name: committed}, at))
+            entry.pending_offsets.add(producer_id, PendingBatch({name: committed}, at))
             self._in_transactions.setdefault(producer_id, set()).add(parsed.group)
 
     def transaction_ended(self, producer_id: int, marker_offset: int, *, is_commit: bool) -> None:
         """Takes in a marker: the offsets of a producer's transaction count now, or never."""
         for group_id in self._in_transactions.pop(producer_id, ()):
-            kept = self._kept[group_id]
-            kept.transaction_ended(producer_id, marker_offset, is_commit=is_commit)
+            entry = self._entries[group_id]
+            entry.transaction_ended(producer_id, marker_offset, is_commit=is_commit)
 
     def _of(self, group_id: str) -> GroupMetadata:
-        kept = self._kept.get(group_id)
-        if kept is None:
-            kept = self._kept[group_id] = GroupMetadata(self._make(group_id))
-        return kept
+        entry = self._entries.get(group_id)
+        if entry is None:
+            entry = self._entries[group_id] = GroupMetadata(self._make(group_id))
+        return entry
 
     def _group(
         self, group_id: str, said: GroupMetadataValue | None, changes: Sequence[Change]
     ) -> None:
         if said is None:
-            kept = self._of(group_id)
-            kept.group = self._make(group_id)
+            entry = self._of(group_id)
+            entry.group = self._make(group_id)
             self._members.pop(group_id, None)
             return
-        kept = self._of(group_id)
-        group = kept.group
+        entry = self._of(group_id)
+        group = entry.group
         group.protocol_type = said.protocol_type or None
         group.generation, group.protocol, group.leader = said.generation, said.protocol, said.leader
-        kept.since_ms = said.current_state_timestamp
+        entry.since_ms = said.current_state_timestamp
         for change in changes:
-            kept.since_ms = corrected_time(change, kept.since_ms)
+            entry.since_ms = corrected_time(change, entry.since_ms)
         self._members[group_id] = [
             Member(
                 each.member_id,
@@ -278,8 +293,8 @@ class Loading:
 
         Sessions begin at `steady_ms`.
         """
-        for group_id, kept in self._kept.items():
-            kept.group.restore(self._members.get(group_id, ()), steady_ms)
-            kept.seen = kept.group.state
-            if not kept.is_idle or kept.group.generation:
-                yield kept
+        for group_id, entry in self._entries.items():
+            entry.group.restore(self._members.get(group_id, ()), steady_ms)
+            entry.seen = entry.group.state
+            if not entry.is_idle or entry.group.generation:
+                yield entry

@@ -91,14 +91,14 @@ def of_assignments(group: Group, assignments: Iterable[bytes]) -> int:
 
 
 def of_commit(
-    kept: GroupMetadata, commit: Commit, *, is_transactional: bool = False
+    entry: GroupMetadata, commit: Commit, *, is_transactional: bool = False
 ) -> tuple[int, bool]:
     """Returns by how much a group grows by a commit, and whether it has all these offsets already.
 
     Metadata counts by what it is longer than that which it replaces. The offsets of a transaction are
     held beside those that are there.
     """
-    offsets, there = commit.offsets, kept.offsets
+    offsets, there = commit.offsets, entry.offsets
     new = sum(name not in there for name in offsets)
     if is_transactional:
         return OFFSET_BYTES * len(offsets) + commit.metadata_bytes, not new
@@ -112,17 +112,17 @@ def of_commit(
     return by, not new
 
 
-def pieces(kept: GroupMetadata) -> Iterator[int]:
+def pieces(entry: GroupMetadata) -> Iterator[int]:
     """Yields what a group takes, in pieces that are counted at once."""
-    group = kept.group
+    group = entry.group
     yield of_group(group.group_id) + HELD_ID_BYTES * len(group.pending)
     members = (
         _of_member(each.member_id, each.instance_id, each.protocols) + len(each.assignment)
         for each in list(group.members.values())
     )
     yield from _sums(members)
-    yield from _sums(map(_of_offset, list(kept.offsets.values())))
-    for batch in kept.pending_offsets.all():
+    yield from _sums(map(_of_offset, list(entry.offsets.values())))
+    for batch in entry.pending_offsets.all():
         yield from _sums(map(_of_offset, list(batch.offsets.values())))
 
 

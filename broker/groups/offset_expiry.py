@@ -24,7 +24,7 @@ _SLICE = 500  # offsets; correcting them takes a few milliseconds
 
 
 def expired_offsets(
-    kept: GroupMetadata, names: Iterable[TopicPartition], now_ms: int, retention_ms: int
+    entry: GroupMetadata, names: Iterable[TopicPartition], now_ms: int, retention_ms: int
 ) -> list[TopicPartition]:
     """Returns which of these offsets of a group have expired.
 
@@ -33,39 +33,39 @@ def expired_offsets(
     other groups do not expire. An offset that was committed with a retention time of its own uses
     that. While a transaction has sent a newer one, an offset does not expire.
     """
-    group = kept.group
-    in_use = kept.topics_in_use() if group.state is State.STABLE else None
+    group = entry.group
+    in_use = entry.topics_in_use() if group.state is State.STABLE else None
     is_empty = group.state is State.EMPTY
     found = []
     for name in names:
-        committed = kept.offsets.get(name)
+        committed = entry.offsets.get(name)
         if committed is None:
             continue
         if not is_empty and (in_use is None or name[0] in in_use):
             continue
         base_ms = committed.commit_ms
         if is_empty and group.protocol_type is not None:
-            base_ms = max(base_ms, kept.since_ms)
+            base_ms = max(base_ms, entry.since_ms)
         due_ms = committed.expire_ms
         if due_ms == NO_TIMESTAMP:
             due_ms = base_ms + retention_ms
-        if due_ms <= now_ms and name not in kept.pending_offsets:
+        if due_ms <= now_ms and name not in entry.pending_offsets:
             found.append(name)
     return found
 
 
-def correct_times(kept: GroupMetadata, change: Change) -> Iterator[None]:
+def correct_times(entry: GroupMetadata, change: Change) -> Iterator[None]:
     """Corrects what a wrong clock gave to a group: since when it is empty, and times of commits.
 
     Yields after some hundreds of offsets, so that an event loop can do other work between.
     """
-    kept.since_ms = corrected_time(change, kept.since_ms)
-    kept.pending_offsets.correct(change)
-    for done, name in enumerate(list(kept.offsets), 1):
-        committed = kept.offsets.get(name)
+    entry.since_ms = corrected_time(change, entry.since_ms)
+    entry.pending_offsets.correct(change)
+    for done, name in enumerate(list(entry.offsets), 1):
+        committed = entry.offsets.get(name)
         if committed is not None:
             corrected = committed.corrected(change)
             if corrected is not committed:
-                kept.offsets[name] = corrected
+                entry.offsets[name] = corrected
         if not done % _SLICE:
             yield

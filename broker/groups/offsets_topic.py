@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tidelog.broker.clock import Clock
+    from tidelog.broker.coordination.services import Services
     from tidelog.broker.groups.group import Group
-    from tidelog.broker.groups.services import Services
     from tidelog.config.broker.groups import GroupsConfig
     from tidelog.protocol.records.batch import Record
     from tidelog.storage.log.partition import Partition

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Protocol
 from tidelog.broker.coordination.services import Services as Below
 
 if TYPE_CHECKING:
-    from tidelog.broker.groups.coordinator import Coordinator
+    from tidelog.broker.groups.coordinator import GroupCoordinator
 
 
 class Services(Below, Protocol):
     """What the coordinator of groups needs."""
 
     @property
-    def coordinator(self) -> Coordinator: ...
+    def coordinator(self) -> GroupCoordinator: ...

@@ -5,7 +5,8 @@ answers in each state. The usual questions:
 - what a request does in each state, as a pure state machine: `transaction.py`
 - which producer id, epoch and state follow: `successors.py`
 - time-outs, the expiry of transactional ids: `transaction.py`, `Transaction.tick`
-- the writes before an answer, the timer: `execution.py`; what is read after a restart: `coordinator.py`
+- the writes before an answer: `execution.py`; what is read after a restart: `coordinator.py`;
+  which ids are coordinated here, the one timer that calls `tick`: the runtime in `broker/coordination`
 - markers into the partitions of a transaction: `markers.py`; their epochs: `coordinator_epochs.py`
 - whether a partition may take a transactional batch: `verification.py`
 - which refusals are logged: `refusals.py`; what is open in partitions: `open_transactions.py`

@@ -3,9 +3,8 @@
 It passes requests to the machine; `execution.py` carries out the actions that come back. Time-outs and
 the expiry of ids follow the broker's clock, and so a manual one.
 
-The topic is read in a thread, partition by partition: by a broker that is alone at its start, by one
-of several when it becomes the leader of a partition. What was decided before is continued: markers
-are written again.
+The runtime reads the topic: all partitions at the start of a broker that is alone, else each one that
+this broker becomes the leader of. What was decided before is continued: markers are written again.
 
 The coordinator epoch, which markers carry, is the leader epoch of the id's partition of
 __transaction_state.
@@ -17,30 +16,36 @@ import asyncio
 from functools import partial
 from typing import TYPE_CHECKING
 
-from tidelog.broker.transactions import coordinator_epochs, state_topic
+from tidelog.broker.coordination.runtime import Runtime
+from tidelog.broker.transactions import state_topic
 from tidelog.broker.transactions.execution import Execution
 from tidelog.broker.transactions.markers import Markers
 from tidelog.broker.transactions.messages import BUMPS_EPOCH_SINCE, VERSION, new
-from tidelog.broker.transactions.registry import Kept, TransactionRegistry
+from tidelog.broker.transactions.patterns import Patterns
+from tidelog.broker.transactions.refusals import Refusals
 from tidelog.broker.transactions.transaction import Transaction
+from tidelog.broker.transactions.transaction_metadata import TransactionMetadata
 from tidelog.protocol.errors import (
     InvalidProducerIdMapping,
     InvalidRequest,
     InvalidTransactionTimeout,
+    PolicyViolation,
 )
+from tidelog.protocol.group_errors import CoordinatorLoadInProgress, CoordinatorNotAvailable
 from tidelog.protocol.records.layout import NO_PRODUCER_ID
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
+    from tidelog.broker.coordination.internal_topic import InternalTopic
     from tidelog.broker.coordination.ownership import Load
-    from tidelog.broker.network.context import Context
+    from tidelog.broker.groups.services import Services
+    from tidelog.broker.metadata.image import Image
     from tidelog.broker.transactions.messages import Action
-    from tidelog.broker.transactions.services import Services
+    from tidelog.broker.transactions.producer_ids import ProducerIds
     from tidelog.broker.transactions.state_topic import Known
     from tidelog.protocol.topic_partition import TopicPartition
     from tidelog.protocol.transaction_log import Producer
-    from tidelog.storage.log.partition import Appended
 
 _COMPLETE_WAIT_S = 0.2
 """How long EndTxn waits for the markers: then the next transaction begins without a retry."""
@@ -48,13 +53,25 @@ _LONGEST_ID = 1_024
 """Characters of a transactional id; each is held in memory until it expires."""
 
 
-class TransactionCoordinator(TransactionRegistry):
+class TransactionCoordinator:
     """The transactional ids of one broker."""
 
-    def __init__(self, services: Services) -> None:
-        super().__init__(services)
-        self._markers = Markers(services)
-        self._execution = Execution(services, self, self._markers)
+    def __init__(self, services: Services, producer_ids: ProducerIds) -> None:
+        """Begins with no ids."""
+        self._services, self._producer_ids = services, producer_ids
+        declared = state_topic.declared(services.config.transactions)
+        self.runtime: Runtime[TransactionMetadata, Known] = Runtime(
+            services, declared, services.clock, self
+        )
+        self.markers = Markers(services)
+        self._execution = Execution(services, self.runtime, self.markers, producer_ids)
+        self.refusals = Refusals(services.clock, services.metrics)
+        self.patterns = Patterns()
+
+    @property
+    def topic(self) -> InternalTopic:
+        """The topic that keeps the ids."""
+        return self.runtime.topic
 
     # -- start and stop -------------------------------------------------------------------------
 
@@ -62,31 +79,32 @@ class TransactionCoordinator(TransactionRegistry):
         """Coordinates only the ids of partitions that this broker leads, of several brokers."""
         from tidelog.broker.transactions.others import OtherBrokers  # one that is alone needs none
 
-        super().join_cluster()
-        self._markers.others = OtherBrokers(self._services)
+        self.runtime.join_cluster()
+        self.markers.others = OtherBrokers(self._services)
 
     def start(self) -> None:
         """Starts to read the stored ids, and the timer."""
-        self._begin(self._execution.run())
+        self.runtime.start()
 
     async def stop(self) -> None:
         """Ends what is under way: what was decided continues after the next start."""
-        await self._end()
-        await self._execution.stop()
-        if self._markers.others is not None:
-            await self._markers.others.close()
+        await self.runtime.stop()
+        await self.runtime.finish(cancels=True)
+        if self.markers.others is not None:
+            await self.markers.others.close()
 
-    def _read(self, index: int, goes_on: Callable[[], bool]) -> Known:
+    # -- what the runtime calls -----------------------------------------------------------------
+
+    def read(self, index: int, is_wanted: Callable[[], bool]) -> Known:
         """Reads the ids of a partition, in a thread."""
-        return state_topic.read(
-            self._services, index, goes_on, to_log_end=not self.ownership.is_alone
-        )
+        to_log_end = not self.runtime.ownership.is_alone
+        return state_topic.read(self._services, index, is_wanted, to_log_end=to_log_end)
 
-    def _loaded(self, load: Load, known: Known) -> None:
-        """Takes in the ids of a partition that has been read, and continues what was decided."""
+    def load(self, load: Load, read: Known) -> None:
+        """Adds the ids of a partition that has been read, and continues what was decided."""
         # Ages are counted by the time that may delete: a clock that has leapt ends nothing.
         now = self._execution.now()._replace(wall_ms=self._services.clock_watch.deletion_ms())
-        for transactional_id, (metadata, epoch) in known.items():
+        for transactional_id, (metadata, epoch) in read.items():
             if self.topic.index_of(transactional_id) != load.partition:
                 continue  # of a topic with another number of partitions
             transaction = Transaction(
@@ -96,29 +114,67 @@ class TransactionCoordinator(TransactionRegistry):
                 version=VERSION,
                 is_taken_over=epoch == load.epoch - 1,
             )
-            kept = self.kept[transactional_id] = Kept(transaction, load.epoch)
-            self._execution.act(kept, transaction.resume(self._execution.now()))
+            entry = TransactionMetadata(transaction, load.epoch)
+            self.runtime.entries[transactional_id] = entry
+            self._execution.act(entry, transaction.resume(self._execution.now()))
 
-    def _resigned(self, indexes: Sequence[int]) -> None:
-        """Drops the ids of partitions that another broker coordinates now."""
-        gone = set(indexes)
-        for transactional_id in list(self.kept):
-            if self.topic.index_of(transactional_id) in gone:
-                del self.kept[transactional_id]
-                self._execution.forget(transactional_id)
+    def unload(self, indexes: set[int], entries: Sequence[TransactionMetadata]) -> None:
+        """Does nothing: what was decided is continued by the next coordinator."""
+
+    def deadline_reached(self, entry: TransactionMetadata) -> None:
+        """Aborts a transaction that takes too long, or expires an id that nobody uses."""
+        self.runtime.spawn(self._execution.tick(entry))
+
+    def image_changed(self, image: Image) -> None:
+        """Does nothing: an image changes no id."""
+
+    # -- ids ------------------------------------------------------------------------------------
+
+    def is_coordinated_here(self, transactional_id: str) -> bool:
+        """Whether the metadata say that this broker coordinates an id."""
+        if self._services.cluster is None:
+            return True
+        try:
+            return self.topic.leader_of(transactional_id) == self._services.metadata.node_id
+        except CoordinatorNotAvailable:
+            return False
+
+    def get(self, transactional_id: str | None) -> Transaction | None:
+        """Returns what is known of an id; None for one that has never been initialised.
+
+        Raises InvalidRequest for no id, NotCoordinator, CoordinatorLoadInProgress and
+        CoordinatorNotAvailable.
+        """
+        entry = self.runtime.get(_required(transactional_id))
+        return None if entry is None or entry.transaction.is_new else entry.transaction
+
+    def all(self) -> list[Transaction]:
+        """Returns every id. Raises CoordinatorLoadInProgress until all have been read."""
+        found = [each.transaction for each in self.runtime.all()]
+        return [each for each in found if not each.is_new]
+
+    def open_producers(self, most: int) -> list[int] | None:
+        """Returns the producer ids whose transactions have not ended.
+
+        Returns None while ids are being read, and if there are more than `most`.
+        """
+        try:
+            found = [each.metadata.producer_id for each in self.all() if each.is_open]
+        except CoordinatorLoadInProgress:
+            return None
+        return found if len(found) <= most else None
 
     # -- requests -------------------------------------------------------------------------------
 
-    async def _known(self, transactional_id: str) -> Kept:
+    async def _initialized(self, transactional_id: str) -> TransactionMetadata:
         """Returns an id that has been initialised; waits a little while it is being read.
 
-        Raises what `find` raises, and InvalidProducerIdMapping.
+        Raises what `get` raises, and InvalidProducerIdMapping.
         """
-        await self.loader.until_loaded(partial(self._find, transactional_id))
-        kept = self._find(transactional_id)
-        if kept is None:
+        entry = await self.runtime.get_loaded(_required(transactional_id))
+        if entry is None:
             raise InvalidProducerIdMapping(f"there is no transactional id {transactional_id}")
-        return kept
+        return entry
 
     async def init(
         self, transactional_id: str, timeout_ms: int, known: Producer | None
@@ -127,25 +183,32 @@ class TransactionCoordinator(TransactionRegistry):
 
         Raises PolicyViolation for a new id if there are max.transactional.ids.
         """
-        await self.loader.until_loaded(partial(self._find, transactional_id))
+        entry, new_id = await self.runtime.get_loaded(_required(transactional_id)), NO_PRODUCER_ID
         if not 0 < timeout_ms <= self._services.config.transactions.transaction_max_timeout_ms:
             raise InvalidTransactionTimeout(f"transaction.timeout.ms={timeout_ms}")
-        kept, new_id = self._find(transactional_id), NO_PRODUCER_ID
-        if kept is None and len(transactional_id) > _LONGEST_ID:
+        if entry is None and len(transactional_id) > _LONGEST_ID:
             raise InvalidRequest(f"a transactional id has up to {_LONGEST_ID} characters")
-        if kept is None or kept.transaction.is_exhausted:
-            new_id = await self._services.producer_ids.next()
-            epoch = self._epoch_of(transactional_id)
-            kept = self.kept.get(transactional_id)  # another request may have come first
-            if kept is None:
-                self._check_room()
-                metadata = new(new_id, timeout_ms, self._execution.now())
-                made = Transaction(
-                    transactional_id, metadata, self._execution.now(), version=VERSION
-                )
-                kept = self.kept[transactional_id] = Kept(made, epoch)
-        call = partial(kept.transaction.init, known, timeout_ms, new_id)
-        return await self._ask(kept, call)
+        if entry is None or entry.transaction.is_exhausted:
+            new_id = await self._producer_ids.next()
+            epoch = self.topic.epoch_of(transactional_id)
+            # another request may have come first
+            entry = self.runtime.entries.get(transactional_id)
+            if entry is None:
+                entry = self._created(transactional_id, new_id, timeout_ms, epoch)
+        call = partial(entry.transaction.init, known, timeout_ms, new_id)
+        return await self._ask(entry, call)
+
+    def _created(
+        self, transactional_id: str, new_id: int, timeout_ms: int, epoch: int
+    ) -> TransactionMetadata:
+        """Adds a new id. Raises PolicyViolation if no more ids may be coordinated here."""
+        most, now = self._services.config.transactions.max_transactional_ids, self._execution.now()
+        if len(self.runtime.entries) >= most:
+            raise PolicyViolation(f"this broker has max.transactional.ids={most}")
+        metadata = new(new_id, timeout_ms, now)
+        transaction = Transaction(transactional_id, metadata, now, version=VERSION)
+        entry = self.runtime.entries[transactional_id] = TransactionMetadata(transaction, epoch)
+        return entry
 
     async def add(
         self,
@@ -155,19 +218,19 @@ class TransactionCoordinator(TransactionRegistry):
         transaction_version: int,
     ) -> None:
         """Adds partitions to the transaction; raises the error that the producer gets."""
-        kept = await self._known(transactional_id)
-        call = partial(kept.transaction.add, producer, frozenset(partitions), transaction_version)
-        await self._ask(kept, call)
+        entry = await self._initialized(transactional_id)
+        call = partial(entry.transaction.add, producer, frozenset(partitions), transaction_version)
+        await self._ask(entry, call)
 
     def verify(self, transactional_id: str, producer: Producer, partition: TopicPartition) -> None:
         """Checks that a partition is in the open transaction.
 
-        Raises what `find` and `Transaction.verify` raise, and InvalidProducerIdMapping.
+        Raises what `get` and `Transaction.verify` raise, and InvalidProducerIdMapping.
         """
-        kept = self._find(transactional_id)
-        if kept is None:
+        entry = self.runtime.get(_required(transactional_id))
+        if entry is None:
             raise InvalidProducerIdMapping(f"there is no transactional id {transactional_id}")
-        kept.transaction.verify(producer, partition)
+        entry.transaction.verify(producer, partition)
 
     async def check_partition(
         self, transactional_id: str, producer: Producer, name: TopicPartition, *, adds: bool
@@ -176,7 +239,7 @@ class TransactionCoordinator(TransactionRegistry):
 
         Raises what `verify` and `add` raise, and CoordinatorNotAvailable.
         """
-        others = self._markers.others
+        others = self.markers.others
         if others is not None and not self.is_coordinated_here(transactional_id):
             leader = self.topic.leader_of(transactional_id)
             await others.check_partition(leader, transactional_id, producer, name, adds=adds)
@@ -194,12 +257,12 @@ class TransactionCoordinator(TransactionRegistry):
         is_commit: bool,
     ) -> Producer:
         """Commits or aborts; returns what the producer continues with, or raises its error."""
-        kept = await self._known(transactional_id)
-        new_id = await self._execution.spare_id(kept)
+        entry = await self._initialized(transactional_id)
+        new_id = await self._execution.spare_id(entry)
         call = partial(
-            kept.transaction.end, producer, transaction_version, new_id, is_commit=is_commit
+            entry.transaction.end, producer, transaction_version, new_id, is_commit=is_commit
         )
-        continued = await self._ask(kept, call)
+        continued = await self._ask(entry, call)
         await self.settled(transactional_id, _COMPLETE_WAIT_S)
         return continued
 
@@ -208,50 +271,25 @@ class TransactionCoordinator(TransactionRegistry):
 
         Waits that time if another broker coordinates the id.
         """
-        kept = self.kept.get(transactional_id)
-        if kept is None and self._following is not None:
+        entry = self.runtime.entries.get(transactional_id)
+        if entry is None and not self.runtime.ownership.is_alone:
             await asyncio.sleep(timeout_s)
-        elif kept is not None and kept.transaction.pending_state is not None:
+        elif entry is not None and entry.transaction.pending_state is not None:
             future = asyncio.get_running_loop().create_future()
-            kept.settled.add(future)
+            entry.settled.add(future)
             try:
                 await asyncio.wait([future], timeout=timeout_s)
             finally:
-                kept.settled.discard(future)
+                entry.settled.discard(future)
 
-    async def _ask(self, kept: Kept, call: Callable[..., list[Action]]) -> Producer:
+    async def _ask(self, entry: TransactionMetadata, call: Callable[..., list[Action]]) -> Producer:
         """Gives a request to the machine; returns its answer, or raises the error."""
         ticket: asyncio.Future[Producer] = asyncio.get_running_loop().create_future()
-        self._execution.act(kept, call(now=self._execution.now(), ticket=ticket))
+        self._execution.act(entry, call(now=self._execution.now(), ticket=ticket))
         return await ticket
 
-    async def largest_epoch_for(self, context: Context, *, catches_up: bool = False) -> int:
-        """Returns the largest coordinator epoch that a request's markers may name; see `allowed`."""
-        return await coordinator_epochs.allowed(self._services, context, catches_up=catches_up)
 
-    async def check_epoch(self, name: TopicPartition, producer_id: int, epoch: int) -> None:
-        """Checks a larger coordinator epoch; raises what `coordinator_epochs.check` raises."""
-        await coordinator_epochs.check(self._services, name, producer_id, epoch)
-
-    def begin_marker(
-        self,
-        name: TopicPartition,
-        producer: Producer,
-        coordinator_epoch: int,
-        *,
-        is_commit: bool,
-    ) -> Appended | asyncio.Future[Appended] | None:
-        """Writes a marker that another coordinator, or an operator, has decided on.
-
-        Returns and raises what `Markers.begin` does.
-        """
-        return self._markers.begin(name, producer, coordinator_epoch, is_commit=is_commit)
-
-    async def write_marker_here(
-        self, name: TopicPartition, producer: Producer, coordinator_epoch: int, *, is_commit: bool
-    ) -> None:
-        """Writes a marker, as `begin_marker` does, that an epoch would fence which no coordinator has had.
-
-        Raises what `Markers.write_here` raises.
-        """
-        await self._markers.write_here(name, producer, coordinator_epoch, is_commit=is_commit)
+def _required(transactional_id: str | None) -> str:
+    if not transactional_id:
+        raise InvalidRequest("a transactional id is needed")
+    return transactional_id

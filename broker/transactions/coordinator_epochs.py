@@ -19,8 +19,8 @@ from tidelog.protocol.errors import (
 )
 
 if TYPE_CHECKING:
+    from tidelog.broker.coordination.services import Services
     from tidelog.broker.network.context import Context
-    from tidelog.broker.transactions.services import Services
     from tidelog.protocol.topic_partition import TopicPartition
     from tidelog.storage.log.partition import Partition
 

@@ -1,8 +1,7 @@
 """Carries out what the state machine of a transactional id asks for: records, markers, answers, deadlines.
 
-What needs no wait happens at once, the rest in tasks, which end with `stop`. The markers of many partitions
-are written in slices. A change that could not be stored is tried again. One timer serves all deadlines, by
-the broker's clock.
+What needs no wait happens at once, the rest in tasks of the runtime. The markers of many partitions are
+written in slices. A change that could not be stored is tried again. Deadlines follow the broker's clock.
 """
 
 from __future__ import annotations
@@ -12,11 +11,10 @@ import contextlib
 import logging
 from collections import deque
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from tidelog.broker.coordination.coordinating import resolve
-from tidelog.broker.coordination.deadlines import Deadlines
 from tidelog.broker.coordination.ownership import NO_EPOCH
+from tidelog.broker.coordination.runtime import resolve
 from tidelog.broker.network.scheduler import with_checkpoints
 from tidelog.broker.transactions import state_topic
 from tidelog.broker.transactions.messages import Now, SendMarkers, Store
@@ -31,12 +29,16 @@ from tidelog.protocol.records.layout import NO_PRODUCER_ID
 from tidelog.protocol.transaction_log import State
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Iterable
+    from collections.abc import Iterable
 
+    from tidelog.broker.coordination.internal_topic import Written
+    from tidelog.broker.coordination.runtime import Runtime
+    from tidelog.broker.groups.services import Services
     from tidelog.broker.transactions.markers import Markers
     from tidelog.broker.transactions.messages import Action
-    from tidelog.broker.transactions.registry import Kept, TransactionRegistry
-    from tidelog.broker.transactions.services import Services
+    from tidelog.broker.transactions.producer_ids import ProducerIds
+    from tidelog.broker.transactions.state_topic import Known
+    from tidelog.broker.transactions.transaction_metadata import TransactionMetadata
     from tidelog.protocol.topic_partition import TopicPartition
     from tidelog.storage.log.partition import Appended
 
@@ -49,156 +51,142 @@ _AT_ONCE = 16
 
 
 class Execution:
-    """The actions and deadlines of the ids of one registry."""
+    """Carries out the actions of the ids of one coordinator."""
 
-    def __init__(self, services: Services, registry: TransactionRegistry, markers: Markers) -> None:
-        """Starts nothing yet: `run` serves the deadlines."""
+    def __init__(
+        self,
+        services: Services,
+        runtime: Runtime[TransactionMetadata, Known],
+        markers: Markers,
+        producer_ids: ProducerIds,
+    ) -> None:
         self._services, self._clock = services, services.clock
-        self._registry, self._markers = registry, markers
-        self._deadlines = Deadlines(services.clock, self._deadline_reached)
-        self._tasks: set[asyncio.Task[None]] = set()
-
-    async def run(self) -> None:
-        """Serves the deadlines until it is cancelled."""
-        await self._deadlines.run()
-
-    async def stop(self) -> None:
-        """Ends the tasks that are under way."""
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._runtime, self._markers, self._producer_ids = runtime, markers, producer_ids
 
     def now(self) -> Now:
         """Returns both times of the broker's clock."""
         return Now(self._clock.now_ms(), self._clock.steady_ms())
 
-    def forget(self, transactional_id: str) -> None:
-        """Drops the deadline of an id that is coordinated here no more."""
-        self._deadlines.forget(transactional_id)
-
     # -- actions --------------------------------------------------------------------------------
 
-    def act(self, kept: Kept, actions: Iterable[Action]) -> None:
+    def act(self, entry: TransactionMetadata, actions: Iterable[Action]) -> None:
         """Carries out actions, and those that follow from them: at once where nothing waits."""
         left = deque(actions)
         while left:
             action = left.popleft()
             if isinstance(action, Store):
-                left.extendleft(reversed(self._store(kept, action)))
+                left.extendleft(reversed(self._store(entry, action)))
             elif isinstance(action, SendMarkers):
-                left.extendleft(reversed(self._send(kept, action)))
+                left.extendleft(reversed(self._send(entry, action)))
             else:
                 resolve(action.ticket, action.outcome)
-        transaction = kept.transaction
+        transaction = entry.transaction
         if transaction.pending_state is None:
-            for future in kept.settled:
+            for future in entry.settled:
                 if not future.done():
                     future.set_result(None)
-            kept.settled.clear()
-        self._schedule(kept)
+            entry.settled.clear()
+        self._schedule(entry)
 
-    def _store(self, kept: Kept, action: Store) -> list[Action]:
+    def _store(self, entry: TransactionMetadata, action: Store) -> list[Action]:
         """Writes to the log, now or in a task; returns what follows if it is there now."""
-        transaction = kept.transaction
+        transaction = entry.transaction
         transactional_id = transaction.transactional_id
         written = [state_topic.record(transactional_id, action.metadata)]
         try:
-            stored = self._registry.topic.append_now(transactional_id, written)
+            stored = self._runtime.topic.append_now(transactional_id, written)
         except BrokerError as error:
-            return self._not_stored(kept, error)
+            return self._not_stored(entry, error)
         if stored is None:
-            self._task(self._store_later(kept, written))
+            self._runtime.spawn(self._store_later(entry, written))
             return []
-        return self._stored(kept)
+        return self._stored(entry)
 
-    async def _store_later(self, kept: Kept, written: list[tuple[bytes, bytes | None]]) -> None:
-        transactional_id = kept.transaction.transactional_id
+    async def _store_later(self, entry: TransactionMetadata, written: list[Written]) -> None:
+        transactional_id = entry.transaction.transactional_id
         try:
-            await self._registry.topic.append(transactional_id, written, kept.epoch)
+            await self._runtime.topic.append(transactional_id, written, entry.epoch)
         except BrokerError as error:
-            self.act(kept, self._not_stored(kept, error))
+            self.act(entry, self._not_stored(entry, error))
         else:
-            self.act(kept, self._stored(kept))
+            self.act(entry, self._stored(entry))
 
-    def _stored(self, kept: Kept) -> list[Action]:
-        actions = kept.transaction.stored(self.now())
-        self._count(kept)
-        if kept.transaction.state is State.DEAD:
-            self._registry.forget(kept)
+    def _stored(self, entry: TransactionMetadata) -> list[Action]:
+        actions = entry.transaction.stored(self.now())
+        self._count(entry)
+        if entry.transaction.state is State.DEAD:
+            self._runtime.delete(entry)
         return actions
 
-    def _count(self, kept: Kept) -> None:
+    def _count(self, entry: TransactionMetadata) -> None:
         """Counts what has been decided, once it is stored."""
-        counts, state = self._services.metrics.transactions, kept.transaction.state
+        counts, state = self._services.metrics.transactions, entry.transaction.state
         if state is State.PREPARE_COMMIT:
             counts.committed += 1
         elif state is State.PREPARE_ABORT:
             counts.aborted += 1
-            counts.timed_out += kept.has_timed_out
+            counts.timed_out += entry.has_timed_out
         elif state is State.DEAD:
             counts.expired_ids += 1
-        kept.has_timed_out = False
+        entry.has_timed_out = False
 
-    def _not_stored(self, kept: Kept, error: BrokerError) -> list[Action]:
-        transaction = kept.transaction
+    def _not_stored(self, entry: TransactionMetadata, error: BrokerError) -> list[Action]:
+        transaction = entry.transaction
         where = {"transactional_id": transaction.transactional_id}
         log.warning("transaction not stored: %s", error.named, extra=where)
         if isinstance(error, MessageTooLarge | RecordListTooLarge):  # as in Kafka
             error = UnknownServerError(error.message)
         actions = transaction.not_stored(error)
-        kept.not_before_ms = self._clock.steady_ms() + _RETRY_MS
+        entry.not_before_ms = self._clock.steady_ms() + _RETRY_MS
         if transaction.is_new:
-            self._registry.forget(kept)
+            self._runtime.delete(entry)
         elif transaction.pending_state is not None:  # all markers are written
-            self._task(self._complete_again(kept))
+            self._runtime.spawn(self._complete_again(entry))
         return actions
 
-    async def _complete_again(self, kept: Kept) -> None:
+    async def _complete_again(self, entry: TransactionMetadata) -> None:
         await asyncio.sleep(_RETRY_MS / 1000)
-        if self._registry.is_kept(kept):
-            self.act(kept, kept.transaction.complete_again())
-
-    def _task(self, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.get_running_loop().create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        if self._runtime.has(entry):
+            self.act(entry, entry.transaction.complete_again())
 
     # -- markers --------------------------------------------------------------------------------
 
-    def _send(self, kept: Kept, action: SendMarkers) -> list[Action]:
+    def _send(self, entry: TransactionMetadata, action: SendMarkers) -> list[Action]:
         """Writes markers: a few now, many in slices; returns what follows from those that are there now."""
-        epoch = self._coordinator_epoch(kept)
+        epoch = self._coordinator_epoch(entry)
         if len(action.partitions) > _AT_ONCE:
-            self._task(self._services.scheduler.in_slices(self._send_many(kept, action, epoch)))
+            self._runtime.spawn(
+                self._services.scheduler.in_slices(self._send_many(entry, action, epoch))
+            )
             return []
         actions: list[Action] = []
         for name in sorted(action.partitions):
-            actions += self._send_one(kept, action, name, epoch)
+            actions += self._send_one(entry, action, name, epoch)
         return actions
 
-    async def _send_many(self, kept: Kept, action: SendMarkers, epoch: int) -> None:
+    async def _send_many(self, entry: TransactionMetadata, action: SendMarkers, epoch: int) -> None:
         for name in with_checkpoints(action.partitions):
-            if not self._registry.is_kept(kept):
+            if not self._runtime.has(entry):
                 return  # another coordinator writes the rest
-            actions = self._send_one(kept, action, name, epoch)
+            actions = self._send_one(entry, action, name, epoch)
             if actions:
-                self.act(kept, actions)
+                self.act(entry, actions)
 
     def _send_one(
-        self, kept: Kept, action: SendMarkers, name: TopicPartition, epoch: int
+        self, entry: TransactionMetadata, action: SendMarkers, name: TopicPartition, epoch: int
     ) -> list[Action]:
         """Writes a marker, now or in a task; returns what follows if it is there now."""
         begun: Appended | asyncio.Future[Appended] | None = None
         with contextlib.suppress(BrokerError):  # the task asks again, and judges the error
             begun = self._markers.begin(name, action.producer, epoch, is_commit=action.is_commit)
         if begun is None or isinstance(begun, asyncio.Future):
-            self._task(self._send_later(kept, action, name, epoch, begun))
+            self._runtime.spawn(self._send_later(entry, action, name, epoch, begun))
             return []
-        return kept.transaction.marker_written(name, self.now())
+        return entry.transaction.marker_written(name, self.now())
 
     async def _send_later(
         self,
-        kept: Kept,
+        entry: TransactionMetadata,
         action: SendMarkers,
         name: TopicPartition,
         epoch: int,
@@ -210,33 +198,33 @@ class Execution:
             epoch,
             is_commit=action.is_commit,
             begun=begun,
-            goes_on=partial(self._registry.is_kept, kept),
+            goes_on=partial(self._runtime.has, entry),
         )
-        if is_written and self._registry.is_kept(kept):
-            self.act(kept, kept.transaction.marker_written(name, self.now()))
+        if is_written and self._runtime.has(entry):
+            self.act(entry, entry.transaction.marker_written(name, self.now()))
 
-    def _coordinator_epoch(self, kept: Kept) -> int:
+    def _coordinator_epoch(self, entry: TransactionMetadata) -> int:
         """Returns the leader epoch of an id's partition of the topic, which has just been used.
 
         It never goes back: a log that Kafka wrote has the last epoch that Kafka's markers carry.
         """
-        if kept.epoch != NO_EPOCH:
-            return kept.epoch
-        index = self._registry.topic.index_of(kept.transaction.transactional_id)
+        if entry.epoch != NO_EPOCH:
+            return entry.epoch
+        index = self._runtime.topic.index_of(entry.transaction.transactional_id)
         opened = self._services.store.opened_partition(TOPIC, index)
         return 0 if opened is None else opened.leader_epoch
 
-    async def spare_id(self, kept: Kept) -> int:
+    async def spare_id(self, entry: TransactionMetadata) -> int:
         """Returns a new producer id if the epochs have run out."""
-        if kept.transaction.is_exhausted:
-            return await self._services.producer_ids.next()
+        if entry.transaction.is_exhausted:
+            return await self._producer_ids.next()
         return NO_PRODUCER_ID
 
     # -- time -----------------------------------------------------------------------------------
 
-    def _schedule(self, kept: Kept) -> None:
-        transaction = kept.transaction
-        if transaction.pending_state is not None or not self._registry.is_kept(kept):
+    def _schedule(self, entry: TransactionMetadata) -> None:
+        transaction = entry.transaction
+        if transaction.pending_state is not None or not self._runtime.has(entry):
             return  # what is pending calls this again
         at_ms = transaction.times_out_at_ms()
         if at_ms is None:
@@ -244,31 +232,27 @@ class Execution:
                 transaction.updated_at_ms
                 + self._services.config.transactions.transactional_id_expiration_ms
             )
-        self._deadlines.set(transaction.transactional_id, max(at_ms + 1, kept.not_before_ms))
+        self._runtime.schedule(entry, max(at_ms + 1, entry.not_before_ms))
 
-    def _deadline_reached(self, transactional_id: str, _now_ms: int) -> None:
-        kept = self._registry.kept.get(transactional_id)
-        if kept is not None:
-            self._task(self._tick(kept))
-
-    async def _tick(self, kept: Kept) -> None:
+    async def tick(self, entry: TransactionMetadata) -> None:
+        """Aborts a transaction that takes too long, or expires an id that nobody uses."""
         try:
-            new_id = await self.spare_id(kept)
+            new_id = await self.spare_id(entry)
         except BrokerError as error:
-            where = {"transactional_id": kept.transaction.transactional_id}
+            where = {"transactional_id": entry.transaction.transactional_id}
             log.warning("no producer id for a new epoch: %s", error.named, extra=where)
-            kept.not_before_ms = self._clock.steady_ms() + _RETRY_MS
-            self._schedule(kept)
+            entry.not_before_ms = self._clock.steady_ms() + _RETRY_MS
+            self._schedule(entry)
             return
-        if not self._registry.is_kept(kept):
+        if not self._runtime.has(entry):
             return
-        transaction = kept.transaction
+        transaction = entry.transaction
         expire_after_ms = self._services.config.transactions.transactional_id_expiration_ms
         actions = transaction.tick(self.now(), new_id, expire_after_ms)
         if actions and transaction.state is State.ONGOING:
-            kept.has_timed_out = True
+            entry.has_timed_out = True
             log.info(
                 "transaction timed out",
                 extra={"transactional_id": transaction.transactional_id},
             )
-        self.act(kept, actions)
+        self.act(entry, actions)

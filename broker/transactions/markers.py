@@ -28,8 +28,8 @@ from tidelog.storage.would_block import WouldBlock
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from tidelog.broker.groups.services import Services
     from tidelog.broker.transactions.others import OtherBrokers
-    from tidelog.broker.transactions.services import Services
     from tidelog.protocol.topic_partition import TopicPartition
     from tidelog.protocol.transaction_log import Producer
     from tidelog.storage.log.partition import Appended
@@ -136,12 +136,14 @@ class Markers:
             try:
                 await self.write(name, producer, coordinator_epoch, is_commit=is_commit)
             except _FINAL as error:
-                log.error("marker cannot be written: %s", error.named, extra=where)
+                log.error("transaction marker refused: %s", error.named, extra=where)
                 return False
             except BrokerError as error:
                 if await self._is_gone(name, error):
                     return True
-                log.warning("marker not written yet: %s", error.named, extra=where)
+                log.warning(
+                    "transaction marker not written, will retry: %s", error.named, extra=where
+                )
             else:
                 return True
             await asyncio.sleep(delay_s)
@@ -173,10 +175,10 @@ class Markers:
         if services.replicas is not None:
             appended = services.replicas.acknowledged(partition, appended, _TIMEOUT_MS)
         if name[0] == GROUPS_TOPIC:
-            self._tell_groups(name[1], producer, appended, is_commit=is_commit)
+            self._end_in_groups(name[1], producer, appended, is_commit=is_commit)
         return appended
 
-    def _tell_groups(
+    def _end_in_groups(
         self,
         index: int,
         producer: Producer,
@@ -184,18 +186,18 @@ class Markers:
         *,
         is_commit: bool,
     ) -> None:
-        """Lets the groups hear of a marker once it is stored, before whoever waits for that."""
+        """Ends the transaction in the groups once the marker is stored, before whoever waits for that."""
 
-        def tell(stored: Appended) -> None:
-            self._services.coordinator.transaction_ended(
+        def end(stored: Appended) -> None:
+            self._services.coordinator.offsets.transaction_ended(
                 index, producer.producer_id, stored.base_offset, is_commit=is_commit
             )
 
         def when_done(future: asyncio.Future[Appended]) -> None:
             if not future.cancelled() and future.exception() is None:
-                tell(future.result())
+                end(future.result())
 
         if isinstance(appended, asyncio.Future):
             appended.add_done_callback(when_done)
         else:
-            tell(appended)
+            end(appended)

@@ -31,7 +31,7 @@ from tidelog.protocol.group_errors import CoordinatorNotAvailable
 from tidelog.protocol.sender import NO_TAGS
 
 if TYPE_CHECKING:
-    from tidelog.broker.transactions.services import Services
+    from tidelog.broker.coordination.services import Services
     from tidelog.client.async_connection import AsyncConnection
     from tidelog.protocol.message import Message
     from tidelog.protocol.topic_partition import TopicPartition

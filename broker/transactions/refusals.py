@@ -67,7 +67,7 @@ class Refusals:
             },
         )
 
-    def tell_repeated(self) -> None:
+    def log_repeated(self) -> None:
         """Logs how often requests were refused that were not logged each time."""
         for host, reason, times in self._repeats.take_repeated(self._clock.monotonic_s()):
             where = {"host": host, "more": times}

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from tidelog.broker.coordination.internal_topic import Written
-    from tidelog.broker.transactions.services import Services
+    from tidelog.broker.coordination.services import Services
     from tidelog.config.broker.transactions import TransactionConfig
     from tidelog.storage.time.trusted_clock import Change
 

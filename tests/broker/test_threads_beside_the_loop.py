@@ -128,8 +128,8 @@ def test_everything_counted_grows_during_a_scrape(tmp_path: Path) -> None:
             metrics.requests[0, index] = metrics.clients["name", str(index)] = 1
             metrics.failed_produces[ErrorCode(index)] = 1
             metrics.transactions.refused["AddOffsetsToTxn", ErrorCode(index)] = 1
-            groups.ownership._partitions[index] = _ready(index)
-            ids.ownership._partitions[index] = _ready(index)
+            groups.runtime.ownership._partitions[index] = _ready(index)
+            ids.runtime.ownership._partitions[index] = _ready(index)
         anomalies = node.time_watch.topics["t"]
         anomalies.expired_on_arrival["retention.ms"] = 1
         others = Others(
@@ -143,8 +143,8 @@ def test_everything_counted_grows_during_a_scrape(tmp_path: Path) -> None:
             (metrics.compaction.uncleanable, ("t", 0), Uncleanable(None, "", "")),
             (node.time_watch.topics, "other", anomalies),
             (anomalies.expired_on_arrival, "retention.bytes", 1),
-            (groups.ownership._partitions, 99, _ready(99)),
-            (ids.ownership._partitions, 99, _ready(99)),
+            (groups.runtime.ownership._partitions, 99, _ready(99)),
+            (ids.runtime.ownership._partitions, 99, _ready(99)),
         )
         metrics.times_sum_s[1] = 0.0
         with interrupted(others):

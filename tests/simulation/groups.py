@@ -87,7 +87,7 @@ class World:
     # -- the broker -----------------------------------------------------------------------------
 
     def act(self, actions: list[Any]) -> None:
-        self.kept.noted(self.now_ms)
+        self.kept.note_state(self.now_ms)
         for action in actions:
             if isinstance(action, Store):
                 self.log.append(self.kept.group_record())

@@ -266,11 +266,11 @@ def test_members_of_a_group_that_is_being_read_carry_on(tmp_path):
         member = RawMember(broker, "loaded")
         settled(member)
         coordinator = broker.node.coordinator
-        coordinator.ownership.begin_alone(50)
+        coordinator.runtime.ownership.begin_alone(50)
         assert member.heartbeat() == NONE
         assert member.heartbeat(generation_id=member.generation + 1) == NONE
         assert member.sync_now()["error_code"] == REBALANCE_IN_PROGRESS
-        coordinator.ownership.begin_alone(0)
+        coordinator.runtime.ownership.begin_alone(0)
         assert member.heartbeat(generation_id=member.generation + 1) == ILLEGAL_GENERATION
         assert member.sync_now()["error_code"] == NONE
         member.close()
@@ -282,16 +282,16 @@ def test_who_joins_waits_for_the_group_to_be_read(tmp_path, monkeypatch):
         one, two = RawMember(broker, "loaded"), RawMember(broker, "other")
         settled(one)
         coordinator = broker.node.coordinator
-        coordinator.ownership.begin_alone(50)
+        coordinator.runtime.ownership.begin_alone(50)
         joining = one.join()
         with broker.connect() as connection:
             for _ in range(20):
                 assert fetched(connection, "loaded", "t")[3] == LOAD_IN_PROGRESS
         assert not joining.done()
-        coordinator.ownership.begin_alone(0)
-        broker._loop.call_soon_threadsafe(coordinator.loader.carry_out, ())
+        coordinator.runtime.ownership.begin_alone(0)
+        broker._loop.call_soon_threadsafe(coordinator.runtime.loader.carry_out, ())
         assert joining.result(60)["error_code"] == NONE
-        coordinator.ownership.begin_alone(50)
+        coordinator.runtime.ownership.begin_alone(50)
         monkeypatch.setattr(loading, "_WAIT_S", 0.1)
         assert two.join_now()["error_code"] == LOAD_IN_PROGRESS  # after that time
         one.close()

@@ -197,14 +197,14 @@ def test_a_group_that_cannot_be_written_keeps_no_other_from_expiring(tmp_path):
         time.sleep(0.01)
         coordinator = broker.node.coordinator
         stuck = partition_of(groups[0], 50)
-        for load in coordinator.ownership.begin_alone(50):
+        for load in coordinator.runtime.ownership.begin_alone(50):
             if load.partition == stuck:
-                coordinator.ownership.on_failed(load, "its disk is gone")
+                coordinator.runtime.ownership.on_failed(load, "its disk is gone")
             else:
-                coordinator.ownership.on_loaded(load)
-        expiring = asyncio.run_coroutine_threadsafe(coordinator.expire(), broker._loop)
+                coordinator.runtime.ownership.on_loaded(load)
+        expiring = asyncio.run_coroutine_threadsafe(coordinator.cleanup.expire(), broker._loop)
         assert expiring.result(60) == 3
-        coordinator.ownership.begin_alone(0)
+        coordinator.runtime.ownership.begin_alone(0)
         assert [all_fetched(connection, group) for group in groups] == [{("t", 0): 1}, {}, {}, {}]
 
 
@@ -214,14 +214,16 @@ def test_a_commit_waits_for_its_group_to_be_read(tmp_path):
         create(one, "t")
         assert commit(one, "g", "t", 1) == NONE
         coordinator = broker.node.coordinator
-        reading = coordinator.ownership.begin_alone(50)
+        reading = coordinator.runtime.ownership.begin_alone(50)
         with ThreadPoolExecutor(1) as pool:
             answer = pool.submit(commit_once, one, "g", "t", 2)
             for _ in range(20):
                 assert fetched(other, "g", "t")[3] == LOAD_IN_PROGRESS
             assert not answer.done()
-            running = asyncio.run_coroutine_threadsafe(coordinator.loader.run(), broker._loop)
-            broker._loop.call_soon_threadsafe(coordinator.loader.carry_out, reading)
+            running = asyncio.run_coroutine_threadsafe(
+                coordinator.runtime.loader.run(), broker._loop
+            )
+            broker._loop.call_soon_threadsafe(coordinator.runtime.loader.carry_out, reading)
             assert answer.result(60) == NONE
         assert fetched(other, "g", "t")[0] == 2
         running.cancel()

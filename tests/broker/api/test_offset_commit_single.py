@@ -43,11 +43,11 @@ def _let_in(node, group_id, state):
         Member(f"{group_id}-{name}", instance, "c", "/h", 10_000, 10_000, (("range", b""),))
         for name, instance in (("one", None), ("two", "i"))
     ]
-    group = node.coordinator._new_group(group_id)
+    group = node.coordinator.groups.machine(group_id)
     group.restore(members, 0)
     group.state, group.generation = state, 3
     group.protocol_type, group.protocol, group.leader = "consumer", "range", f"{group_id}-one"
-    node.coordinator._groups[group_id] = GroupMetadata(group)
+    node.coordinator.runtime.entries[group_id] = GroupMetadata(group)
 
 
 @pytest.fixture
@@ -78,7 +78,7 @@ def groups(node):
             {name: each.deadline_ms for name, each in kept.group.members.items()},
             kept.group.state,
         )
-        for kept in node.coordinator.all()
+        for kept in node.coordinator.runtime.all()
     }
 
 
@@ -111,7 +111,7 @@ def test_it_is_taken_and_answers_the_same(monkeypatch, short, ordinary, version)
             got, taken = both(monkeypatch, short, ordinary, frame)
             assert taken, one
             assert (b"\0\4plain" if version < 8 else b"\2\6plain")[-5:] in got
-        kept = short.coordinator.find("g").offsets
+        kept = short.coordinator.get("g").offsets
         assert {name: each.offset for name, each in kept.items()} == {
             ("plain", number % 2): number
             for number in range(len(who) * 2)
@@ -205,7 +205,7 @@ def test_what_the_log_refuses(monkeypatch, short, ordinary, version, error, code
         got, taken = both(monkeypatch, short, ordinary, frame)
     assert not taken
     assert code.to_bytes(2, "big") in got
-    assert short.coordinator.find("g") is None, "nothing is known that is not in the log"
+    assert short.coordinator.get("g") is None, "nothing is known that is not in the log"
 
 
 def test_an_offset_that_waits_for_the_disk(monkeypatch, short, ordinary):
@@ -216,4 +216,4 @@ def test_an_offset_that_waits_for_the_disk(monkeypatch, short, ordinary):
     got, taken = both(monkeypatch, short, ordinary, request("OffsetCommit", 9, **fields(offset=11)))
     assert not taken
     assert NONE.to_bytes(2, "big") in got
-    assert short.coordinator.find("g").offsets["plain", 0].offset == 11
+    assert short.coordinator.get("g").offsets["plain", 0].offset == 11

@@ -31,12 +31,9 @@ class Slow:
     def __init__(self):
         self.begun = []
         self.partitions = SimpleNamespace(openings=SimpleNamespace(open=self.open))
-        self.transactions = SimpleNamespace(
-            begin_marker=self.begin, largest_epoch_for=self.largest_epoch
-        )
-
-    async def largest_epoch(self, _context):
-        return 0
+        self.transactions = SimpleNamespace(markers=self)
+        self.metadata = SimpleNamespace(node_id=1, image=SimpleNamespace(brokers={}))
+        self.replicas = None
 
     async def open(self, names):
         self.opened = list(names)

@@ -16,7 +16,7 @@ def _joined(broker):
     """The leader and a second member of a group that waits for its assignment."""
     one, two = RawMember(broker, "g"), RawMember(broker, "g")
     assert one.join_now()["error_code"] == 0
-    held = broker.node.coordinator.held
+    held = broker.node.coordinator.groups.held
     before = held.counted
     assert one.sync_now({one.member_id: b"all"})["error_code"] == 0
     assert held.counted == before + len(b"all")
@@ -52,7 +52,7 @@ def _both_sync(broker, one, two, slow):
     first = one.sync({one.member_id: b"1", two.member_id: b"2"})
     eventually(lambda: slow.is_writing)
     second = two.sync()
-    eventually(lambda: broker.node.coordinator.find("g").group.members[two.member_id].has_synced)
+    eventually(lambda: broker.node.coordinator.get("g").group.members[two.member_id].has_synced)
     return first, second
 
 

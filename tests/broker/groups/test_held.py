@@ -109,19 +109,21 @@ async def test_a_commit_that_waits_for_replicas_is_counted_once(tmp_path):
         coordinator.start()
         try:
             await eventually_async(lambda: is_served(coordinator))
-            before = coordinator.held.counted
+            before = coordinator.groups.held.counted
             for index in (0, 1):
                 added = Commit.of("g", Committer(), {("t", index): Committed(1, -1, "four", 0)})
-                assert not coordinator.commit_now(added)
-                await coordinator.commit(added)
-            assert coordinator.held.counted - before == of_group("g") + 2 * (OFFSET_BYTES + 4)
+                assert not coordinator.offsets.commit_now(added)
+                await coordinator.offsets.commit(added)
+            assert coordinator.groups.held.counted - before == of_group("g") + 2 * (
+                OFFSET_BYTES + 4
+            )
         finally:
             await coordinator.stop()
 
 
 def is_served(coordinator):
     try:
-        return coordinator.ownership.check(0) >= 0
+        return coordinator.runtime.ownership.check(0) >= 0
     except BrokerError:
         return False
 

@@ -34,13 +34,13 @@ class Held:
         return self._polls.longest
 
     def groups(self):
-        return self.broker.call(lambda: len(self.broker.node.coordinator.all()))
+        return self.broker.call(lambda: len(self.broker.node.coordinator.runtime.all()))
 
     def run(self, coroutine):
         asyncio.run_coroutine_threadsafe(coroutine, self.broker._loop).result(60)
 
     def expire(self):
-        self.run(self.broker.node.coordinator.expire())
+        self.run(self.broker.node.coordinator.cleanup.expire())
 
     def delete(self, topic):
         with self.broker.connect() as connection:
@@ -110,5 +110,5 @@ def test_offsets_expire_in_slices(held):
 @pytest.mark.slow
 def test_the_offsets_of_a_topic_that_is_there_again_stay(held):
     commit_all(held)
-    held.run(held.broker.node.coordinator.forget_topic("many"))
+    held.run(held.broker.node.coordinator.cleanup.delete_topic("many"))
     assert held.groups() == GROUPS + 1

@@ -115,9 +115,9 @@ def test_an_offset_does_not_expire_whose_commit_waits_while_the_clock_is_set_rig
             patch.setattr(InternalTopic, "is_replicated", True)  # so that commits wait
             patch.setattr(InternalTopic, "append", slowly)
             assert commit(connection, "g", "t", 7) == 0
-        registry = broker.node.coordinator
-        asyncio.run_coroutine_threadsafe(registry.expire(), broker._loop).result(60)
+        groups = broker.node.coordinator
+        asyncio.run_coroutine_threadsafe(groups.cleanup.expire(), broker._loop).result(60)
         assert fetched(connection, "g", "t")[0] == 7
-    stored = registry._reader.read(registry.topic.index_of("g"), registry._new_group)
-    (committed,) = stored._kept["g"].offsets.values()
+    stored = groups._reader.read(groups.topic.index_of("g"), groups.groups.machine)
+    (committed,) = stored._entries["g"].offsets.values()
     assert committed.commit_ms == NEW_YEAR_MS

@@ -17,10 +17,10 @@ from tests.broker.inside import Inside
 from tests.broker.polls import Polls
 from tests.oracle import wire
 from tidelog.broker.clock import SystemClock
-from tidelog.broker.groups import registry
 from tidelog.broker.network import scheduler
 from tidelog.broker.network.routes import handler_of
 from tidelog.broker.network.scheduler import ROUND_S
+from tidelog.broker.groups import offset_commits
 from tidelog.broker.transactions import execution
 from tidelog.protocol.message import served_apis
 
@@ -210,7 +210,7 @@ def _too_long(holds: dict[str, float]) -> set[str]:
 
 
 def test_a_transaction_of_the_offsets_of_many_partitions(watched, monkeypatch):
-    monkeypatch.setattr(registry, "_AT_ONCE", 100)
+    monkeypatch.setattr(offset_commits, "_AT_ONCE", 100)
     assert _too_long(_holds_of_a_transaction(watched)) == set()
 
 
@@ -222,13 +222,13 @@ _IN_SLICES = {"AddPartitionsToTxn", "TxnOffsetCommit", "EndTxn", "OffsetFetch", 
     [
         (scheduler._Worker, ("wait", lambda _: None), _IN_SLICES),
         (execution, ("_AT_ONCE", 10 * _PARTITIONS), {"EndTxn"}),
-        (registry, ("_AT_ONCE", 10 * _PARTITIONS), {"OffsetDelete"}),
+        (offset_commits, ("_AT_ONCE", 10 * _PARTITIONS), {"OffsetDelete"}),
     ],
     ids=["nothing gives way", "all markers at once", "all deletions at once"],
 )
 def test_a_transaction_that_does_not_give_way_is_noticed(watched, monkeypatch, where, fault, held):
     """As it was before: what a test of holds has to find."""
-    monkeypatch.setattr(registry, "_AT_ONCE", 100)
+    monkeypatch.setattr(offset_commits, "_AT_ONCE", 100)
     monkeypatch.setattr(where, *fault)
     assert _too_long(_holds_of_a_transaction(watched)) == held
 

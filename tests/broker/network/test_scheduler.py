@@ -10,8 +10,7 @@ import greenlet
 import pytest
 
 from tidelog.broker.garbage import Collector
-from tidelog.broker.groups import offset_commits
-from tidelog.broker.groups.committed import Committed
+from tidelog.broker.groups.committed import Commit, Committed, Committer
 from tidelog.broker.network.answers import Pending
 from tidelog.broker.network.scheduler import (
     ROUND_S,
@@ -176,8 +175,8 @@ def test_outside_of_a_request_nothing_pauses():
 
 async def test_making_the_records_of_a_long_commit_gives_way():
     offsets = {("t", index): Committed(index, -1, "", 0) for index in range(1_000)}
-    committer = offset_commits.Committer()
-    answer = ticking().serve(lambda: offset_commits.Commit.of("g", committer, offsets))
+    committer = Committer()
+    answer = ticking().serve(lambda: Commit.of("g", committer, offsets))
     assert await iterations_of(answer) > 100
 
 

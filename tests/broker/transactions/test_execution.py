@@ -16,18 +16,21 @@ from tidelog.storage.log.partition import Appended
 COUNT = 200
 
 
-class Registry:
-    """One id, whose epoch is known, until another broker has it."""
+class Runtime:
+    """Has one id, whose epoch is known, until another broker has it."""
 
     def __init__(self) -> None:
-        self.has = True
+        self.is_coordinator, self.tasks = True, []
 
-    def is_kept(self, _kept) -> bool:
-        return self.has
+    def has(self, _entry) -> bool:
+        return self.is_coordinator
+
+    def spawn(self, work) -> None:
+        self.tasks.append(asyncio.ensure_future(work))
 
 
 class Machine:
-    """Hears of the markers; the last one asks for nothing."""
+    """Notes the markers; the last one asks for nothing."""
 
     pending_state, transactional_id = "PREPARE_COMMIT", "id"
 
@@ -49,12 +52,12 @@ class Markers:
 def sending(count: int):
     """An execution that has been asked for the markers of so many partitions."""
     node = SimpleNamespace(clock=ManualClock(0), scheduler=ticking())
-    registry, machine = Registry(), Machine()
-    execution = Execution(node, registry, Markers())
-    kept = SimpleNamespace(transaction=machine, epoch=0, settled=set(), not_before_ms=0)
+    runtime, machine = Runtime(), Machine()
+    execution = Execution(node, runtime, Markers(), None)
+    entry = SimpleNamespace(transaction=machine, epoch=0, settled=set(), not_before_ms=0)
     names = frozenset(("t", index) for index in range(count))
-    execution.act(kept, [SendMarkers(Producer(1, 0), is_commit=True, partitions=names)])
-    return registry, machine
+    execution.act(entry, [SendMarkers(Producer(1, 0), is_commit=True, partitions=names)])
+    return runtime, machine
 
 
 async def test_a_few_markers_are_written_at_once():
@@ -73,9 +76,9 @@ async def test_many_markers_give_way_to_the_loop():
 
 
 async def test_markers_end_when_another_broker_coordinates_the_id():
-    registry, machine = sending(COUNT)
+    runtime, machine = sending(COUNT)
     await until(lambda: machine.marked)
-    registry.has = False
+    runtime.is_coordinator = False
     seen = len(machine.marked)
     for _ in range(1_000):
         await asyncio.sleep(0)

@@ -276,7 +276,9 @@ def test_refused_offsets_leave_nothing_behind(tmp_path, caplog):
             for group in ("kept", "same", f"g{number}"):
                 assert stranger.commit_offsets(group, "t", {0: 1}, version=0) == [MAPPING]
         assert known.commit_offsets("none", "t", {0: 1}, generation=3) == [GENERATION]
-        assert broker.call(lambda: [each.group.group_id for each in groups.all()]) == ["kept"]
+        assert broker.call(lambda: [each.group.group_id for each in groups.runtime.all()]) == [
+            "kept"
+        ]
         assert known.end(commit=True) == NONE
         assert offsets_of(connection, "kept", "t", 0) == {0: 1}
 

@@ -77,7 +77,7 @@ class TestFolding:
             refusals.note(self.context(), f"id-{number}", ProducerFenced("old"))
         assert len(caplog.records) == SHOWN
         self.clock.now_s += SPAN_S
-        refusals.tell_repeated()
+        refusals.log_repeated()
         last = caplog.records[-1]
         assert (last.getMessage(), last.more) == (
             "transactional requests refused: EndTxn: PRODUCER_FENCED",

@@ -33,21 +33,21 @@ def plant(name: str) -> None:
 
 
 def _marker_before_the_record() -> None:
-    def store(execution, kept, action):
+    def store(execution, entry, action):
         target = action.metadata
         if target.state is not State.PREPARE_COMMIT:
-            return _store(execution, kept, action)
+            return _store(execution, entry, action)
         first = min(target.partitions)
         producer = Producer(target.producer_id, target.epoch)
-        epoch = execution._coordinator_epoch(kept)
+        epoch = execution._coordinator_epoch(entry)
         with contextlib.suppress(BrokerError):
             execution._markers.begin(first, producer, epoch, is_commit=True)
 
         async def record() -> None:
             await asyncio.sleep(_RECORD_LATER_S)
-            execution.act(kept, _store(execution, kept, action))
+            execution.act(entry, _store(execution, entry, action))
 
-        execution._task(record())
+        execution._runtime.spawn(record())
         return []
 
     Execution._store = store

@@ -149,14 +149,14 @@ class OffsetsWorld:
         else:
             kept = self._of(name)
             kept.group.state, kept.group.protocol_type = State.STABLE, "connect"
-            kept.noted(self.time.clock.now_ms())
+            kept.note_state(self.time.clock.now_ms())
             self.empty.pop(name, None)
 
     def _leave(self, name: str) -> None:
         kept, now_ms = self.groups[name], self.time.now_ms
         kept.group.state = State.EMPTY
         kept.group.generation += 1
-        kept.noted(self.time.clock.now_ms())
+        kept.note_state(self.time.clock.now_ms())
         self.empty[name] = now_ms, now_ms
         self._write(*kept.group_record())
 

@@ -44,7 +44,7 @@ class Lag(NamedTuple):
 
 def _groups(scrape: Scrape) -> list[GroupMetadata]:
     try:
-        return scrape.services.coordinator.all()
+        return scrape.services.coordinator.runtime.all()
     except BrokerError:  # the groups are still being read
         return []
 
@@ -135,7 +135,7 @@ def members(scrape: Scrape) -> Samples:
 
 
 def _bytes(scrape: Scrape) -> Samples:
-    yield (), scrape.services.coordinator.held.counted
+    yield (), scrape.services.coordinator.groups.held.counted
 
 
 _PARTITION = ("group", "topic", "partition")

@@ -165,11 +165,11 @@ async def test_a_coordinator_refuses_meanwhile_and_reads_its_partition_again(thr
         await eventually(lambda: is_suspended(three[1], OFFSETS))
         await eventually(lambda: not coordinated(coordinator))
         with pytest.raises(NotCoordinator):
-            coordinator.ownership.check(0)
+            coordinator.runtime.ownership.check(0)
         for number in (2, 3):
             await three[number].register()
         assert await eventually(lambda: coordinated(coordinator)) == epoch
-        assert len(logged(caplog, "coordinator loaded")) == 2
+        assert len(logged(caplog, "coordinator loaded partitions")) == 2
         await followed(three, OFFSETS)
     finally:
         await coordinator.stop()
@@ -178,7 +178,7 @@ async def test_a_coordinator_refuses_meanwhile_and_reads_its_partition_again(thr
 def coordinated(coordinator):
     """The epoch in which a coordinator serves the partition, and one more; None if it does not."""
     try:
-        return coordinator.ownership.check(0) + 1
+        return coordinator.runtime.ownership.check(0) + 1
     except BrokerError:
         return None
 
