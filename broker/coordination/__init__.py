@@ -3,7 +3,7 @@
 A key is in one partition of the topic, by its hash, and the leader of that partition coordinates it.
 Begin with `runtime.py`: what a coordinator has, and what it is called for. The usual questions:
 - which partitions this broker coordinates, as a pure state machine: `ownership.py`
-- reading a partition that this broker takes over: `loading.py`, its records `reading.py`
+- the records of a partition that this broker takes over: `reading.py`
 - appending, in the epoch in which the state was loaded: `internal_topic.py`
 - following the metadata, as one of several brokers: `following.py`; more replicas: `raising.py`
 - the one timer of all deadlines: `deadlines.py`

@@ -177,15 +177,7 @@ class InternalTopic:
         A log that cannot take them raises NotCoordinator, as in Kafka: clients then look up the
         coordinator again.
         """
-        try:
-            partition = await self._opened(key)
-            self._check_epoch(partition.index, epoch)
-            appended = self._append(partition, self._batch(partition, records))
-            if isinstance(appended, asyncio.Future):
-                appended = await appended
-        except BrokerError as error:
-            raise _as_not_coordinator(error) from None
-        return (partition.topic_id, partition.index), appended.base_offset
+        return await self._write(await self._opened(key), records, epoch)
 
     async def append_in_transaction(
         self,
@@ -199,16 +191,23 @@ class InternalTopic:
 
         Raises what `verify` and `append` raise.
         """
-        try:
-            partition = await self._opened(key)
-            self._check_epoch(partition.index, epoch)
-        except BrokerError as error:
-            raise _as_not_coordinator(error) from None
+        partition = await self._opened(key)
+        self._check_epoch(partition.index, epoch)
         guard = await verify(partition)
-        made = self._batch(partition, records, (producer.producer_id, producer.epoch))
+        return await self._write(partition, records, epoch, producer, guard)
+
+    async def _write(
+        self,
+        partition: Partition,
+        records: Records,
+        epoch: int,
+        producer: Producer | None = None,
+        guard: Guard | None = None,
+    ) -> tuple[Log, int]:
+        self._check_epoch(partition.index, epoch)
+        made = self._batch(partition, records, producer)
         try:
-            self._check_epoch(partition.index, epoch)
-            appended = self._append(partition, made, guard=guard, internal=True)
+            appended = self._append(partition, made, guard=guard, internal=producer is not None)
             if isinstance(appended, asyncio.Future):
                 appended = await appended
         except BrokerError as error:
@@ -246,7 +245,7 @@ class InternalTopic:
         self,
         partition: Partition,
         records: Records,
-        producer: tuple[int, int] | None = None,
+        producer: Producer | None = None,
     ) -> bytes:
         """Makes a batch of records. Raises MessageTooLarge for one that would be refused."""
         most = partition.config.max_message_bytes
@@ -270,9 +269,15 @@ class InternalTopic:
             return None  # whoever may wait will see
 
     async def _opened(self, key: str) -> Partition:
-        """Returns the partition of a key, opened if necessary; creates the topic."""
-        await self._create()
-        return await self._services.partitions.open(self.name, self.index_of(key))
+        """Returns the partition of a key, opened if necessary; creates the topic.
+
+        Raises NotCoordinator and CoordinatorNotAvailable.
+        """
+        try:
+            await self._create()
+            return await self._services.partitions.open(self.name, self.index_of(key))
+        except BrokerError as error:
+            raise _as_not_coordinator(error) from None
 
     async def create(self) -> None:
         """Creates the topic if there is none. Raises CoordinatorNotAvailable."""

@@ -19,29 +19,20 @@ log = logging.getLogger("tidelog.coordination")
 _READ_BYTES = 1 << 20
 
 
-def end_of(partition: Partition, *, to_log_end: bool) -> int:
-    """Returns the offset up to which the state of a coordinator is read.
-
-    A leader that has just been elected reads to the log's end: its whole log becomes readable, and
-    every record that was acknowledged is in it.
-    """
-    return partition.log_end_offset if to_log_end else partition.high_watermark
-
-
 def batches_of(
     partition: Partition,
     end_offset: int,
-    goes_on: Callable[[], bool] = lambda: True,
+    is_wanted: Callable[[], bool] = lambda: True,
     *,
     skips_broken: bool = False,
 ) -> Iterator[tuple[Batch, Iterator[Record]]]:
     """Yields every batch below an offset, control batches too, with its records.
 
-    Ends early once `goes_on` returns False. Raises CorruptMessage for a batch that fails its checksum,
+    Ends early once `is_wanted` returns False. Raises CorruptMessage for a batch that fails its checksum,
     unless it `skips_broken` ones, which are logged.
     """
     offset = partition.log_start_offset
-    while offset < end_offset and goes_on():
+    while offset < end_offset and is_wanted():
         fetched = partition.read(offset, _READ_BYTES, upper_offset=end_offset, minimum_one=True)
         before = offset
         for buffer in fetched.buffers:

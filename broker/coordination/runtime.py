@@ -4,31 +4,41 @@ A coordinator has a runtime and gives it a clock and itself. The runtime holds t
 key, of the partitions that this broker leads, and refuses keys of all others: NOT_COORDINATOR, or
 COORDINATOR_LOAD_IN_PROGRESS until their partition has been read. The state machines are the coordinator's.
 
+Partitions are read in a thread, one after another, as `ownership.py` asks. What was read counts only if the
+ownership still waits for it when it is there; a partition that is resigned is dropped at once.
+
 Source: Kafka's CoordinatorRuntime as of 4.1.
 """
 
 from __future__ import annotations
 
 import asyncio
-from functools import partial
+import contextlib
+import logging
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from tidelog.broker.coordination.deadlines import Deadlines
 from tidelog.broker.coordination.internal_topic import InternalTopic
-from tidelog.broker.coordination.loading import Loader
-from tidelog.broker.coordination.ownership import Ownership
+from tidelog.broker.coordination.ownership import Load, Ownership, Resign
+from tidelog.broker.folded_log import folded
 from tidelog.protocol.errors import BrokerError
 from tidelog.protocol.group_errors import CoordinatorLoadInProgress
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Sequence
+    from collections.abc import Callable, Coroutine, Iterable, Sequence
 
     from tidelog.broker.clock import Clock
     from tidelog.broker.coordination.following import Following
     from tidelog.broker.coordination.internal_topic import Declared
-    from tidelog.broker.coordination.ownership import Load
+    from tidelog.broker.coordination.ownership import Action
     from tidelog.broker.coordination.services import Services
     from tidelog.broker.metadata.image import Image
+    from tidelog.storage.log.partition import Partition
+
+log = logging.getLogger("tidelog.coordination")
+
+_WAIT_S = 5.0
+"""How long a request waits for a partition to be read: less than any client waits for an answer."""
 
 
 class Entry(Protocol):
@@ -49,8 +59,8 @@ EntryT_contra = TypeVar("EntryT_contra", bound=Entry, contravariant=True)
 class Coordinator(Protocol[EntryT_contra, ReadT]):
     """What a runtime calls: `read` in a thread, all else on the event loop."""
 
-    def read(self, index: int, is_wanted: Callable[[], bool]) -> ReadT:
-        """Reads a partition. The result is useless once `is_wanted` returns False."""
+    def read(self, partition: Partition, end_offset: int, is_wanted: Callable[[], bool]) -> ReadT:
+        """Reads a partition below an offset. The result is useless once `is_wanted` returns False."""
 
     def load(self, load: Load, read: ReadT) -> None:
         """Adds the entries that were read of a partition to those of the runtime."""
@@ -80,14 +90,9 @@ class Runtime(Generic[EntryT, ReadT]):
         self._coordinator = coordinator
         self.ownership = Ownership(is_alone=True)
         self.topic = InternalTopic(services, declared, clock, self.ownership)
-        self.loader: Loader[ReadT] = Loader(
-            services,
-            declared.name,
-            self.ownership,
-            read=coordinator.read,
-            loaded=coordinator.load,
-            resigned=self._unload,
-        )
+        self._loads: asyncio.Queue[Load] = asyncio.Queue()
+        self._loaded: list[str] = []  # the partitions that have not been logged
+        self._changed = asyncio.Event()  # replaced when it is set
         self.entries: dict[str, EntryT] = {}
         self._deadlines = Deadlines(clock, self._deadline_reached)
         self._following: Following | None = None
@@ -107,7 +112,7 @@ class Runtime(Generic[EntryT, ReadT]):
             self._declared.name,
             self._declared.replication_factor,
             self.ownership,
-            carry_out=self.loader.carry_out,
+            carry_out=self.carry_out,
             image_changed=self._coordinator.image_changed,
         )
 
@@ -121,8 +126,8 @@ class Runtime(Generic[EntryT, ReadT]):
         if self._following is not None:
             loops += (self._following.run(),)
         elif not self.topic.is_missing:
-            self.loader.carry_out(self.ownership.begin_alone(self.topic.partitions()))
-        loops += (self.loader.run(), self._deadlines.run())
+            self.carry_out(self.ownership.begin_alone(self.topic.partitions()))
+        loops += (self.load_partitions(), self._deadlines.run())
         self._loops = [asyncio.get_running_loop().create_task(each) for each in loops]
 
     async def stop(self) -> None:
@@ -157,8 +162,19 @@ class Runtime(Generic[EntryT, ReadT]):
         return self.entries.get(key)
 
     async def get_loaded(self, key: str) -> EntryT | None:
-        """Like `get`, after the key's partition has been read; waits for that a few seconds at most."""
-        await self.loader.until_loaded(partial(self.get, key))
+        """Like `get`, after the key's partition has been read; waits for that a few seconds at most.
+
+        librdkafka gives up a commit after three CoordinatorLoadInProgress, which is 0.3 s. A consumer of
+        kafkajs that gets one when it joins starts anew.
+        """
+        with contextlib.suppress(CoordinatorLoadInProgress):
+            return self.get(key)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_WAIT_S):
+                while True:
+                    await self._changed.wait()
+                    with contextlib.suppress(CoordinatorLoadInProgress):
+                        return self.get(key)
         return self.get(key)
 
     def all(self) -> list[EntryT]:
@@ -177,12 +193,73 @@ class Runtime(Generic[EntryT, ReadT]):
             del self.entries[entry.key]
             self._deadlines.delete(entry.key)
 
-    def _unload(self, indexes: Sequence[int]) -> None:
-        gone, index_of = set(indexes), self.topic.index_of
-        entries = [each for key, each in self.entries.items() if index_of(key) in gone]
+    # -- loading --------------------------------------------------------------------------------
+
+    def carry_out(self, actions: Iterable[Action]) -> None:
+        """Drops the entries of partitions that are resigned; queues the partitions that are to be read."""
+        actions = list(actions)
+        resigned = {action.partition for action in actions if isinstance(action, Resign)}
+        if resigned:
+            self._unload(resigned)
+        for action in actions:
+            if isinstance(action, Load):
+                self._loads.put_nowait(action)
+        self._wake()
+
+    def _unload(self, indexes: set[int]) -> None:
+        index_of = self.topic.index_of
+        entries = [each for key, each in self.entries.items() if index_of(key) in indexes]
         for each in entries:
             self.delete(each)
-        self._coordinator.unload(gone, entries)
+        self._coordinator.unload(indexes, entries)
+        names = [f"{self.topic.name}-{index}" for index in sorted(indexes)]
+        log.info("coordinator unloaded partitions", extra=folded(names))
+
+    async def load_partitions(self) -> None:
+        """Loads the partitions that are queued, until it is cancelled."""
+        while True:
+            load = await self._loads.get()
+            if self.ownership.is_wanted(load):
+                await self._load(load)
+                self._wake()
+
+    async def _load(self, load: Load) -> None:
+        name = f"{self.topic.name}-{load.partition}"
+        try:
+            read = await self._services.pools.maintenance.run_to_end(self._read, load)
+        except Exception as error:
+            log.exception("coordinator failed to load partition", extra={"log": name})
+            self.ownership.on_failed(load, str(error))
+            return
+        if not self.ownership.is_wanted(load):
+            where = {"log": name, "epoch": load.epoch}
+            log.info("coordinator discarded loaded partition", extra=where)
+            return
+        self._coordinator.load(load, read)
+        self.ownership.on_loaded(load)
+        self._loaded.append(name)
+        if not self.ownership.is_loading:
+            log.info("coordinator loaded partitions", extra=folded(self._loaded))
+            self._loaded.clear()
+
+    def _read(self, load: Load) -> ReadT:
+        """Reads a partition in a thread: to its high watermark, or to the log's end.
+
+        To the end by a leader that has just been elected: its whole log becomes readable, and every
+        record that was acknowledged is in it.
+        """
+        partition = self._services.partitions.get(self.topic.name, load.partition)
+        is_alone = self.ownership.is_alone
+        end_offset = partition.high_watermark if is_alone else partition.log_end_offset
+
+        def is_wanted() -> bool:
+            return self._services.ready and self.ownership.is_wanted(load)
+
+        return self._coordinator.read(partition, end_offset, is_wanted)
+
+    def _wake(self) -> None:
+        self._changed.set()
+        self._changed = asyncio.Event()
 
     # -- deadlines ------------------------------------------------------------------------------
 

@@ -17,13 +17,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 from tidelog.broker.clock import ManualClock, SystemClock
 from tidelog.broker.coordination.runtime import Runtime, resolve
+from tidelog.broker.groups import offsets_topic
 from tidelog.broker.groups.cleanup import Cleanup
 from tidelog.broker.groups.group_metadata import required
 from tidelog.broker.groups.groups import Groups
 from tidelog.broker.groups.held import of_assignments, of_join
 from tidelog.broker.groups.messages import Answer, Join, Joined, State, Store, Synced
 from tidelog.broker.groups.offset_commits import OffsetCommits
-from tidelog.broker.groups.offsets_topic import GroupReader, declared
 from tidelog.protocol.errors import BrokerError, InvalidRequest, MessageTooLarge, RecordListTooLarge
 from tidelog.protocol.group_errors import (
     CoordinatorNotAvailable,
@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from tidelog.broker.groups.messages import Action
     from tidelog.broker.metadata.image import Image
     from tidelog.protocol.topic_partition import TopicPartition
+    from tidelog.storage.log.partition import Partition
     from tidelog.storage.time.trusted_clock import Change
 
 log = logging.getLogger("tidelog.groups")
@@ -66,9 +67,8 @@ class GroupCoordinator:
         clock: Clock = SystemClock() if self._is_apart else services.clock
         deletion_ms = clock.now_ms if self._is_apart else services.clock_watch.deletion_ms
         self._services, self._clock = services, clock
-        self._reader = GroupReader(services, clock, is_apart=self._is_apart)
         self.runtime: Runtime[GroupMetadata, Loading] = Runtime(
-            services, declared(services.config.groups), clock, self
+            services, offsets_topic.declared(services.config.groups), clock, self
         )
         self.groups = Groups(services, self.runtime, clock)
         self.offsets = OffsetCommits(self.groups, clock)
@@ -101,12 +101,10 @@ class GroupCoordinator:
 
     # -- what the runtime calls -----------------------------------------------------------------
 
-    def read(self, index: int, is_wanted: Callable[[], bool]) -> Loading:
+    def read(self, partition: Partition, end_offset: int, is_wanted: Callable[[], bool]) -> Loading:
         """Reads the groups of a partition, in a thread."""
-        to_log_end = not self.runtime.ownership.is_alone
-        return self._reader.read(
-            index, self.groups.machine, goes_on=is_wanted, to_log_end=to_log_end
-        )
+        clock = None if self._is_apart else self._clock
+        return offsets_topic.read(partition, end_offset, self.groups.machine, clock, is_wanted)
 
     def load(self, load: Load, read: Loading) -> None:
         """Adds the groups of a partition that has been read."""

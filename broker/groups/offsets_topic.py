@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tidelog.broker.coordination.internal_topic import Declared
-from tidelog.broker.coordination.reading import batches_of, end_of
+from tidelog.broker.coordination.reading import batches_of
 from tidelog.broker.groups.group_metadata import Loading
 from tidelog.protocol.records.layout import NO_PRODUCER_ID
 from tidelog.protocol.records.markers import marker_of
@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tidelog.broker.clock import Clock
-    from tidelog.broker.coordination.services import Services
     from tidelog.broker.groups.group import Group
     from tidelog.config.broker.groups import GroupsConfig
     from tidelog.protocol.records.batch import Record
@@ -38,71 +37,56 @@ def declared(config: GroupsConfig) -> Declared:
     )
 
 
-class GroupReader:
-    """Reads the groups of a partition, in a thread."""
+def read(
+    partition: Partition,
+    end_offset: int,
+    make: Callable[[str], Group],
+    clock: Clock | None,
+    is_wanted: Callable[[], bool] = lambda: True,
+) -> Loading:
+    """Reads the groups of a partition below an offset, in a thread; `make` creates a group.
 
-    def __init__(self, services: Services, clock: Clock, *, is_apart: bool = False) -> None:
-        """Takes the clock that stamps the records.
+    Times in a record count as the corrections of its log say, and none is later than `clock`; with None
+    they count as they are, because the clock that gave them is not the one that is watched. If the clock is
+    corrected meanwhile, everything is read again. The result is useless once `is_wanted` returns False.
+    """
+    while True:
+        corrections = partition.append_clock.corrections
+        loading = _read(partition, end_offset, make, clock, is_wanted)
+        if partition.append_clock.corrections == corrections:
+            return loading
 
-        If it `is_apart`, it is not the one that is watched, and nothing corrects its times.
-        """
-        self._services = services
-        self._clock = clock
-        self._is_apart = is_apart
 
-    def read(
-        self,
-        index: int,
-        make: Callable[[str], Group],
-        *,
-        goes_on: Callable[[], bool] = lambda: True,
-        to_log_end: bool = False,
-    ) -> Loading:
-        """Takes in every record of one partition; `make` creates a group.
+def _read(
+    partition: Partition,
+    end_offset: int,
+    make: Callable[[str], Group],
+    clock: Clock | None,
+    is_wanted: Callable[[], bool],
+) -> Loading:
+    loading = Loading(make, (partition.topic_id, partition.index))
+    # Without a broken commit the group reads on from the one before: nothing is lost.
+    for batch, records in batches_of(partition, end_offset, is_wanted, skips_broken=True):
+        if batch.is_control:
+            marker = marker_of(records)
+            if marker is not None:
+                loading.transaction_ended(
+                    batch.producer_id, batch.base_offset, is_commit=marker.is_commit
+                )
+            continue
+        producer_id = batch.producer_id if batch.is_transactional else NO_PRODUCER_ID
+        for record in records:
+            changes = () if clock is None else _changes_at(partition.append_clock, record, clock)
+            loading.record(record.offset, record.key, record.value, changes, producer_id)
+    return loading
 
-        Times in a record count as the corrections of its log say. If the clock is corrected
-        meanwhile, everything is read again. The result is useless once `goes_on` returns False.
-        """
-        partition = self._services.partitions.get(TOPIC, index)
-        while True:
-            corrections = partition.append_clock.corrections
-            end_offset = end_of(partition, to_log_end=to_log_end)
-            loading = self._read(partition, end_offset, make, goes_on)
-            if partition.append_clock.corrections == corrections:
-                return loading
 
-    def _read(
-        self,
-        partition: Partition,
-        end_offset: int,
-        make: Callable[[str], Group],
-        goes_on: Callable[[], bool],
-    ) -> Loading:
-        clock = partition.append_clock
-        loading = Loading(make, (partition.topic_id, partition.index))
-        # Without a broken commit the group reads on from the one before: nothing is lost.
-        for batch, records in batches_of(partition, end_offset, goes_on, skips_broken=True):
-            if batch.is_control:
-                marker = marker_of(records)
-                if marker is not None:
-                    loading.transaction_ended(
-                        batch.producer_id, batch.base_offset, is_commit=marker.is_commit
-                    )
-                continue
-            producer_id = batch.producer_id if batch.is_transactional else NO_PRODUCER_ID
-            for record in records:
-                changes = self._changes_at(clock, record)
-                loading.record(record.offset, record.key, record.value, changes, producer_id)
-        return loading
-
-    def _changes_at(self, clock: AppendClock, record: Record) -> list[Change]:
-        """Returns how the clock has changed since it gave the times in a record."""
-        if self._is_apart:
-            return []
-        changes: list[Change] = [*clock.changes_at(record.offset)]
-        time_ms, now_ms = record.timestamp, self._clock.now_ms()
-        for change in changes:
-            time_ms = corrected_time(change, time_ms)
-        if time_ms > now_ms:  # it was written by now
-            changes.append(StepBack(time_ms, now_ms))
-        return changes
+def _changes_at(append_clock: AppendClock, record: Record, clock: Clock) -> list[Change]:
+    """Returns how the clock has changed since it gave the times in a record."""
+    changes: list[Change] = [*append_clock.changes_at(record.offset)]
+    time_ms, now_ms = record.timestamp, clock.now_ms()
+    for change in changes:
+        time_ms = corrected_time(change, time_ms)
+    if time_ms > now_ms:  # it was written by now
+        changes.append(StepBack(time_ms, now_ms))
+    return changes

@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from tidelog.broker.transactions.state_topic import Known
     from tidelog.protocol.topic_partition import TopicPartition
     from tidelog.protocol.transaction_log import Producer
+    from tidelog.storage.log.partition import Partition
 
 _COMPLETE_WAIT_S = 0.2
 """How long EndTxn waits for the markers: then the next transaction begins without a retry."""
@@ -95,10 +96,9 @@ class TransactionCoordinator:
 
     # -- what the runtime calls -----------------------------------------------------------------
 
-    def read(self, index: int, is_wanted: Callable[[], bool]) -> Known:
+    def read(self, partition: Partition, end_offset: int, is_wanted: Callable[[], bool]) -> Known:
         """Reads the ids of a partition, in a thread."""
-        to_log_end = not self.runtime.ownership.is_alone
-        return state_topic.read(self._services, index, is_wanted, to_log_end=to_log_end)
+        return state_topic.read(partition, end_offset, is_wanted)
 
     def load(self, load: Load, read: Known) -> None:
         """Adds the ids of a partition that has been read, and continues what was decided."""

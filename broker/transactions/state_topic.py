@@ -6,7 +6,7 @@ import logging
 from typing import TYPE_CHECKING, NamedTuple
 
 from tidelog.broker.coordination.internal_topic import Declared
-from tidelog.broker.coordination.reading import batches_of, end_of
+from tidelog.broker.coordination.reading import batches_of
 from tidelog.protocol import transaction_log
 from tidelog.protocol.transaction_log import Metadata, State
 from tidelog.protocol.wire import DecodeError
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from tidelog.broker.coordination.internal_topic import Written
-    from tidelog.broker.coordination.services import Services
     from tidelog.config.broker.transactions import TransactionConfig
+    from tidelog.storage.log.partition import Partition
     from tidelog.storage.time.trusted_clock import Change
 
 log = logging.getLogger("tidelog.transactions")
@@ -55,15 +55,14 @@ def record(transactional_id: str, metadata: Metadata) -> Written:
     return key, None if metadata.state is State.DEAD else transaction_log.value(metadata)
 
 
-def read(services: Services, index: int, goes_on: Callable[[], bool], *, to_log_end: bool) -> Known:
-    """Returns the last record of each id in a partition, with its times as they count; for a thread.
+def read(partition: Partition, end_offset: int, is_wanted: Callable[[], bool]) -> Known:
+    """Returns the last record of each id below an offset, with its times as they count; for a thread.
 
-    A record that cannot be read is logged and skipped. The result is useless once `goes_on` returns
+    A record that cannot be read is logged and skipped. The result is useless once `is_wanted` returns
     False. Raises CorruptMessage for a batch that fails its checksum: it may hold a decision to commit.
     """
-    partition = services.partitions.get(TOPIC, index)
     known: Known = {}
-    for batch, records in batches_of(partition, end_of(partition, to_log_end=to_log_end), goes_on):
+    for batch, records in batches_of(partition, end_offset, is_wanted):
         if batch.is_control:
             continue
         changes = partition.append_clock.changes_at(batch.base_offset)
@@ -79,8 +78,8 @@ def read(services: Services, index: int, goes_on: Callable[[], bool], *, to_log_
                     metadata = transaction_log.read_value(each.value)
                     known[transactional_id] = Stored(_corrected(metadata, changes), epoch)
             except DecodeError as error:
-                where = {"log": f"{TOPIC}-{index}", "offset": each.offset}
-                log.warning("record of a transaction cannot be read: %s", error, extra=where)
+                where = {"log": f"{TOPIC}-{partition.index}", "offset": each.offset}
+                log.warning("unreadable transaction record skipped: %s", error, extra=where)
     return known
 
 

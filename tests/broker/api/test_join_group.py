@@ -8,7 +8,7 @@ from tests.broker.asking import all_versions, new_name
 from tests.broker.inside import Inside
 from tests.broker.members import LOAD_IN_PROGRESS, RawMember, fetched, settled, state_of
 from tests.broker.subject import eventually
-from tidelog.broker.coordination import loading
+from tidelog.broker.coordination import runtime
 
 NONE, ILLEGAL_GENERATION, INCONSISTENT_GROUP_PROTOCOL, INVALID_GROUP_ID = 0, 22, 23, 24
 UNKNOWN_MEMBER_ID, INVALID_SESSION_TIMEOUT, REBALANCE_IN_PROGRESS = 25, 26, 27
@@ -289,10 +289,10 @@ def test_who_joins_waits_for_the_group_to_be_read(tmp_path, monkeypatch):
                 assert fetched(connection, "loaded", "t")[3] == LOAD_IN_PROGRESS
         assert not joining.done()
         coordinator.runtime.ownership.begin_alone(0)
-        broker._loop.call_soon_threadsafe(coordinator.runtime.loader.carry_out, ())
+        broker._loop.call_soon_threadsafe(coordinator.runtime.carry_out, ())
         assert joining.result(60)["error_code"] == NONE
         coordinator.runtime.ownership.begin_alone(50)
-        monkeypatch.setattr(loading, "_WAIT_S", 0.1)
+        monkeypatch.setattr(runtime, "_WAIT_S", 0.1)
         assert two.join_now()["error_code"] == LOAD_IN_PROGRESS  # after that time
         one.close()
         two.close()

@@ -221,9 +221,9 @@ def test_a_commit_waits_for_its_group_to_be_read(tmp_path):
                 assert fetched(other, "g", "t")[3] == LOAD_IN_PROGRESS
             assert not answer.done()
             running = asyncio.run_coroutine_threadsafe(
-                coordinator.runtime.loader.run(), broker._loop
+                coordinator.runtime.load_partitions(), broker._loop
             )
-            broker._loop.call_soon_threadsafe(coordinator.runtime.loader.carry_out, reading)
+            broker._loop.call_soon_threadsafe(coordinator.runtime.carry_out, reading)
             assert answer.result(60) == NONE
         assert fetched(other, "g", "t")[0] == 2
         running.cancel()

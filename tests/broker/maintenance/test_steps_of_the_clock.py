@@ -118,6 +118,7 @@ def test_an_offset_does_not_expire_whose_commit_waits_while_the_clock_is_set_rig
         groups = broker.node.coordinator
         asyncio.run_coroutine_threadsafe(groups.cleanup.expire(), broker._loop).result(60)
         assert fetched(connection, "g", "t")[0] == 7
-    stored = groups._reader.read(groups.topic.index_of("g"), groups.groups.machine)
+    log = broker.node.partitions.get(*groups.partition_of("g"))
+    stored = groups.read(log, log.high_watermark, lambda: True)
     (committed,) = stored._entries["g"].offsets.values()
     assert committed.commit_ms == NEW_YEAR_MS

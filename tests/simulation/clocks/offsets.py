@@ -1,7 +1,7 @@
 """Committed offsets on a broker whose clock may be wrong: when they expire, judged by true time.
 
 What decides is the product's: `offset_expiry`, the corrections in memory, and those of what is read from
-the log after a restart (`GroupReader`, `AppendClock`). The model knows the true time of each commit, and
+the log after a restart (`offsets_topic`, `AppendClock`). The model knows the true time of each commit, and
 since when a group is really empty:
 
 - P2: no offset expires before its true time + retention, whatever the clock showed.
@@ -24,7 +24,7 @@ from tidelog.broker.groups.committed import Committed
 from tidelog.broker.groups.group import Group
 from tidelog.broker.groups.group_metadata import GroupMetadata
 from tidelog.broker.groups.messages import State
-from tidelog.broker.groups.offsets_topic import TOPIC, GroupReader
+from tidelog.broker.groups.offsets_topic import TOPIC, read
 from tidelog.broker.settings import Settings
 from tidelog.config.broker.settings import BrokerConfig
 from tidelog.config.topic import TopicConfig
@@ -175,11 +175,9 @@ class OffsetsWorld:
         clock.partition = None
         self.time.restart()
         self.open()
-        partitions = SimpleNamespace(get=lambda *_: self.partition)
-        node = SimpleNamespace(partitions=partitions, ready=True)
         now = SimpleNamespace(now_ms=lambda: self.time.machine.wall_ms)
-        log = GroupReader(node, now)
-        loading = log.read(0, lambda name: Group(name, 0, 100))
+        end_offset = self.partition.high_watermark
+        loading = read(self.partition, end_offset, lambda name: Group(name, 0, 100), now)
         self.groups = {kept.group.group_id: kept for kept in loading.groups(0)}
         if clock.wrong_since is not None or self.time.exempt.was_wrong:
             self._corrected()
