@@ -1,7 +1,7 @@
 """What one broker of several coordinates: it follows the metadata and its logs.
 
 After each change of the metadata, and of the role of a log, it compares what this broker leads with
-what `ownership.py` knows. If this broker is the controller, it also adds replicas to the internal
+the partitions of `ownership.py`. If this broker is the controller, it also adds replicas to the internal
 topic when there are more brokers (`raising.py`).
 
 A broker that is alone imports nothing of this.
@@ -30,7 +30,7 @@ _RETRY_S = 1.0
 
 
 class Following:
-    """Keeps a coordinator up with the cluster, on the event loop."""
+    """Follows the cluster for a coordinator, on the event loop."""
 
     def __init__(
         self,

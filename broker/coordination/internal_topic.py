@@ -1,7 +1,7 @@
 """An internal topic that keeps the state of a coordinator: each key in one partition, by its hash.
 
 The topic is created when the first key is stored. A write is durable, by the log's own flush
-settings, when the call returns. The errors are those that clients of coordinators get.
+settings, when the call returns. The errors are those for clients of coordinators.
 """
 
 from __future__ import annotations
@@ -122,7 +122,7 @@ class InternalTopic:
         return epoch
 
     def check_leading(self, index: int, epoch: int) -> None:
-        """Checks that the log of a partition leads in an epoch now, whatever was said before.
+        """Checks that the log of a partition leads in an epoch now, whatever the ownership has.
 
         Raises NotCoordinator. A broker that was paused finds here that its lease has ended.
         """
@@ -174,7 +174,7 @@ class InternalTopic:
         `epoch` is the one in which the key's state was loaded. In another one nothing is written,
         because the log may have records of the key that are newer.
 
-        A log that cannot take them raises NotCoordinator, as in Kafka: clients then look up the
+        A log that cannot be written raises NotCoordinator, as in Kafka: clients then ask for the
         coordinator again.
         """
         return await self._write(await self._opened(key), records, epoch)
@@ -187,7 +187,7 @@ class InternalTopic:
         producer: Producer,
         verify: Callable[[Partition], Awaitable[Guard | None]],
     ) -> tuple[Log, int]:
-        """Like `append`, as part of a producer's transaction; `verify` gives the guard of it.
+        """Like `append`, as part of a producer's transaction; `verify` returns its guard.
 
         Raises what `verify` and `append` raise.
         """
@@ -224,7 +224,7 @@ class InternalTopic:
     ) -> Appended | asyncio.Future[Appended]:
         """Appends a batch; with replicas the result comes when all that are in sync have it.
 
-        Raises, or the future raises, what a producer with acks=all gets.
+        Raises, or the future raises, the error for a producer with acks=all.
         """
         replicas = self._services.replicas
         if replicas is not None:
@@ -266,7 +266,7 @@ class InternalTopic:
         try:
             return self._services.partitions.opened(self.name, self.index_of(key))
         except (WouldBlock, BrokerError):
-            return None  # whoever may wait will see
+            return None  # `append` waits, or raises the error
 
     async def _opened(self, key: str) -> Partition:
         """Returns the partition of a key, opened if necessary; creates the topic.
@@ -289,7 +289,7 @@ class InternalTopic:
     async def _create(self) -> None:
         """Creates the topic if there is none. Raises what `Topics.create` raises.
 
-        The metadata name it before its logs are there: who comes meanwhile waits for them.
+        The metadata name it before its logs are there: calls meanwhile wait for them.
         """
         if not self.is_missing and not self._creating.locked():
             return
@@ -325,7 +325,7 @@ class InternalTopic:
 
 
 def _as_not_coordinator(error: BrokerError) -> BrokerError:
-    """Returns the error that makes clients look for another coordinator, as Kafka does."""
+    """Returns the error after which clients ask for the coordinator again, as Kafka does."""
     if isinstance(error, _NOT_AVAILABLE):
         return CoordinatorNotAvailable(error.message)
     if isinstance(error, KafkaStorageError | NotLeaderOrFollower):

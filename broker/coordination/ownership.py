@@ -1,11 +1,11 @@
 """Which keys this broker coordinates: those in the partitions of an internal topic that it leads.
 
-`Ownership` is a pure state machine. It takes the partitions that the metadata give to this broker,
+`Ownership` is a pure state machine. Its events are the partitions that this broker leads by the metadata,
 what happens to their logs, and the results of loading; it returns what is to be done:
 
     AWAITED -> LOADING -> READY        the metadata name this broker; its log leads; it has been read
                        -> FAILED       the log cannot be read
-    any     -> LOST                    the log leads no more, and the metadata do not say so yet
+    any     -> LOST                    the log leads no more, and the metadata still name this broker
 
 The leader epoch of the partition is the coordinator epoch. Each epoch loads its partition anew, and
 a result of another epoch is thrown away. A broker that is alone has every partition, and the epochs
@@ -44,7 +44,7 @@ class Load(NamedTuple):
 
 
 class Resign(NamedTuple):
-    """Drop what a partition has. Requests that wait for it get NOT_COORDINATOR."""
+    """Drop what a partition has. Requests that wait for it are answered with NOT_COORDINATOR."""
 
     partition: int
 
@@ -76,7 +76,7 @@ class Ownership:
     """The partitions of an internal topic that one broker coordinates, and the phase of each."""
 
     def __init__(self, *, is_alone: bool) -> None:
-        """Begins without any partition. A broker that is alone serves those that it knows nothing of."""
+        """Begins without any partition. A broker that is alone serves those that it has not."""
         self.is_alone = is_alone
         self.serves_all = is_alone
         """Whether every key is served now, so that nothing has to be asked about one."""
@@ -101,15 +101,15 @@ class Ownership:
         self.is_alone = self.serves_all = False
 
     def on_image(self, topic_id: UUID | None, led: Mapping[int, int]) -> list[Action]:
-        """Takes the partitions that the metadata give to this broker, with their leader epochs.
+        """The metadata name this broker as leader of these partitions, with their leader epochs.
 
         A topic that was created again is another one: its partitions begin anew.
         """
         actions: list[Action] = []
         if topic_id != self._topic_id:
-            actions += self._let_go(self._partitions)
+            actions += self._drop(self._partitions)
             self._topic_id = topic_id
-        actions += self._let_go(
+        actions += self._drop(
             index for index, each in self._partitions.items() if led.get(index) != each.epoch
         )
         for index, epoch in led.items():
@@ -134,8 +134,8 @@ class Ownership:
         known.phase = Phase.LOST
         return [Resign(index)] if was_served else []
 
-    def _let_go(self, indexes: Iterable[int]) -> list[Action]:
-        """Forgets partitions; those of which something may be known are resigned."""
+    def _drop(self, indexes: Iterable[int]) -> list[Action]:
+        """Drops partitions; those that are loading or loaded are resigned."""
         gone = {index: self._partitions.pop(index).phase for index in list(indexes)}
         served = (Phase.LOADING, Phase.READY)
         return [Resign(index) for index, phase in gone.items() if phase in served]

@@ -1,9 +1,9 @@
-"""How many replicas an internal topic has: as its setting says, or all brokers if fewer.
+"""How many replicas an internal topic has: as many as its setting, or all brokers if fewer.
 
 The first broker that needs the topic creates it with the brokers that are there. When more can
 lead, the controller's broker adds replicas by reassignments (KIP-455), and spreads the preferred
 leaders, because each coordinates the keys of its partitions. Replicas are never removed. Brokers
-that are cordoned get none, and are not counted: an operator empties them.
+that are cordoned are not chosen, and are not counted: an operator empties them.
 
 Everything is a function of the image.
 """
@@ -32,7 +32,7 @@ def factor(image: Image, wanted: int, cordoned: frozenset[int] = frozenset()) ->
 def raising(
     image: Image, topic: str, wanted: int, cordoned: frozenset[int] = frozenset()
 ) -> list[Transaction]:
-    """Returns what the controller writes to give each partition of a topic `wanted` replicas.
+    """Returns what the controller writes so that each partition of a topic has `wanted` replicas.
 
     Nothing is returned while all have as many as there are brokers that can lead and are not
     `cordoned`. A partition that is being reassigned is left alone.
@@ -70,7 +70,7 @@ def _changes(
 def _added(
     image: Image, before: tuple[int, ...], others: list[int], count: int, has: Counter[int]
 ) -> tuple[int, ...]:
-    """Returns the brokers that a partition gets: in other racks first, then those that have least."""
+    """Returns the brokers to add to a partition: in other racks first, then those that have least."""
 
     def rack(broker: int) -> str | None:
         live = image.brokers.get(broker)

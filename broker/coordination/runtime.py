@@ -1,6 +1,6 @@
 """The runtime of a coordinator: it owns partitions, loads them, writes to them, and keeps deadlines.
 
-A coordinator has a runtime and gives it a clock and itself. The runtime holds the entries, one for each
+A coordinator has a runtime, and hands it a clock and itself. The runtime holds the entries, one for each
 key, of the partitions that this broker leads, and refuses keys of all others: NOT_COORDINATOR, or
 COORDINATOR_LOAD_IN_PROGRESS until their partition has been read. The state machines are the coordinator's.
 
@@ -165,7 +165,7 @@ class Runtime(Generic[EntryT, ReadT]):
         """Like `get`, after the key's partition has been read; waits for that a few seconds at most.
 
         librdkafka gives up a commit after three CoordinatorLoadInProgress, which is 0.3 s. A consumer of
-        kafkajs that gets one when it joins starts anew.
+        kafkajs that is refused so when it joins starts anew.
         """
         with contextlib.suppress(CoordinatorLoadInProgress):
             return self.get(key)

@@ -31,7 +31,7 @@ _SEEN_AT_ONCE: Final = 2_000  # offsets of many groups that are looked at before
 
 
 class Cleanup:
-    """Deletes what nobody needs of the groups of one broker."""
+    """Deletes the offsets of one broker's groups that have expired or whose topic is gone."""
 
     def __init__(
         self,
@@ -105,7 +105,7 @@ class Cleanup:
     # -- deleted topics -------------------------------------------------------------------------
 
     def image_changed(self, image: Image) -> None:
-        """Lets `delete_topics` delete the offsets of topics that are gone since the image before.
+        """Queues the topics that are gone since the image before for `delete_topics`.
 
         A name that has a topic again keeps its offsets: they may have been committed for that.
         """

@@ -38,7 +38,7 @@ class Committed(NamedTuple):
     log: Log | None = None
 
     def placed(self, at: int, log: Log) -> Committed:
-        """Returns the offset with where its record is; `_replace` takes four times as long."""
+        """Returns the offset with the place of its record; `_replace` is four times as slow."""
         offset, epoch, metadata, commit_ms, expire_ms, _, _ = self
         return tuple.__new__(Committed, (offset, epoch, metadata, commit_ms, expire_ms, at, log))
 
@@ -112,7 +112,7 @@ class Commit(NamedTuple):
 
 
 def text_bytes(text: str | None) -> int:
-    """Returns what the characters of a text take at most, in bytes."""
+    """Returns the size of a text in memory, in bytes, at most."""
     if not text:
         return 0
     return len(text) if text.isascii() else 4 * len(text)

@@ -118,10 +118,10 @@ class GroupCoordinator:
         """Adds a group read from a partition; if several have it, its own partition wins."""
         known = self.runtime.entries.get(entry.key)
         if known is not None and index != self.topic.index_of(entry.key):
-            known.fill_in(entry)
+            known.merge(entry)
             return
         if known is not None:
-            entry.fill_in(known)
+            entry.merge(known)
         self.runtime.entries[entry.key] = entry
         self.offsets.add_transactions(entry)
         self._schedule(entry)
@@ -172,9 +172,9 @@ class GroupCoordinator:
     # -- events ---------------------------------------------------------------------------------
 
     async def join(self, group_id: str, request: Join) -> Joined:
-        """Lets a member join; raises the error that the member gets.
+        """Adds a member, and returns when the others have joined; raises the error for the response.
 
-        A group that is being read is waited for, a few seconds at most.
+        Waits a few seconds at most for a group that is being read.
         """
         entry = await self.runtime.get_loaded(required(group_id))
         config = self._services.config.groups
@@ -210,7 +210,7 @@ class GroupCoordinator:
         protocols: tuple[str | None, str | None],
         assignments: Mapping[str, bytes],
     ) -> Synced:
-        """Returns a member's assignment; raises the error that the member gets."""
+        """Returns a member's assignment; raises the error for the response."""
         entry, ticket = self._existing(group_id), self._ticket()
         now_ms = self._clock.steady_ms()
         if (member_id, generation) == (entry.group.leader, entry.group.generation):
@@ -225,7 +225,7 @@ class GroupCoordinator:
     def heartbeat(
         self, group_id: str, member_id: str, instance_id: str | None, generation: int
     ) -> None:
-        """Notes that a member is alive; raises the error that the member gets."""
+        """Extends the session of a member; raises the error for the response."""
         entry = self._existing(group_id)
         entry.group.heartbeat(member_id, instance_id, generation, self._clock.steady_ms())
 
@@ -268,10 +268,10 @@ class GroupCoordinator:
     async def _answer_after(
         self, storing: asyncio.Task[None], entry: GroupMetadata, action: Answer
     ) -> None:
-        """Gives a member its assignment when that is in the log.
+        """Answers a member with its assignment when that is in the log.
 
-        A coordinator that takes over would not know an assignment that is not, and would give the
-        same generation to others.
+        The next coordinator would not read an assignment that is not there, and would start the same
+        generation with other members.
         """
         await asyncio.wait([storing])
         is_stored = entry.group.state is State.STABLE and self.runtime.has(entry)
@@ -289,7 +289,7 @@ class GroupCoordinator:
                 except BrokerError as error:
                     where = {"group": entry.key}
                     log.warning("group not stored: %s", error.named, extra=where)
-                    # A retry would be too large again, so the sender gets the error.
+                    # A retry would be too large again, so the error is for the sender.
                     is_too_large = isinstance(error, MessageTooLarge | RecordListTooLarge)
                     failure = error if is_too_large else CoordinatorNotAvailable(str(error))
             else:

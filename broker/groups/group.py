@@ -1,9 +1,9 @@
 """The classic group protocol as a pure state machine: events in, actions out.
 
-A method of `Group` takes an event (a request, or that time has passed) with `now_ms`, from a clock
-that never goes back, and returns actions: `Answer` a waiting member, `Store` the group. The machine
+A method of `Group` is an event (a request, or that time has passed) with `now_ms`, from a clock
+that never goes back. It returns actions: `Answer` a waiting member, `Store` the group. The machine
 uses no event loop, socket or file; a waiting request is an opaque ticket. A refused request raises
-the error that its sender gets.
+the error for its response.
 
     EMPTY -> PREPARING -> COMPLETING -> STABLE -> PREPARING ...      (DEAD: deleted)
 
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 NEW_MEMBER_JOIN_TIMEOUT_MS = 300_000
-"""How long one who joins for the first time is kept while it waits, for its connection may be gone."""
+"""How long a new member may wait for the first response, for its connection may be gone."""
 
 _LEAST_WAIT_FOR_STATIC_MS = 1_000  # members may ask for no rebalance timeout at all
 
@@ -64,7 +64,10 @@ class Group(Membership):
     # -- join -----------------------------------------------------------------------------------
 
     def join(self, request: Join, ticket: Any, now_ms: int) -> list[Action]:
-        """A member joins; it is answered at once or when the others have joined. Raises its error."""
+        """A member joins; it is answered at once or when the others have joined.
+
+        Raises the error for the response.
+        """
         self._check_not_deleted()
         if not self._has_room(request.member_id):
             return self._refuse_member(request.member_id, ticket, now_ms)
@@ -94,7 +97,7 @@ class Group(Membership):
             if old_id is not None:
                 return self._replace(self.members[old_id], request, ticket, now_ms)
         elif request.needs_id:
-            self._hold_id(request.new_id, now_ms + request.session_timeout_ms)
+            self._add_pending_id(request.new_id, now_ms + request.session_timeout_ms)
             raise MemberIdRequired(request.new_id)
         return self._add(request, request.new_id, ticket, now_ms)
 
@@ -132,7 +135,7 @@ class Group(Membership):
         actions: list[Action] = []
         if member.joining is not None:  # its first request was lost
             actions.append(Answer(member.joining, RebalanceInProgress()))
-        self._take_on(member, request)
+        self._apply(member, request)
         self.counts.set_joining(member, ticket)
         return actions + self._rebalance(now_ms)
 
@@ -150,7 +153,7 @@ class Group(Membership):
         self._rename(member, request.new_id)
         member.syncing = None
         self.counts.set_joining(member, None)
-        self._take_on(member, request)
+        self._apply(member, request)
         self._touch(member, now_ms)
         if self.state is not State.STABLE or self._vote() != self.protocol:
             self.counts.set_joining(member, ticket)
@@ -158,7 +161,7 @@ class Group(Membership):
         joined = self._joined(member)
         if request.can_skip:
             joined = joined._replace(skip_assignment=bool(joined.members))
-        else:  # a leader gets the former id, or it would assign again
+        else:  # a leader is answered with the former id, or it would assign again
             joined = joined._replace(leader=leader_before or "", members=())
         return [*actions, Store(), Answer(ticket, joined)]
 
@@ -169,7 +172,7 @@ class Group(Membership):
         actions: list[Action] = []
         if self.state is not State.PREPARING:
             if self.state is State.COMPLETING:
-                actions += self._give_up_syncs()
+                actions += self._refuse_syncs()
             is_first = self.state is State.EMPTY
             self._is_initial = is_first and self.initial_delay_ms > 0
             self.state, self.sync_deadline_ms = State.PREPARING, None
@@ -181,7 +184,7 @@ class Group(Membership):
                 return actions + self._complete_join(now_ms)
         return actions + self._try_complete(now_ms)
 
-    def _give_up_syncs(self) -> list[Action]:
+    def _refuse_syncs(self) -> list[Action]:
         waiting = [member for member in self.members.values() if member.syncing is not None]
         actions: list[Action] = [
             Answer(member.syncing, RebalanceInProgress()) for member in waiting
@@ -247,7 +250,7 @@ class Group(Membership):
     ) -> list[Action]:
         """A member asks for its assignment; `protocols` are type and name, if it sends them.
 
-        Raises the error that the member gets.
+        Raises the error for the response.
         """
         self._check_not_deleted()
         member = self._known(member_id, instance_id)
@@ -280,7 +283,7 @@ class Group(Membership):
         return actions
 
     def not_stored(self, now_ms: int) -> list[Action]:
-        """The assignment could not be written, so no member may get it: begins a new rebalance."""
+        """The assignment could not be written, so no member may use it: begins a new rebalance."""
         if self.state is not State.STABLE:
             return []
         for member in self.members.values():
@@ -292,7 +295,7 @@ class Group(Membership):
     def heartbeat(
         self, member_id: str, instance_id: str | None, generation: int, now_ms: int
     ) -> None:
-        """A member is alive; raises the error that the member gets."""
+        """A member is alive; raises the error for the response."""
         self._check_not_deleted()
         member = self._known(member_id, instance_id)
         self._check_generation(generation)
@@ -324,10 +327,10 @@ class Group(Membership):
         *,
         is_transactional: bool = False,
     ) -> None:
-        """Checks that a member may commit offsets, and notes that it is alive; raises its error.
+        """Checks that a member may commit offsets, and extends its session.
 
-        A transaction may name no member, and no rebalance is in its way (KIP-447). It says nothing of
-        whether the member is alive.
+        A transaction may name no member, and no rebalance is in its way (KIP-447). It extends no
+        session. Raises the error for the response.
         """
         self._check_not_deleted()
         if generation < 0 and self.state is State.EMPTY:

@@ -69,7 +69,7 @@ class GroupMetadata:
         return True
 
     def commit(self, name: TopicPartition, committed: Committed) -> None:
-        """Takes an offset that is in the log, unless a later record has another one.
+        """Commits an offset that is in the log, unless a later record has another one.
 
         The records are compared only within one log: a topic that was created again, or has got
         more partitions, is another log.
@@ -78,7 +78,7 @@ class GroupMetadata:
         if before is None or before.log != committed.log or before.at <= committed.at:
             self.offsets[name] = committed
 
-    def take_in(
+    def commit_all(
         self, offsets: Mapping[TopicPartition, Committed], log: Log, base_offset: int
     ) -> None:
         """Commits offsets that are stored, the first record at `base_offset`.
@@ -96,18 +96,18 @@ class GroupMetadata:
         for batch in self.pending_offsets.end(producer_id, marker_offset):
             if is_commit:
                 batch.is_committed = True
-                self.take_in_committed(batch)
+                self.commit_batch(batch)
 
-    def take_in_committed(self, batch: PendingBatch) -> None:
-        """Remembers the offsets of a committed transaction, once it is known where they are."""
+    def commit_batch(self, batch: PendingBatch) -> None:
+        """Commits the offsets of a committed transaction, once their records' place is known."""
         if batch.log is not None and batch.is_whole:
-            self.take_in(batch.offsets, batch.log, batch.base_offset)
+            self.commit_all(batch.offsets, batch.log, batch.base_offset)
         elif batch.is_stored:
             for name, committed in batch.placed():
                 self.commit(name, committed)
 
-    def fill_in(self, other: GroupMetadata) -> None:
-        """Takes over offsets that only another partition has, where the group was stored before."""
+    def merge(self, other: GroupMetadata) -> None:
+        """Adds offsets that only another partition has, where the group was stored before."""
         for name, committed in other.offsets.items():
             self.offsets.setdefault(name, committed)
 
@@ -194,7 +194,7 @@ class Loading:
         self._in_transactions: dict[int, set[str]] = {}  # groups by producer id
         self.unreadable = 0
 
-    def record(
+    def replay(
         self,
         at: int,
         key: bytes | None,
@@ -202,9 +202,9 @@ class Loading:
         changes: Sequence[Change] = (),
         producer_id: int = NO_PRODUCER_ID,
     ) -> None:
-        """Takes in the record at an offset; one that cannot be read is counted and skipped.
+        """Applies the record at an offset; one that cannot be read is counted and skipped.
 
-        `changes` are those of the clock since the record was written: its times count as they say.
+        `changes` are those of the clock since the record was written: its times are corrected by them.
         `producer_id` is that of a transaction, which an offset is pending in.
         """
         try:
@@ -225,17 +225,17 @@ class Loading:
                 for batch in entry.pending_offsets.of([name]):
                     batch.drop([name])
                 return
-            said = group_records.read_offset(value)
+            offset = group_records.read_offset(value)
         except DecodeError as error:
             self.unreadable += 1
             log.warning("unreadable group record skipped: %s", error, extra={"offset": at})
             return
         committed = Committed(
-            said.offset,
-            said.leader_epoch,
-            said.metadata,
-            said.commit_timestamp,
-            said.expire_timestamp,
+            offset.offset,
+            offset.leader_epoch,
+            offset.metadata,
+            offset.commit_timestamp,
+            offset.expire_timestamp,
             at,
             self._log,
         )
@@ -248,7 +248,7 @@ class Loading:
             self._in_transactions.setdefault(producer_id, set()).add(parsed.group)
 
     def transaction_ended(self, producer_id: int, marker_offset: int, *, is_commit: bool) -> None:
-        """Takes in a marker: the offsets of a producer's transaction count now, or never."""
+        """Applies a marker: commits or drops the offsets of a producer's transaction."""
         for group_id in self._in_transactions.pop(producer_id, ()):
             entry = self._entries[group_id]
             entry.transaction_ended(producer_id, marker_offset, is_commit=is_commit)
@@ -260,18 +260,22 @@ class Loading:
         return entry
 
     def _group(
-        self, group_id: str, said: GroupMetadataValue | None, changes: Sequence[Change]
+        self, group_id: str, stored: GroupMetadataValue | None, changes: Sequence[Change]
     ) -> None:
-        if said is None:
+        if stored is None:
             entry = self._of(group_id)
             entry.group = self._make(group_id)
             self._members.pop(group_id, None)
             return
         entry = self._of(group_id)
         group = entry.group
-        group.protocol_type = said.protocol_type or None
-        group.generation, group.protocol, group.leader = said.generation, said.protocol, said.leader
-        entry.since_ms = said.current_state_timestamp
+        group.protocol_type = stored.protocol_type or None
+        group.generation, group.protocol, group.leader = (
+            stored.generation,
+            stored.protocol,
+            stored.leader,
+        )
+        entry.since_ms = stored.current_state_timestamp
         for change in changes:
             entry.since_ms = corrected_time(change, entry.since_ms)
         self._members[group_id] = [
@@ -282,14 +286,14 @@ class Loading:
                 each.client_host,
                 each.session_timeout,
                 each.session_timeout if each.rebalance_timeout < 0 else each.rebalance_timeout,
-                ((said.protocol or "", each.subscription),),
+                ((stored.protocol or "", each.subscription),),
                 assignment=each.assignment,
             )
-            for each in said.members
+            for each in stored.members
         ]
 
     def groups(self, steady_ms: int) -> Iterable[GroupMetadata]:
-        """Returns the groups after all records have been taken in.
+        """Returns the groups after all records have been applied.
 
         Sessions begin at `steady_ms`.
         """

@@ -33,11 +33,11 @@ _LONGEST_ID: Final = 1_024
 _PIECES_AT_ONCE: Final = 20
 _PAUSE_S: Final = 1.0
 _WARNING_INTERVAL_S: Final = 60.0
-_PAUSES: Final = 20  # a round takes at most one in so many seconds
+_PAUSES: Final = 20  # the loop runs one in so many seconds at most
 
 
 class Groups:
-    """The groups of one broker, and the bytes that they take."""
+    """The groups of one broker, and their bytes in memory."""
 
     def __init__(
         self, services: Services, runtime: Runtime[GroupMetadata, Loading], clock: Clock
@@ -59,7 +59,7 @@ class Groups:
         """Returns a new group of this coordinator, which is not among its groups yet.
 
         Raises InvalidGroupId for an id that is too long, PolicyViolation if there are max.groups, or if
-        they take max.groups.bytes.
+        they have max.groups.bytes.
         """
         if len(group_id) > _LONGEST_ID:
             raise InvalidGroupId(f"a group id has up to {_LONGEST_ID} characters")
@@ -121,7 +121,7 @@ class Groups:
         self.recount()
 
     async def count_bytes(self) -> None:
-        """Counts what all groups take, in pieces, between which other requests are served."""
+        """Counts the bytes of all groups, in pieces, between which other requests are served."""
         self.held.begin()
         counted = seen = 0
         for entry in list(self.runtime.entries.values()):

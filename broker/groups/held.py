@@ -1,7 +1,7 @@
-"""How many bytes the groups of a broker take, and whether there is room for more (max.groups.bytes).
+"""The size of a broker's groups in bytes, and whether there is room for more (max.groups.bytes).
 
-Only growth is counted as it comes, so what is counted is never less than what is taken. What members that
-left and deleted offsets took is found when everything is counted again. An object counts as a round number of
+Only growth is counted as it comes, so the count is never less than the size. The bytes of members that left
+and of deleted offsets are subtracted when everything is counted again. An object counts as a round number of
 bytes, and text that clients chose by its length.
 
 Pure: it is asked before anything grows, and changes no group.
@@ -28,11 +28,11 @@ MEMBER_BYTES: Final = 1_200
 HELD_ID_BYTES: Final = 500  # of a member that has not joined with its id yet
 OFFSET_BYTES: Final = 400
 _AT_ONCE = 250  # members or offsets that are counted in one piece
-_SLACK: Final = 8  # a part of the limit that is kept for the groups and members that are there
+_SLACK: Final = 8  # a part of the limit that is reserved for existing groups and members
 
 
 class HeldBytes:
-    """What the groups of one broker take, in bytes: `counted`, and never more."""
+    """The size of the groups of one broker in bytes: `counted`, and never more."""
 
     def __init__(self) -> None:
         self.counted = 0
@@ -62,12 +62,12 @@ class HeldBytes:
         self._grown = 0
 
     def end(self, counted: int) -> None:
-        """Takes in how many bytes were counted since `begin`."""
+        """Replaces the count by the bytes that were counted since `begin`."""
         self.counted = counted + self._grown
 
 
 def of_group(group_id: str) -> int:
-    """Returns what a group without members and offsets takes."""
+    """Returns the size of a group without members and offsets."""
     return GROUP_BYTES + text_bytes(group_id)
 
 
@@ -85,7 +85,7 @@ def of_join(group: Group, request: Join) -> tuple[int, bool]:
 
 
 def of_assignments(group: Group, assignments: Iterable[bytes]) -> int:
-    """Returns by how much a group grows if its members get these assignments."""
+    """Returns by how much a group grows with these assignments of its members."""
     before = sum(len(member.assignment) for member in group.members.values())
     return sum(map(len, assignments)) - before
 
@@ -113,7 +113,7 @@ def of_commit(
 
 
 def pieces(entry: GroupMetadata) -> Iterator[int]:
-    """Yields what a group takes, in pieces that are counted at once."""
+    """Yields the size of a group, in pieces that are counted at once."""
     group = entry.group
     yield of_group(group.group_id) + HELD_ID_BYTES * len(group.pending)
     members = (

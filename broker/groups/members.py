@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 MOST_PENDING: Final = 10_000
-"""Ids of one group that were given to members which have not joined with them yet (KIP-394)."""
+"""Ids of one group, returned to members that have not joined with them yet (KIP-394)."""
 
 
 @dataclass(slots=True, eq=False)
@@ -61,7 +61,7 @@ class Member:
 class MemberCounts:
     """Counts of the members of one group, and the next of their deadlines, updated with each change.
 
-    Without them each of n members that join at the same time would look at all others.
+    Without them each of n members that join at the same time would visit all others.
     """
 
     __slots__ = ("_due", "_order", "joining", "members", "supporters")
@@ -87,7 +87,7 @@ class MemberCounts:
         self._support(member.protocols, -1)
 
     def change_protocols(self, member: Member, protocols: Protocols) -> None:
-        """Gives a member other protocols."""
+        """Changes the protocols of a member."""
         if member.protocols != protocols:
             self._support(member.protocols, -1)
             self._support(protocols, 1)
@@ -186,7 +186,7 @@ class Membership:
             self.static[member.instance_id] = member.member_id
 
     def _rename(self, member: Member, member_id: str) -> None:
-        """Gives a static member a new id, in its place among the others."""
+        """Changes the id of a static member, which stays in its place among the others."""
         old_id = member.member_id
         self.members = {
             (member_id if key == old_id else key): each for key, each in self.members.items()
@@ -197,15 +197,15 @@ class Membership:
         if self.leader == old_id:
             self.leader = member_id
 
-    def _hold_id(self, member_id: str, until_ms: int) -> None:
-        """Keeps an id for a member that is to join with it; beyond a limit the oldest one goes."""
+    def _add_pending_id(self, member_id: str, until_ms: int) -> None:
+        """Adds an id for a member that is to join with it; beyond a limit the oldest one is deleted."""
         if len(self.pending) >= MOST_PENDING:
             del self.pending[next(iter(self.pending))]
         self.pending[member_id] = until_ms
         heappush(self.pending_due, (until_ms, member_id))
 
     def pending_deadline_ms(self) -> int | None:
-        """Returns when the first of the ids that nobody has joined with is forgotten."""
+        """Returns when the first of the ids that no member has joined with expires."""
         due = self.pending_due
         while due and self.pending.get(due[0][1]) != due[0][0]:
             heappop(due)
@@ -247,7 +247,7 @@ class Membership:
     def _rebalance_timeout_ms(self) -> int:
         return max((member.rebalance_timeout_ms for member in self.members.values()), default=0)
 
-    def _take_on(self, member: Member, request: Join) -> None:
+    def _apply(self, member: Member, request: Join) -> None:
         self.counts.change_protocols(member, request.protocols)
         member.session_timeout_ms = request.session_timeout_ms
         member.rebalance_timeout_ms = request.rebalance_timeout_ms

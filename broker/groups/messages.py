@@ -1,6 +1,6 @@
 """The events and actions of a group: its states, requests, answers, and what is to be done.
 
-What a request gets in each state is written here once, in tables. Values only: `group.py` has the
+The error of a request in each state is written here once, in tables. Values only: `group.py` has the
 behaviour. Names are those of Apache Kafka's GroupCoordinator.
 """
 
@@ -76,8 +76,8 @@ class Join(NamedTuple):
     rebalance_timeout_ms: int
     protocol_type: str
     protocols: Protocols
-    needs_id: bool = False  # v4: the member must join again with the id it is given
-    can_skip: bool = False  # v9: the answer may tell a leader not to assign
+    needs_id: bool = False  # v4: the member must join again with the id of the response
+    can_skip: bool = False  # v9: the response may ask a leader not to assign
 
 
 class Joined(NamedTuple):

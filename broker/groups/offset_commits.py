@@ -74,7 +74,7 @@ class OffsetCommits:
     def commit_now(self, commit: Commit) -> bool:
         """Stores offsets if that needs no waiting; returns whether they are stored.
 
-        Raises the error that the client gets.
+        Raises the error for the response.
         """
         if self._topic.is_replicated:
             return False  # before anything is counted, which `commit` does
@@ -92,13 +92,13 @@ class OffsetCommits:
             raise _too_large_for_a_commit(error) from None
         if stored is None:
             return False
-        entry.take_in(commit.offsets, *stored)
+        entry.commit_all(commit.offsets, *stored)
         return True
 
     async def commit(self, commit: Commit) -> None:
-        """Stores offsets, all or none; raises the error that the client gets.
+        """Stores offsets, all or none; raises the error for the response.
 
-        A group that is being read is waited for, a few seconds at most.
+        Waits a few seconds at most for a group that is being read.
         """
         group_id = commit.group_id
         await self._runtime.get_loaded(group_id)
@@ -115,7 +115,7 @@ class OffsetCommits:
             raise _too_large_for_a_commit(error) from None
         finally:
             self._being_stored.discard(batch)
-        self._current(entry).take_in(batch.offsets, place, base_offset)
+        self._current(entry).commit_all(batch.offsets, place, base_offset)
 
     def _current(self, entry: GroupMetadata) -> GroupMetadata:
         """Returns a group, or the one that has its name now if it was deleted meanwhile."""
@@ -191,7 +191,7 @@ class OffsetCommits:
         """Stores offsets, all or none, that are pending until the producer's transaction ends.
 
         `verify` asks the coordinator whether the group's partition is in the transaction. Raises
-        what it raises, and the error that the client gets.
+        what it raises, and the error for the response.
         """
         group_id = commit.group_id
         await self._runtime.get_loaded(required(group_id))
@@ -211,7 +211,7 @@ class OffsetCommits:
         batch.stored(place, base_offset)
         current = self._current(entry)
         if batch.is_committed:
-            current.take_in_committed(batch)
+            current.commit_batch(batch)
         elif current is not entry:
             self._pend(current, producer.producer_id, batch)
 
@@ -250,7 +250,7 @@ class OffsetCommits:
             self._ends.setdefault(index, []).append(end)
             return
         except BrokerError:
-            return  # whoever reads the partition next reads the marker
+            return  # the next coordinator of the partition reads the marker
         self._end_transaction(index, _End(producer_id, marker_offset, is_commit))
 
     def _end_transaction(self, index: int, end: _End) -> None:
@@ -272,7 +272,7 @@ class OffsetCommits:
             self._end_transaction(index, end)
 
     def unload(self, indexes: set[int]) -> None:
-        """Drops what is known of partitions that another broker coordinates now."""
+        """Drops the transactions in partitions that another broker coordinates now."""
         for index in indexes:
             self._ends.pop(index, None)
         for producer_id, groups in list(self._in_transactions.items()):

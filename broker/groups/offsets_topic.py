@@ -46,7 +46,7 @@ def read(
 ) -> Loading:
     """Reads the groups of a partition below an offset, in a thread; `make` creates a group.
 
-    Times in a record count as the corrections of its log say, and none is later than `clock`; with None
+    Times in a record are corrected as its log's clock was, and none is later than `clock`; with None
     they count as they are, because the clock that gave them is not the one that is watched. If the clock is
     corrected meanwhile, everything is read again. The result is useless once `is_wanted` returns False.
     """
@@ -77,7 +77,7 @@ def _read(
         producer_id = batch.producer_id if batch.is_transactional else NO_PRODUCER_ID
         for record in records:
             changes = () if clock is None else _changes_at(partition.append_clock, record, clock)
-            loading.record(record.offset, record.key, record.value, changes, producer_id)
+            loading.replay(record.offset, record.key, record.value, changes, producer_id)
     return loading
 
 

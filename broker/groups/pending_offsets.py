@@ -1,4 +1,4 @@
-"""Offsets of a group that open transactions have sent: nobody reads them before the commit (KIP-98).
+"""Offsets of a group that open transactions have sent: no client reads them before the commit (KIP-98).
 
 Each request is one batch of the log, with the id of its producer. A batch counts as pending from
 before it is written until the transaction ends. A commit puts its offsets among the committed ones,
@@ -59,11 +59,11 @@ class PendingBatch:
     def __init__(
         self, offsets: Mapping[TopicPartition, Committed], base_offset: int = NOT_STORED
     ) -> None:
-        """Takes the offsets in the order of their records."""
+        """`offsets` are in the order of their records."""
         self.names = tuple(offsets)
         self.offsets = dict(offsets)
         self.counted_by: list[_Counted] = []  # where its partitions are counted
-        self.log: Log | None = None  # None: the offsets say it themselves
+        self.log: Log | None = None  # None: each offset has its own
         self.base_offset = base_offset
         self.is_committed = False  # the transaction was committed before the batch was acknowledged
 

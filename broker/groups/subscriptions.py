@@ -1,4 +1,4 @@
-"""Reads the topics of a consumer's subscription: the only code that looks into members' metadata.
+"""Reads the topics of a consumer's subscription: the only code that reads members' metadata.
 
 It is used only for groups of the type "consumer", to know which offsets are in use. A subscription
 that cannot be read is None, and nothing is concluded from it. Source: Kafka's
@@ -28,7 +28,7 @@ def _codec() -> Codec:
 def subscribed_topics(metadata: bytes) -> set[str] | None:
     """Returns the topics of a consumer's subscription; None if it cannot be read."""
     try:
-        said, _ = _codec().decode(metadata, 2)
+        subscription, _ = _codec().decode(metadata, 2)
     except DecodeError:
         return None
-    return set(said.topics)
+    return set(subscription.topics)

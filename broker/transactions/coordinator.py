@@ -131,7 +131,7 @@ class TransactionCoordinator:
     # -- ids ------------------------------------------------------------------------------------
 
     def is_coordinated_here(self, transactional_id: str) -> bool:
-        """Whether the metadata say that this broker coordinates an id."""
+        """Whether this broker coordinates an id, by the metadata."""
         if self._services.cluster is None:
             return True
         try:
@@ -179,7 +179,7 @@ class TransactionCoordinator:
     async def init(
         self, transactional_id: str, timeout_ms: int, known: Producer | None
     ) -> Producer:
-        """Gives a producer its id and epoch; raises the error that it gets.
+        """Returns the id and epoch of a producer; raises the error for the response.
 
         Raises PolicyViolation for a new id if there are max.transactional.ids.
         """
@@ -217,7 +217,7 @@ class TransactionCoordinator:
         partitions: Iterable[TopicPartition],
         transaction_version: int,
     ) -> None:
-        """Adds partitions to the transaction; raises the error that the producer gets."""
+        """Adds partitions to the transaction; raises the error for the response."""
         entry = await self._initialized(transactional_id)
         call = partial(entry.transaction.add, producer, frozenset(partitions), transaction_version)
         await self._ask(entry, call)
@@ -283,7 +283,7 @@ class TransactionCoordinator:
                 entry.settled.discard(future)
 
     async def _ask(self, entry: TransactionMetadata, call: Callable[..., list[Action]]) -> Producer:
-        """Gives a request to the machine; returns its answer, or raises the error."""
+        """Passes a request to the machine; returns its answer, or raises the error."""
         ticket: asyncio.Future[Producer] = asyncio.get_running_loop().create_future()
         self._execution.act(entry, call(now=self._execution.now(), ticket=ticket))
         return await ticket

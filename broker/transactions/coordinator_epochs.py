@@ -3,7 +3,7 @@
 A marker in a log with an epoch above all of them was no coordinator's, and does not fence the coordinator's
 markers: its epoch counts as unknown. The partitions have different epochs, and nothing in a marker names the
 one of its coordinator. So a stranger may name only the epoch that the log has for the producer, by which
-nobody is fenced who is not fenced already (decision 44).
+no producer is fenced that is not fenced already (decision 44).
 """
 
 from __future__ import annotations
@@ -78,15 +78,15 @@ async def check(services: Services, name: TopicPartition, producer_id: int, epoc
         raise TransactionCoordinatorFenced(f"no coordinator of the producer has had epoch {epoch}")
 
 
-async def forget_unknown(services: Services, partition: Partition, producer_id: int) -> bool:
-    """Forgets a coordinator epoch of a producer in a log if it was no coordinator's.
+async def reset_unknown(services: Services, partition: Partition, producer_id: int) -> bool:
+    """Resets a coordinator epoch of a producer in a log if it was no coordinator's.
 
-    Returns whether it was forgotten. Raises KafkaStorageError.
+    Returns whether it was reset. Raises KafkaStorageError.
     """
     known = await services.pools.reads.run(partition.coordinator_epoch_of, producer_id)
     if known <= largest(services):
         return False
-    await _catch_up(services)  # a coordinator may have begun of which this broker has not heard
+    await _catch_up(services)  # there may be a coordinator that is newer than this broker's image
     return partition.forget_coordinator_epoch(producer_id, above=largest(services))
 
 

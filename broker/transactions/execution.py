@@ -45,9 +45,9 @@ if TYPE_CHECKING:
 log = logging.getLogger("tidelog.transactions")
 
 _RETRY_MS = 1_000
-"""After how long a change that could not be stored is tried again where nobody asks for it."""
+"""After how long a change that could not be stored is tried again where no client does."""
 _AT_ONCE = 16
-"""So many markers are written at once; each takes a tenth of a millisecond."""
+"""So many markers are written at once, each in a tenth of a millisecond."""
 
 
 class Execution:
@@ -240,7 +240,7 @@ class Execution:
             new_id = await self.spare_id(entry)
         except BrokerError as error:
             where = {"transactional_id": entry.transaction.transactional_id}
-            log.warning("no producer id for a new epoch: %s", error.named, extra=where)
+            log.warning("producer id not allocated: %s", error.named, extra=where)
             entry.not_before_ms = self._clock.steady_ms() + _RETRY_MS
             self._schedule(entry)
             return

@@ -1,7 +1,7 @@
 """Writes the markers of a transaction into its partitions.
 
-A partition that this broker leads gets its marker in the turn of its appends; the leader of another
-one is asked to write it (`others.py`). A partition that does not exist any more needs none. After an
+The marker of a partition that this broker leads is appended in the order of its appends; the leader of
+another one is asked to write it (`others.py`). A partition that does not exist any more needs none. After an
 error that may pass the marker is written again, until it is stored, or until it cannot be: a newer
 epoch of the producer, or a newer coordinator, has ended the transaction.
 """
@@ -91,17 +91,17 @@ class Markers:
     ) -> None:
         """Writes a marker into a partition that this broker leads, as `write` does.
 
-        What would fence it, and was no coordinator's, is forgotten first.
+        A coordinator epoch that would fence it, and was no coordinator's, is reset first.
         """
         partition = await self._services.partitions.open_leader(*name)
         try:
             await self._append_here(name, producer, coordinator_epoch, is_commit=is_commit)
         except TransactionCoordinatorFenced:
             producer_id = producer.producer_id
-            if not await coordinator_epochs.forget_unknown(self._services, partition, producer_id):
+            if not await coordinator_epochs.reset_unknown(self._services, partition, producer_id):
                 raise
             where = {"log": f"{name[0]}-{name[1]}", "producer_id": producer_id}
-            log.warning("coordinator epoch forgotten: no coordinator has had it", extra=where)
+            log.warning("coordinator epoch reset: no coordinator has had it", extra=where)
             await self._append_here(name, producer, coordinator_epoch, is_commit=is_commit)
 
     async def _append_here(
@@ -186,7 +186,7 @@ class Markers:
         *,
         is_commit: bool,
     ) -> None:
-        """Ends the transaction in the groups once the marker is stored, before whoever waits for that."""
+        """Ends the transaction in the groups once the marker is stored, before the future is done."""
 
         def end(stored: Appended) -> None:
             self._services.coordinator.offsets.transaction_ended(

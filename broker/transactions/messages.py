@@ -1,4 +1,4 @@
-"""The actions and outcomes of a transaction, and what EndTxn gets in each state, as tables.
+"""The actions and outcomes of a transaction, and the result of EndTxn in each state, as tables.
 
 Values only: `transaction.py` has the behaviour. Names are those of Apache Kafka's
 TransactionCoordinator.
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 LAST_EPOCH: Final = 32_766
 """The last epoch that a client may have; the next one is in markers alone."""
 BUMPS_EPOCH_SINCE: Final = 2
-"""The transaction.version in which the end of a transaction gives the producer a new epoch."""
+"""The transaction.version in which the producer continues with a new epoch after a transaction."""
 
 FEATURE: Final = "transaction.version"
 VERSION: Final = 2
-"""The finalized level of the feature: what clients are told, and what time-outs follow."""
+"""The finalized level of the feature: what ApiVersions returns, and what time-outs follow."""
 
 
 class Now(NamedTuple):

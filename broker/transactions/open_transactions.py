@@ -1,7 +1,7 @@
 """The transactions that are open in the partitions of this broker, and those that are late.
 
 A transaction is open in a partition from its first record there to its marker. Only logs whose
-producers are known are looked at: they are read when somebody asks for committed data, or writes.
+producers have been read count: that happens at the first write, or read of committed data.
 Functions here may run in any thread.
 """
 

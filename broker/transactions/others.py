@@ -2,7 +2,7 @@
 
 One connection to each broker, made when it is first needed and again after it broke. Markers for one
 broker that come while a request is under way go together in the next one. Nothing is retried here:
-a broker that cannot be asked is an error after which the caller looks again who leads.
+a broker that cannot be asked is an error after which the caller asks the leader of then.
 
 A broker that is alone imports nothing of this.
 """
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from tidelog.protocol.transaction_log import Producer
 
 _CONNECT_S = 5.0
-_ANSWER_S = 10.0  # a marker waits for replicas half as long; who leads by then is asked again
+_ANSWER_S = 10.0  # a marker waits for replicas half as long; the leader of then is asked again
 _VERIFIES_SINCE = 4
 _MARKERS_SINCE = 1
 
@@ -78,7 +78,7 @@ class OtherBrokers:
         *,
         is_commit: bool,
     ) -> None:
-        """Lets the leader of a partition write a marker; returns when it is stored there.
+        """Sends a marker to the leader of a partition; returns when it is stored there.
 
         Raises the leader's error, and NotLeaderOrFollower if the broker cannot be asked.
         """
@@ -101,7 +101,7 @@ class OtherBrokers:
         """Sends what waits for a broker, until nothing does."""
         try:
             await self._send_waiting(broker)
-        finally:  # in the same step as the look that found nothing: whoever comes next begins anew
+        finally:  # in the same step that found nothing: the next marker starts a new task
             del self._senders[broker]
 
     async def _send_waiting(self, broker: int) -> None:

@@ -1,8 +1,8 @@
 """Matches transactional ids with a regular expression of a client, in a process of its own.
 
-Python's regular expressions try again from an earlier place: a short one can take years for a short id, and
-nothing interrupts it. Kafka's cannot take long (RE2). So it is done where the system ends it after
-`CPU_S`. One expression at a time is matched, and nobody waits longer than `PATIENCE_S`.
+Python's regular expressions try again from an earlier place: a short one can run for years on a short id, and
+nothing interrupts it. Kafka's cannot run long (RE2). So it is done where the system ends it after
+`CPU_S`. One expression at a time is matched, and no request waits longer than `PATIENCE_S`.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ resource.setrlimit(resource.RLIMIT_CPU, ({CPU_S}, {CPU_S}))
 try:
     matches = re.compile(json.loads(sys.stdin.readline())).fullmatch
 except (re.error, OverflowError, RecursionError) as error:
-    told = {{"error": str(error)}}
+    answer = {{"error": str(error)}}
 else:
-    told = {{"matched": [at for at, line in enumerate(sys.stdin) if matches(json.loads(line))]}}
-json.dump(told, sys.stdout)
+    answer = {{"matched": [at for at, line in enumerate(sys.stdin) if matches(json.loads(line))]}}
+json.dump(answer, sys.stdout)
 """
 
 
@@ -46,14 +46,14 @@ class Patterns:
     async def matching(self, pattern: str, ids: Iterable[str]) -> list[int]:
         """Returns the positions of the ids that match as a whole.
 
-        Raises InvalidRegularExpression, also for one that is long or takes long.
+        Raises InvalidRegularExpression, also for one that is long or runs long.
         """
         if len(pattern) > _LONGEST:
             raise InvalidRegularExpression(f"a pattern has up to {_LONGEST} characters")
         lines = [json.dumps(each).encode() + b"\n" for each in with_checkpoints((pattern, *ids))]
         try:
             async with asyncio.timeout(PATIENCE_S), self._one:
-                told = await _told(lines)
+                answer = await _run(lines)
         except TimeoutError:
             raise InvalidRegularExpression(
                 f"pattern {pattern!r} was not matched within {PATIENCE_S:g} s"
@@ -62,14 +62,14 @@ class Patterns:
             raise InvalidRegularExpression(
                 f"pattern {pattern!r} could not be matched: {error}"
             ) from None
-        if "error" in told:
-            raise InvalidRegularExpression(f"pattern {pattern!r}: {told['error']}")
-        matched: list[int] = told["matched"]
+        if "error" in answer:
+            raise InvalidRegularExpression(f"pattern {pattern!r}: {answer['error']}")
+        matched: list[int] = answer["matched"]
         return matched
 
 
-async def _told(lines: Iterable[bytes]) -> dict[str, Any]:
-    """Returns what a process says of an expression and ids.
+async def _run(lines: Iterable[bytes]) -> dict[str, Any]:
+    """Returns the output of a process that matches an expression with ids.
 
     Raises OSError, and ValueError if it ends without a word: its time was over.
     """
@@ -86,11 +86,11 @@ async def _told(lines: Iterable[bytes]) -> dict[str, Any]:
         assert process.stdout is not None
         process.stdin.writelines(lines)
         process.stdin.close()
-        answer = await process.stdout.read()
-        if not answer:
-            raise ValueError(f"it takes more than {CPU_S} s")
-        told: dict[str, Any] = json.loads(answer)
-        return told
+        output = await process.stdout.read()
+        if not output:
+            raise ValueError(f"it runs for more than {CPU_S} s")
+        answer: dict[str, Any] = json.loads(output)
+        return answer
     finally:
         if process.returncode is None:
             with contextlib.suppress(ProcessLookupError):

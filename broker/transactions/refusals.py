@@ -1,8 +1,8 @@
-"""Logs which requests of transactions were refused: who asked, with which transactional id, and why.
+"""Logs which requests of transactions were refused: the client, its transactional id, and the error.
 
 A producer that is fenced, or whose transaction was aborted, fails far from where the reason is. Errors
 that pass by themselves, such as CONCURRENT_TRANSACTIONS, are not logged: clients repeat the request.
-What a host is told again and again is logged a few times a minute, and then counted.
+An error that a host causes again and again is logged a few times a minute, and then counted.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class Refusals:
         )
 
     def log_repeated(self) -> None:
-        """Logs how often requests were refused that were not logged each time."""
+        """Logs the number of refusals that were not logged one by one."""
         for host, reason, times in self._repeats.take_repeated(self._clock.monotonic_s()):
             where = {"host": host, "more": times}
             log.warning("transactional requests refused: %s", reason, extra=where)

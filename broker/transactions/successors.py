@@ -1,8 +1,8 @@
 """Which metadata follow at the steps of a transactional id: its states, producer ids and epochs.
 
-Pure functions of the metadata that are in the log. `transaction.py` says when a step is taken, and what it
-answers. A producer id has epochs up to LAST_EPOCH; then the next step gives the producer a new id, which
-the caller has taken from the cluster's metadata.
+Pure functions of the metadata that are in the log. `transaction.py` decides when a step is made, and what it
+answers. A producer id has epochs up to LAST_EPOCH; then the next step needs a new id, which the caller
+has allocated in the cluster's metadata.
 
 Source: Kafka's TransactionMetadata as of 3.9 and 4.1; KIP-360, KIP-890.
 """
@@ -30,7 +30,7 @@ def initialized(
 ) -> Metadata:
     """Returns what InitProducerId makes of an id that has nothing open. Raises ProducerFenced.
 
-    `known` is what the producer says it has, if anything; `new_id` is used if the epochs have run out.
+    `known` is what the request names, if anything; `new_id` is used if the epochs have run out.
     """
     producer, last_epoch = _next_producer(metadata, known, new_id)
     is_same = producer.producer_id == metadata.producer_id
@@ -48,7 +48,7 @@ def initialized(
 
 
 def _next_producer(metadata: Metadata, known: Producer | None, new_id: int) -> tuple[Producer, int]:
-    """Returns the id and epoch that a producer gets, and the epoch that a retry may name."""
+    """Returns the next id and epoch of a producer, and the epoch that a retry may name."""
     if is_exhausted(metadata) and (known is None or known.epoch == metadata.epoch):
         assert new_id != NO_PRODUCER_ID
         return Producer(new_id, 0), NO_EPOCH if known is None else metadata.epoch

@@ -5,17 +5,17 @@
 
 Requests (`init`, `add`, `end`), the passing of time (`tick`), the fate of a write (`stored`,
 `not_stored`) and markers (`marker_written`) are its events. Each returns what is to be done, or
-raises the error that the client gets, and then nothing has changed. Nothing here waits or reads a
+raises the error for the response, and then nothing has changed. Nothing here waits or reads a
 clock.
 
 What the metadata become at each step is in `successors.py`.
 
-A change counts only when it is in the log: until then it is pending, and other requests get
-CONCURRENT_TRANSACTIONS. The end of a transaction pends until its markers are written and that is in
-the log as well. EndTxn is answered before, when the decision is in the log.
+A change counts only when it is in the log: until then it is pending, and other requests are
+refused with CONCURRENT_TRANSACTIONS. The end of a transaction pends until its markers are written and
+that is in the log as well. EndTxn is answered before, when the decision is in the log.
 
-Requests say which transaction.version they follow: 0 keeps the epoch of the producer, 2 gives it a
-new one after each transaction, so that nothing late can reach the next one (KIP-890).
+Requests say which transaction.version they follow: 0 keeps the epoch of the producer, 2 raises it
+after each transaction, so that nothing late can reach the next one (KIP-890).
 
 Source: Kafka's TransactionCoordinator as of 3.9 and 4.1.
 """
@@ -75,7 +75,7 @@ class Transaction:
         """Begins with metadata that are new, or that the log has; then call `resume`.
 
         A transaction that `is_taken_over` from the coordinator before has all of its time again, because
-        that one's clock may have been another. Whoever comes after counts the age, or it might never end.
+        that one's clock may have been another. The next coordinator counts the age, or it might never end.
         """
         self.transactional_id = transactional_id
         self.metadata = metadata
@@ -84,9 +84,7 @@ class Transaction:
         self._is_storing = False
         self._is_fencing = False
         self._ticket: Any = None
-        self._outcome: Producer | BrokerError | None = (
-            None  # what the ticket gets once it is stored
-        )
+        self._outcome: Producer | BrokerError | None = None  # for the ticket, once it is stored
         self._has_failed_fence = False
         self._unmarked: set[TopicPartition] = set()
         # Ages by the wall clock count once: from here on the steady clock measures.
@@ -144,9 +142,9 @@ class Transaction:
     def init(
         self, known: Producer | None, timeout_ms: int, new_id: int, now: Now, ticket: Any
     ) -> list[Action]:
-        """Gives a producer its id and epoch, and fences every other one.
+        """Answers with the id and epoch of a producer, and fences every other one.
 
-        `known` is what the producer says it has, if anything; `new_id` is used if the epochs have
+        `known` is what the request names, if anything; `new_id` is used if the epochs have
         run out. A transaction that is open is aborted first; the producer then asks again.
         """
         if self._pending is not None:
@@ -325,7 +323,7 @@ class Transaction:
         return [*self._send_markers(now), *answers]
 
     def not_stored(self, error: BrokerError) -> list[Action]:
-        """What was to be written is not in the log, as far as anybody knows.
+        """What was to be written is not in the log, as far as is known.
 
         A decision that has its markers stays pending: call `complete_again` later. An epoch that
         could not be fenced may be in the log, so its producer cannot go on either.
@@ -349,7 +347,7 @@ class Transaction:
     # -- markers --------------------------------------------------------------------------------
 
     def resume(self, now: Now) -> list[Action]:
-        """Continues what the log says was begun: markers of a decision are written again."""
+        """Continues what was begun by the log: markers of a decision are written again."""
         return self._send_markers(now) if self.state in _PREPARED else []
 
     def _send_markers(self, now: Now) -> list[Action]:

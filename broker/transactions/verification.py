@@ -2,8 +2,8 @@
 
 The first batch of a producer that has no transaction open in a partition asks the coordinator. With
 transaction.version 2 (Produce v12) the partition is added to the transaction by that; before, the
-producer has added it. The coordinator's record is written first, and the data second. The guard says
-that nothing of the producer came between.
+producer has added it. The coordinator's record is written first, and the data second. The guard shows
+that no batch of the producer came between.
 """
 
 from __future__ import annotations
@@ -79,9 +79,9 @@ def verify(
 ) -> Verified | asyncio.Future[Verified]:
     """Returns the partition with a guard, now or later; `version` is that of Produce.
 
-    Raises, or the future raises, what the producer gets: InvalidProducerEpoch,
+    Raises, or the future raises, the error for the producer: InvalidProducerEpoch,
     InvalidProducerIdMapping, InvalidTxnState, TransactionAbortable, ConcurrentTransactions,
-    NotEnoughReplicas if the coordinator cannot say, and KafkaStorageError.
+    NotEnoughReplicas if the coordinator does not answer, and KafkaStorageError.
     """
     if len(records) < _PRODUCER_AT + _PRODUCER.size:
         return Verified(partition, None)  # the append refuses it
@@ -171,7 +171,7 @@ async def _add(
 
 
 def _as_produce_error(error: BrokerError, version: int) -> BrokerError:
-    """Returns the error that a producer knows how to treat, as Kafka does."""
+    """Returns the error that a producer of this version can handle, as Kafka does."""
     if isinstance(error, ProducerFenced):
         return InvalidProducerEpoch(error.message)
     if isinstance(error, TransactionAbortable) and version < _ABORTABLE_SINCE:

@@ -101,7 +101,7 @@ class World:
             ticket(_LOST)
         loading = Loading(self._new)
         for at, (key, value) in enumerate(self.log):
-            loading.record(at, key, value)
+            loading.replay(at, key, value)
         found = list(loading.groups(self.now_ms))
         self.kept = found[0] if found else GroupMetadata(self._new("g"))
 

@@ -241,8 +241,8 @@ class _EpochsDoNotMatter(Ownership):
 
 class _NobodyResigns(Ownership):
     # Whatever makes a partition go ends there, so the mistake has no public name.
-    def _let_go(self, indexes):
-        super()._let_go(indexes)
+    def _drop(self, indexes):
+        super()._drop(indexes)
         return []
 
 

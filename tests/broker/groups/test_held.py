@@ -64,7 +64,7 @@ class TestCounting:
             offsets = {("t", index): Committed(1, -1, metadata, 0)}
             by, is_known = of_commit(kept, Commit.of("g", Committer(), offsets))
             assert is_known == (("t", index) in kept.offsets)
-            kept.take_in(offsets, log, total)
+            kept.commit_all(offsets, log, total)
             assert sum(pieces(kept)) == total + by
             total += by
         mixed = {("t", 0): Committed(1, -1, "", 0), ("t", 1): Committed(1, -1, "longer", 0)}

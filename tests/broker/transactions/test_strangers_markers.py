@@ -64,7 +64,7 @@ def test_a_poisoned_log_heals_with_the_owners_next_marker(start):
             assert owner.send("poisoned", text) == NONE
             assert owner.end(commit=commit) == NONE
         assert committed(connection, "poisoned") == ["a", "c"]
-    assert len(broker.lines("coordinator epoch forgotten")) == 1
+    assert len(broker.lines("coordinator epoch reset")) == 1
 
 
 def poison(directory, producer):
