@@ -36,7 +36,7 @@ async def handle(
     ):
         require(session, Operation.WRITE, ResourceType.TRANSACTIONAL_ID, transactional_id)
         require(session, Operation.READ, ResourceType.GROUP, group_id)
-        await services.coordinator.topic.create()
+        await services.coordinator.runtime.topic.create()
         await services.transactions.add(
             transactional_id,
             Producer(request.producer_id, request.producer_epoch),

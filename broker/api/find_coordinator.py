@@ -44,9 +44,9 @@ def handle(
     if context.version > 0 and request.key_type != _GROUP:
         if request.key_type != _TRANSACTION:
             return refuse(request, InvalidRequest(_NOT_SERVED))
-        topic = services.transactions.topic
+        topic = services.transactions.runtime.topic
     else:
-        topic = services.coordinator.topic
+        topic = services.coordinator.runtime.topic
     if services.cluster is not None and topic.is_missing:
         return _found_after_creation(services, topic, request, context)
     return _found(services, topic, request, context)

@@ -69,9 +69,8 @@ class Following:
                     self._image_changed(image)
                     await self._raise_replicas(image)
                 except Exception:  # the loop must not end
-                    log.exception(
-                        "coordinator failed to follow metadata", extra={"topic": self._topic}
-                    )
+                    where = {"topic": self._topic}
+                    log.exception("coordinator failed to follow metadata", extra=where)
                     await asyncio.sleep(_RETRY_S)
                     continue
                 await self._changed.wait()
@@ -89,7 +88,10 @@ class Following:
     def _follow(self, image: Image) -> None:
         """Passes to the ownership what this broker leads, by the metadata and by its logs."""
         topic = image.topics.get(self._topic)
-        by_image = {} if topic is None else _led_by(self._services.metadata.node_id, topic)
+        own, assignments = self._services.metadata.node_id, topic.assignments if topic else ()
+        by_image = {
+            at: each.leader_epoch for at, each in enumerate(assignments) if each.leader == own
+        }
         self._carry_out(self._ownership.on_image(topic and topic.topic_id, by_image))
         led = {} if topic is None else self._led_logs(topic)
         for key, known in self._led.items():
@@ -129,12 +131,3 @@ class Following:
                     "internal topic replicas added",
                     extra={"topic": self._topic, "partitions": changes},
                 )
-
-
-def _led_by(broker: int, topic: Topic) -> dict[int, int]:
-    """Returns the leader epochs of the partitions that a broker leads."""
-    return {
-        index: record.leader_epoch
-        for index, record in enumerate(topic.assignments)
-        if record.leader == broker
-    }

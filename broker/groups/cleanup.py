@@ -65,22 +65,19 @@ class Cleanup:
 
     async def expire(self) -> int:
         """Deletes expired offsets, and empty groups that have none left; returns how many offsets."""
-        async with self._expiring:
-            return await self._expire_all()
-
-    async def _expire_all(self) -> int:
         gone = seen = 0
-        for group_id, entry in list(self._runtime.entries.items()):
-            seen += 1 + len(entry.offsets)
-            if seen > _SEEN_AT_ONCE:
-                seen = 0
-                await asyncio.sleep(0)
-            try:
-                gone += await self._expire_group(group_id, entry)
-            except BrokerError as error:
-                # Its log cannot be written now; the other groups go on.
-                what = "offsets not expired"
-                self._groups.folded.add(logging.WARNING, what, group_id, reason=error.named)
+        async with self._expiring:
+            for group_id, entry in list(self._runtime.entries.items()):
+                seen += 1 + len(entry.offsets)
+                if seen > _SEEN_AT_ONCE:
+                    seen = 0
+                    await asyncio.sleep(0)
+                try:
+                    gone += await self._expire_group(group_id, entry)
+                except BrokerError as error:
+                    # Its log cannot be written now; the other groups go on.
+                    what = "offsets not expired"
+                    self._groups.folded.add(logging.WARNING, what, group_id, reason=error.named)
         return gone
 
     async def _expire_group(self, group_id: str, entry: GroupMetadata) -> int:

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from tidelog.broker.clock import Clock
-    from tidelog.broker.coordination.internal_topic import InternalTopic, Written
+    from tidelog.broker.coordination.internal_topic import Written
     from tidelog.broker.coordination.ownership import Load
     from tidelog.broker.coordination.services import Services
     from tidelog.broker.groups.group_metadata import GroupMetadata, Loading
@@ -74,11 +74,6 @@ class GroupCoordinator:
         self.offsets = OffsetCommits(self.groups, clock)
         self.cleanup = Cleanup(services, self.groups, self.offsets, clock, deletion_ms)
         self._storing: dict[str, asyncio.Task[None]] = {}  # the last write of each group under way
-
-    @property
-    def topic(self) -> InternalTopic:
-        """The topic that keeps the groups."""
-        return self.runtime.topic
 
     # -- start and stop -------------------------------------------------------------------------
 
@@ -117,7 +112,7 @@ class GroupCoordinator:
     def _add(self, entry: GroupMetadata, index: int) -> None:
         """Adds a group read from a partition; if several have it, its own partition wins."""
         known = self.runtime.entries.get(entry.key)
-        if known is not None and index != self.topic.index_of(entry.key):
+        if known is not None and index != self.runtime.topic.index_of(entry.key):
             known.merge(entry)
             return
         if known is not None:
@@ -162,7 +157,7 @@ class GroupCoordinator:
 
     def partition_of(self, group_id: str) -> TopicPartition:
         """Returns the partition that keeps a group."""
-        return self.topic.name, self.topic.index_of(group_id)
+        return offsets_topic.TOPIC, self.runtime.topic.index_of(group_id)
 
     async def correct_times(self, changes: Iterable[Change]) -> None:
         """Corrects the times of the groups that are known, after the clock has changed."""
@@ -285,7 +280,7 @@ class GroupCoordinator:
         for action in actions:
             if isinstance(action, Store):
                 try:
-                    await self.topic.append(entry.key, [written], entry.epoch)
+                    await self.runtime.topic.append(entry.key, [written], entry.epoch)
                 except BrokerError as error:
                     where = {"group": entry.key}
                     log.warning("group not stored: %s", error.named, extra=where)

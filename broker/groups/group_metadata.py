@@ -165,14 +165,10 @@ class GroupMetadata:
         )
         return group_records.group_key(group.group_id), group_records.group_value(value)
 
-    def offset_record(self, name: TopicPartition, committed: Committed | None) -> Written:
-        """Returns an offset as a record; None as its tombstone."""
-        return offset_record(self.group.group_id, name, committed)
-
     def tombstones(self) -> list[Written]:
         """Returns the records that delete the group from the log; others may have their turn meanwhile."""
         names = [*self.offsets, *self.pending_offsets.names().difference(self.offsets)]
-        gone = [self.offset_record(name, None) for name in with_checkpoints(names)]
+        gone = [offset_record(self.key, name, None) for name in with_checkpoints(names)]
         return [*gone, (group_records.group_key(self.group.group_id), None)]
 
 
@@ -262,12 +258,11 @@ class Loading:
     def _group(
         self, group_id: str, stored: GroupMetadataValue | None, changes: Sequence[Change]
     ) -> None:
+        entry = self._of(group_id)
         if stored is None:
-            entry = self._of(group_id)
             entry.group = self._make(group_id)
             self._members.pop(group_id, None)
             return
-        entry = self._of(group_id)
         group = entry.group
         group.protocol_type = stored.protocol_type or None
         group.generation, group.protocol, group.leader = (

@@ -12,6 +12,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, NamedTuple
 
+from tidelog.broker.groups.committed import offset_record
 from tidelog.broker.groups.group_metadata import required
 from tidelog.broker.groups.held import of_commit
 from tidelog.broker.groups.messages import State
@@ -59,6 +60,7 @@ class OffsetCommits:
     def __init__(self, groups: Groups, clock: Clock) -> None:
         """`clock` is that of the groups."""
         self._groups, self._runtime, self._clock = groups, groups.runtime, clock
+        self.now_ms = clock.now_ms  # the time of a commit
         self._entries, self._topic = groups.runtime.entries, groups.runtime.topic
         self._being_stored: set[PendingBatch] = set()  # offsets that no group has yet
         self._in_transactions: dict[int, set[str]] = {}  # groups by producer id
@@ -140,10 +142,6 @@ class OffsetCommits:
         self._groups.grow(by, is_known=is_known)
         return entry
 
-    def now_ms(self) -> int:
-        """The time of a commit, in ms since the epoch."""
-        return self._clock.now_ms()
-
     def correct_times(self, change: Change) -> None:
         """Corrects the times of offsets that are being written, after the clock has changed."""
         for batch in self._being_stored:
@@ -171,7 +169,7 @@ class OffsetCommits:
         if not going:
             return False
         before, batches = {name: entry.offsets.get(name) for name in going}, pending.of(going)
-        tombstones = [entry.offset_record(name, None) for name in going]
+        tombstones = [offset_record(entry.key, name, None) for name in going]
         await self._topic.append(entry.key, tombstones, entry.epoch)
         for name in going:
             if entry.offsets.get(name) == before[name]:  # not committed again meanwhile
@@ -263,8 +261,7 @@ class OffsetCommits:
                 entry.transaction_ended(producer_id, marker_offset, is_commit=is_commit)
                 if producer_id in entry.pending_offsets.producer_ids:  # of its next transaction
                     groups.add(group_id)
-        if not groups:
-            self._in_transactions.pop(producer_id, None)
+        self._no_longer_in(producer_id, set())
 
     def transactions_loaded(self, index: int) -> None:
         """Ends the transactions whose markers came while a partition was being read."""

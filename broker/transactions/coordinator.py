@@ -37,7 +37,6 @@ from tidelog.protocol.records.layout import NO_PRODUCER_ID
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from tidelog.broker.coordination.internal_topic import InternalTopic
     from tidelog.broker.coordination.ownership import Load
     from tidelog.broker.groups.services import Services
     from tidelog.broker.metadata.image import Image
@@ -68,11 +67,6 @@ class TransactionCoordinator:
         self._execution = Execution(services, self.runtime, self.markers, producer_ids)
         self.refusals = Refusals(services.clock, services.metrics)
         self.patterns = Patterns()
-
-    @property
-    def topic(self) -> InternalTopic:
-        """The topic that keeps the ids."""
-        return self.runtime.topic
 
     # -- start and stop -------------------------------------------------------------------------
 
@@ -105,7 +99,7 @@ class TransactionCoordinator:
         # Ages are counted by the time that may delete: a clock that has leapt ends nothing.
         now = self._execution.now()._replace(wall_ms=self._services.clock_watch.deletion_ms())
         for transactional_id, (metadata, epoch) in read.items():
-            if self.topic.index_of(transactional_id) != load.partition:
+            if self.runtime.topic.index_of(transactional_id) != load.partition:
                 continue  # of a topic with another number of partitions
             transaction = Transaction(
                 transactional_id,
@@ -135,7 +129,7 @@ class TransactionCoordinator:
         if self._services.cluster is None:
             return True
         try:
-            return self.topic.leader_of(transactional_id) == self._services.metadata.node_id
+            return self.runtime.topic.leader_of(transactional_id) == self._services.metadata.node_id
         except CoordinatorNotAvailable:
             return False
 
@@ -190,7 +184,7 @@ class TransactionCoordinator:
             raise InvalidRequest(f"a transactional id has up to {_LONGEST_ID} characters")
         if entry is None or entry.transaction.is_exhausted:
             new_id = await self._producer_ids.next()
-            epoch = self.topic.epoch_of(transactional_id)
+            epoch = self.runtime.topic.epoch_of(transactional_id)
             # another request may have come first
             entry = self.runtime.entries.get(transactional_id)
             if entry is None:
@@ -241,7 +235,7 @@ class TransactionCoordinator:
         """
         others = self.markers.others
         if others is not None and not self.is_coordinated_here(transactional_id):
-            leader = self.topic.leader_of(transactional_id)
+            leader = self.runtime.topic.leader_of(transactional_id)
             await others.check_partition(leader, transactional_id, producer, name, adds=adds)
         elif adds:
             await self.add(transactional_id, producer, [name], BUMPS_EPOCH_SINCE)

@@ -18,7 +18,7 @@ import itertools
 import random
 from typing import TYPE_CHECKING, Any
 
-from tidelog.broker.groups.committed import Committed
+from tidelog.broker.groups.committed import Committed, offset_record
 from tidelog.broker.groups.group import Group
 from tidelog.broker.groups.group_metadata import GroupMetadata, Loading
 from tidelog.broker.groups.messages import Answer, Join, Joined, State, Store, Synced
@@ -114,7 +114,7 @@ class World:
         for partition, offset in offsets.items():
             name = ("t", partition)
             committed = Committed(offset, -1, "", self.now_ms)
-            self.log.append(self.kept.offset_record(name, committed))
+            self.log.append(offset_record("g", name, committed))
             self.kept.commit(name, committed._replace(at=len(self.log)))
             if offset < self.highest[partition]:
                 raise BrokenPromiseError(

@@ -88,7 +88,7 @@ class Failing:
 
 @pytest.fixture
 def writes(broker, monkeypatch):
-    topic = broker.transactions.topic
+    topic = broker.transactions.runtime.topic
     failing = Failing(topic.append_now)
     monkeypatch.setattr(topic, "append_now", failing)
     return failing

@@ -20,7 +20,7 @@ from tests.simulation.clocks.model import BrokenPromiseError
 from tests.simulation.clocks.settings import DAY, HOUR
 from tests.simulation.clocks.timeline import Timeline
 from tidelog.broker.groups import offset_expiry
-from tidelog.broker.groups.committed import Committed
+from tidelog.broker.groups.committed import Committed, offset_record
 from tidelog.broker.groups.group import Group
 from tidelog.broker.groups.group_metadata import GroupMetadata
 from tidelog.broker.groups.messages import State
@@ -135,7 +135,7 @@ class OffsetsWorld:
         at = self.partition.log_end_offset
         committed = Committed(at, -1, "", now_ms, expire_ms, at)
         kept.offsets["t", partition] = committed
-        self._write(*kept.offset_record(("t", partition), committed))
+        self._write(*offset_record(name, ("t", partition), committed))
         retention_ms = self.retention_ms if own_ms is None else own_ms
         truth = Truth(machine.true_ms, retention_ms, own_ms is not None, machine.true_ms)
         truth.is_noted = self.time.clock.wrong_since is None
@@ -194,7 +194,7 @@ class OffsetsWorld:
             for topic, partition in going:
                 self._check_gone(name, partition)
                 del kept.offsets[topic, partition]
-                self._write(*kept.offset_record((topic, partition), None))
+                self._write(*offset_record(name, (topic, partition), None))
                 self.expired += 1
             if time.clock.wrong_since is None:
                 for _, partition in kept.offsets:
