@@ -266,9 +266,10 @@ class Runtime(Generic[EntryT, ReadT]):
     def schedule(self, entry: EntryT, at_ms: int | None) -> None:
         """Sets the next deadline of an entry, in ms of the clock that never goes back.
 
-        An earlier one stays. None changes nothing.
+        An earlier one stays. None changes nothing, nor does an entry that has been deleted.
         """
-        self._deadlines.set(entry.key, at_ms)
+        if self.has(entry):
+            self._deadlines.set(entry.key, at_ms)
 
     def _deadline_reached(self, key: str) -> None:
         entry = self.entries.get(key)

@@ -224,7 +224,7 @@ class Execution:
 
     def _schedule(self, entry: TransactionMetadata) -> None:
         transaction = entry.transaction
-        if transaction.pending_state is not None or not self._runtime.has(entry):
+        if transaction.pending_state is not None:
             return  # what is pending calls this again
         at_ms = transaction.times_out_at_ms()
         if at_ms is None:
