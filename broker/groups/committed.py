@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from tidelog.broker.network.turns import pause
+from tidelog.broker.network.scheduler import checkpoint
 from tidelog.config.setting import LONG_MAX
 from tidelog.protocol import group_records
 from tidelog.protocol.group_records import OffsetCommitValue
@@ -106,7 +106,7 @@ class Commit(NamedTuple):
                 parts.append(written(begun, at))
                 at += len(begun)
                 begun = []
-            pause()
+            checkpoint()
         parts.append(written(begun, at))
         return cls(group_id, committer, offsets, together(parts), metadata_bytes)
 

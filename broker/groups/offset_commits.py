@@ -18,7 +18,6 @@ from tidelog.broker.groups.held import of_commit
 from tidelog.broker.groups.messages import State
 from tidelog.broker.groups.pending_offsets import PendingBatch
 from tidelog.broker.network.scheduler import checkpoint
-from tidelog.broker.network.scheduler import pause
 from tidelog.protocol.errors import BrokerError, MessageTooLarge, RecordListTooLarge
 from tidelog.protocol.group_errors import (
     CoordinatorLoadInProgress,
@@ -157,7 +156,7 @@ class OffsetCommits:
         has_gone = False
         for at in range(0, len(names), _AT_ONCE):
             has_gone |= await self._delete_some(entry, names[at : at + _AT_ONCE])
-            pause()
+            checkpoint()
         if has_gone and entry.is_idle and self._runtime.has(entry):
             await self._groups.delete(group_id)
 

@@ -1,6 +1,6 @@
 """Which committed offsets have expired (offsets.retention.minutes), as in Kafka since KIP-211.
 
-The coordinator asks at intervals (offsets.retention.check.interval.ms), and the registry then
+The coordinator asks at intervals (offsets.retention.check.interval.ms), and the runtime then
 deletes what has expired. When the clock is corrected, the times that it gave are corrected too.
 Nothing here waits or reads a clock; times are in ms since the epoch.
 """

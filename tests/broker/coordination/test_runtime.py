@@ -7,8 +7,8 @@ import uuid
 from types import SimpleNamespace
 
 import pytest
-
 from tests.broker.network.test_turns import until
+
 from tidelog.broker.clock import ManualClock
 from tidelog.broker.coordination import runtime as runtime_module
 from tidelog.broker.coordination.internal_topic import Declared

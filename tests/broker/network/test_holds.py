@@ -17,10 +17,10 @@ from tests.broker.inside import Inside
 from tests.broker.polls import Polls
 from tests.oracle import wire
 from tidelog.broker.clock import SystemClock
+from tidelog.broker.groups import offset_commits
 from tidelog.broker.network import scheduler
 from tidelog.broker.network.routes import handler_of
 from tidelog.broker.network.scheduler import ROUND_S
-from tidelog.broker.groups import offset_commits
 from tidelog.broker.transactions import execution
 from tidelog.protocol.message import served_apis
 
