@@ -143,7 +143,7 @@ class Requests:
         self._held.close()
         under_way = self.state.under_way
         if under_way is not None and under_way.kind is RequestKind.LOOKUP:
-            under_way.pending.happened.cancel()
+            _cancel(under_way.pending)
 
     def hang_up(self) -> None:
         """Serves nothing more, sends the responses already written, then closes."""
@@ -343,8 +343,7 @@ class Requests:
         elif answer is not None:
             again = self._wait_for(kind, answer)
             if self._outgoing.transport is None and kind is RequestKind.LOOKUP:
-                # Not at once: a coroutine that has not begun would not end what it was given.
-                asyncio.get_running_loop().call_soon(again.pending.happened.cancel)
+                _cancel(again.pending)
             return
         self._held.served()
         if self.state.is_muted:
@@ -390,3 +389,11 @@ class Requests:
             asyncio.get_running_loop().call_soon(self.stream)
         else:
             self.serve_in_turn()
+
+
+def _cancel(pending: Pending) -> None:
+    """Cancels what an answer waits for, after the step of the loop in which a task may still have to begin.
+
+    A coroutine that has not begun would not end the coroutine that it was given.
+    """
+    asyncio.get_running_loop().call_soon(pending.happened.cancel)

@@ -15,6 +15,7 @@ from tests.broker.network.test_connection import LONG_MS
 from tests.broker.raw import request
 from tests.broker.subject import eventually
 from tidelog.broker.network.answers import Pending
+from tidelog.broker.network.connection_state import RequestKind
 from tidelog.broker.network.dispatch import dispatch
 from tidelog.broker.network.stream.served import Served
 
@@ -63,3 +64,27 @@ def test_who_closes_while_its_answers_wait_to_be_read_still_gets_them(broker):
             return connection.eof_received()
 
         assert asyncio.run_coroutine_threadsafe(stays(), broker._loop).result(10)
+
+
+async def given_to(coroutine):
+    return await coroutine
+
+
+def test_what_a_fetch_waits_for_ends_though_its_peer_leaves_before_it_begins(broker):
+    with broker.connect() as asking:
+        create(asking, new_name())
+        (connection,) = broker.node.connections
+        ended = []
+
+        async def waiting():
+            try:
+                await asyncio.Future()
+            finally:
+                ended.append(True)
+
+        def leave():
+            connection._requests._wait_for(RequestKind.LOOKUP, given_to(waiting()))
+            connection.connection_lost(None)
+
+        broker._loop.call_soon_threadsafe(leave)
+        eventually(lambda: ended, what="the coroutine inside to end")
