@@ -123,12 +123,11 @@ class ClockWatch:
         """Goes on from what is stored; called before any log is opened."""
         self._stored, wrong = read_clock(self._directory)
         for sentence in wrong:
-            log.warning("what was known about the clock is lost: %s", sentence)
+            log.warning("clock checkpoint lost", extra={"reason": sentence})
         if self._stored is None and not wrong and self._services.metadata.image.topics:
             log.warning(
-                "nothing is known about the clock before this start, because there is no %s: it is "
-                "trusted as it is",
-                self._directory / CLOCK_CHECKPOINT,
+                "clock checkpoint missing, clock trusted as it is",
+                extra={"file": self._directory / CLOCK_CHECKPOINT},
             )
         changes: list[Change] = []
         if self._stored is not None:
@@ -155,7 +154,7 @@ class ClockWatch:
                 await self.observe()
                 await self.store_if_changed()
             except Exception:
-                log.exception("the clock could not be observed")
+                log.exception("clock not read")
 
     def end(self) -> None:
         """Stores the last reading, so that the next start knows how long the broker was off."""
@@ -226,24 +225,25 @@ class ClockWatch:
             if isinstance(change, Leap):
                 self.leaps += 1
                 log.warning(
-                    "the clock has leapt: nothing is deleted by its time until it is right again, "
-                    "or until `tidelog clock accept`",
-                    extra={"from": to_iso(change.from_ms), "to": to_iso(change.to_ms)},
+                    "clock leapt forward, deletion by its time suspended",
+                    extra={
+                        "from": to_iso(change.from_ms),
+                        "to": to_iso(change.to_ms),
+                        "advice": "correct the machine's clock, or trust it with `tidelog clock accept`",
+                    },
                 )
             elif isinstance(change, StepBack):
                 self.steps_back += 1
                 self._steps_back = (*self._steps_back, change)[-_MOST_STEPS_BACK:]
                 log.warning(
-                    "the clock went back: records with append times after `to` count as written now, "
-                    "and append times go on from now",
+                    "clock stepped back, append times after it corrected",
                     extra={"from": to_iso(change.from_ms), "to": to_iso(change.to_ms)},
                 )
             else:
                 self.steps_forward += 1
                 self.history = with_step(self.history, change)
                 log.warning(
-                    "the clock was behind and is trusted again: append times that it gave count "
-                    "as later",
+                    "clock stepped forward to the right time, earlier append times corrected",
                     extra={"behind_ms": change.shift_ms, "now": to_iso(change.to_ms)},
                 )
 
@@ -267,10 +267,10 @@ class ClockWatch:
                 self.correct(partition)
             except BrokerError as error:
                 self._behind.append(partition)
-                log.error("a log could not take the clock into account: %s", error, extra=where)
+                log.error("append times not corrected", extra=where | {"reason": error.message})
             except Exception:  # the failure of one log must not keep others from it
                 self._behind.append(partition)
-                log.exception("a log could not take the clock into account", extra=where)
+                log.exception("append times not corrected", extra=where)
 
     def least_append_ms(self, partition: Partition, now_ms: int) -> int | None:
         """Returns the least append time of what comes now, while the clock is back; None: there is none.
@@ -324,7 +324,7 @@ class ClockWatch:
             write_clock(self._directory, stored, durable=durable)
         except OSError as error:
             if self._can_store:
-                log.error("what is known about the clock cannot be stored: %s", error)
+                log.error("clock checkpoint not written", extra={"reason": str(error)})
             self._can_store = False
         else:
             self._can_store = True

@@ -160,7 +160,7 @@ class Worker:
                 await self._process.wait()
         except TimeoutError:
             if self._process.returncode is None:  # else it ended while this process stood still
-                log.error("process that compacts does not end", extra={"pid": self.pid})
+                log.error("compaction worker did not stop", extra={"pid": self.pid})
                 return False
         return True
 
@@ -202,7 +202,7 @@ class CompactionRounds(DueRounds):
                 await checkpoint(services.store, services.pools, services.waiting)
         for failed in done.failed:
             where = {"log": f"{failed.topic}-{failed.partition}"}
-            log.error("compaction failed: %s", failed.reason, extra=where)
+            log.error("compaction failed", extra=where | {"reason": failed.reason})
         return done
 
     async def _clean_all(self, found: list[Found], done: CompactionRound, *, asked: bool) -> None:

@@ -130,5 +130,5 @@ class Rounds(DueRounds):
         )
         for failed in done.failed:
             where = {"log": f"{failed.topic}-{failed.partition}"}
-            log.error("retention failed: %s", failed.reason, extra=where)
+            log.error("retention failed", extra=where | {"reason": failed.reason})
         return done

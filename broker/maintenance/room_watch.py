@@ -27,4 +27,4 @@ async def watch_room(services: Services) -> None:
             if await services.pools.topics.run(services.store.full_directories):
                 await services.pools.topics.run(look)
         except Exception:  # the next look may go better; this loop must not end
-            log.exception("room was not looked for")
+            log.exception("free disk space not checked")

@@ -43,7 +43,7 @@ class DueRounds(ABC):
             try:
                 await self._do_due()
             except BrokerError as error:  # the next round may succeed; the loop must not end
-                self.log.error("%s: %s", self.failed, error.message)
+                self.log.error(self.failed, extra={"reason": error.message})
             except Exception:
                 self.log.exception(self.failed)
             self._due_ms = self._next_ms()

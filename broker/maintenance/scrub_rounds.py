@@ -69,7 +69,7 @@ class ScrubRounds(DueRounds):
         try:
             progress = read_progress(self._services.store.log_dirs[0])
         except (OSError, CheckedJsonError) as error:
-            log.warning("how far scrubbing had come is lost: %s", error)
+            log.warning("scrub progress lost", extra={"reason": str(error)})
             progress = ScrubProgress()
         self._at, self._figures.ended_ms = progress.at, progress.ended_ms
         self._figures.restore(progress.damage)
@@ -89,7 +89,7 @@ class ScrubRounds(DueRounds):
                 write_progress, self._services.store.log_dirs[0], progress
             )
         except OSError as error:
-            log.warning("how far scrubbing has come is not stored: %s", error)
+            log.warning("scrub progress not written", extra={"reason": str(error)})
 
     async def _do_due(self) -> None:
         begin = self._at
@@ -105,14 +105,14 @@ class ScrubRounds(DueRounds):
                 await self._scrub_log(topic, index, base_offset)
             except BrokerError as error:  # the other logs are read all the same
                 where = {"log": f"{topic}-{index}"}
-                log.error("scrubbing failed: %s", error.message, extra=where)
+                log.error("scrubbing failed", extra=where | {"reason": error.message})
         self._figures.keep_logs(set(names))
         self._at, ended_ms = None, self._services.clock.now_ms()
         await self._store(ended_ms)
         # Set after the write: a reader who sees the end may expect the next pass one interval later.
         self._figures.ended_ms = ended_ms
         damaged = sum(each.bad_batches > 0 for each in self._figures.damage())
-        log.info("all closed segments were read", extra={"damaged_segments": damaged})
+        log.info("scrub pass finished", extra={"damaged_segments": damaged})
 
     async def _scrub_log(self, topic: str, index: int, base_offset: int) -> None:
         partition = await self._services.pools.maintenance.run_to_end(self._opened, topic, index)
@@ -180,8 +180,8 @@ def _tell(partition: Partition, base_offset: int, bad: Sequence[BadBatch]) -> No
 
     where = {"log": f"{partition.topic}-{partition.index}", "segment": base_offset}
     for each in bad[:_MOST_LINES]:
-        event = "bad batch" if each.is_spoilt else UNREADABLE
+        event = "bad batch found" if each.is_spoilt else UNREADABLE
         fields = {"position": each.position, "offset": each.offset, "reason": each.reason}
         log.error(event, extra=where | fields)
     if len(bad) > _MOST_LINES:
-        log.error("more bad batches", extra=where | {"count": len(bad) - _MOST_LINES})
+        log.error("more bad batches found", extra=where | {"count": len(bad) - _MOST_LINES})

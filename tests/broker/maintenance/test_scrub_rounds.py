@@ -102,7 +102,7 @@ def test_what_has_gone_bad_is_told_once_and_found_by_the_doctor(data):
             one_pass(broker)
             assert broker.metric(BAD) == 1
         assert broker.metric(READ) == 3 * first
-        (line,) = broker.lines("bad batch")
+        (line,) = broker.lines("bad batch found")
         assert "sun-0" in line
         assert "fails its CRC" in line
         (found,) = findings(broker)
@@ -130,7 +130,7 @@ def test_a_restart_knows_what_was_found_and_forgets_what_is_good_or_gone(data):
             connection.ask("DeleteTopics", 5, topic_names=["sun"], timeout_ms=60_000)
         one_pass(broker)
         assert (broker.metric(BAD), findings(broker)) == (0, [])
-        assert len(broker.lines("bad batch")) == 2, "each once, before the restart"
+        assert len(broker.lines("bad batch found")) == 2, "each once, before the restart"
 
 
 @pytest.mark.slow
@@ -165,7 +165,7 @@ def test_how_far_it_had_come_may_be_lost(data):
         assert broker.metric(READ) == sum(
             path.stat().st_size for topic in ("moon", "sun") for path in closed(data, topic)
         )
-        (line,) = broker.lines("how far scrubbing had come is lost")
+        (line,) = broker.lines("scrub progress lost")
         assert "its checksum is wrong" in line
 
 
@@ -195,7 +195,7 @@ def test_a_set_that_java_clients_refuse_is_told_and_is_nothing_that_the_disk_has
         eventually(lambda: broker.metric(ENDED), what="the first pass, which begins at the start")
         one_pass(broker)
         assert broker.metric(BAD) == 0
-        assert broker.lines("bad batch") == []
+        assert broker.lines("bad batch found") == []
         (line,) = broker.lines("Java clients cannot read a compressed batch")
         assert "sun-0" in line
         (found,) = findings(broker)
@@ -223,6 +223,9 @@ def test_many_bad_batches_of_a_segment_are_a_few_lines(tmp_path):
             spoil(path, number * size + size - 1)
         one_pass(broker)
         assert broker.metric(BAD) == count
-        assert len(broker.lines('"bad batch"')) + len(broker.lines("more bad batches")) == 6
-        (line,) = broker.lines("more bad batches")
+        assert (
+            len(broker.lines('"bad batch found"')) + len(broker.lines("more bad batches found"))
+            == 6
+        )
+        (line,) = broker.lines("more bad batches found")
         assert str(count - 5) in line
