@@ -58,7 +58,7 @@ async def adopt_logs(services: Services) -> None:
         try:
             await _adopt(services, name, indexes)
         except BrokerError as error:
-            _log.error("log of no topic left alone: %s", error.message, extra={"topic": name})
+            _log.error("topic not adopted", extra={"topic": name, "reason": error.message})
 
 
 async def _adopt(services: Services, name: str, indexes: Sequence[int]) -> None:
@@ -69,8 +69,12 @@ async def _adopt(services: Services, name: str, indexes: Sequence[int]) -> None:
     partitions = max(indexes) + 1
     if partitions - len(indexes) > _MOST_MISSING:
         _log.error(
-            "log of no topic left alone: too many partitions are missing before it",
-            extra={"topic": name, "partition": partitions - 1},
+            "topic not adopted",
+            extra={
+                "topic": name,
+                "partition": partitions - 1,
+                "reason": "too many partitions are missing before it",
+            },
         )
         return
     image = services.metadata.image
@@ -95,13 +99,14 @@ async def _adopt(services: Services, name: str, indexes: Sequence[int]) -> None:
         )
     )
     _log.warning(
-        "topic found in the log directories is served; nothing of it is deleted until somebody "
-        "sets retention.ms, retention.bytes, retention.max.eventtime.ms or cleanup.policy",
+        "topic adopted from log directories",
         extra={
             "topic": name,
             "partitions": partitions,
             "made_empty": sorted(set(range(partitions)) - set(indexes)),
             "settings": settings,
+            "advice": "nothing is deleted until you set retention.ms, retention.bytes, "
+            "retention.max.eventtime.ms or cleanup.policy",
         },
     )
 
@@ -156,7 +161,8 @@ def _largest_producer_id(services: Services, name: str, indexes: Sequence[int]) 
                     producers = partition.state.read_producers()
                     largest = max([largest, *(each.producer_id for each in producers)])
         except (BrokerError, OSError) as error:
-            _log.error("log cannot be read: %s", error, extra={"log": f"{name}-{index}"})
+            where = {"log": f"{name}-{index}"}
+            _log.error("producer state not read", extra=where | {"reason": str(error)})
     return largest
 
 
@@ -183,5 +189,6 @@ def _last_batch(services: Services, name: str, index: int) -> Batch | None:
 
         return last_batch(partition.segments)
     except (BrokerError, OSError) as error:
-        _log.error("log cannot be read: %s", error, extra={"log": f"{name}-{index}"})
+        where = {"log": f"{name}-{index}"}
+        _log.error("last batch not read", extra=where | {"reason": str(error)})
         return None

@@ -290,7 +290,7 @@ class Controller:
         brought = self._settings.settled_broker(self._metadata.image.broker_configs, {})
         if brought:
             await self._metadata.alter_broker_configs(brought)
-            log.warning("broker setting kept for good", extra={"changes": brought})
+            log.warning("retention basis stored as broker setting", extra={"changes": brought})
 
     @_in_order
     async def withdraw_topic(
@@ -309,7 +309,7 @@ class Controller:
                 await self._metadata.delete_topic(topic.name, topic.topic_id)
             except UnknownTopicOrPartition:
                 return True
-            log.warning("topic withdrawn", extra={"topic": topic.name})
+            log.warning("topic creation rolled back", extra={"topic": topic.name})
             return True
 
     @_in_order
@@ -330,7 +330,7 @@ class Controller:
                     await self._metadata.set_partitions(grown.name, before.partitions, since=image)
                 except ChangedMeanwhileError:
                     continue
-                log.warning("partitions withdrawn", extra={"topic": grown.name})
+                log.warning("creation of partitions rolled back", extra={"topic": grown.name})
                 return True
             return False
 

@@ -40,7 +40,7 @@ def announce_deletions(
         if not any(each.segments for each in going):
             continue
         log.warning(
-            "changed settings delete segments",
+            "changed settings will delete segments",
             extra={
                 "topic": name,
                 "segments": sum(each.segments for each in going),
@@ -62,6 +62,6 @@ def _deletions_of(
         partition = store.partition(name, index)
         return None if partition is None else partition.retainer.explain(now_ms, config).going
     except BrokerError as error:
-        where = {"log": f"{name}-{index}"}
-        log.warning("nobody can tell what changed settings delete: %s", error.message, extra=where)
+        fields = {"log": f"{name}-{index}", "reason": error.message}
+        log.warning("deletions by changed settings not predicted", extra=fields)
         return None

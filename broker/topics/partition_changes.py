@@ -175,11 +175,11 @@ def _log(image: Image, transaction: Transaction) -> None:
         level = logging.WARNING if is_unclean(each.before, each.after) else logging.INFO
         log.log(
             level,
-            "%s",
-            each.why,
+            "partition changed by a client",
             extra={
-                "partition": name,
+                "log": name,
                 "leader": each.after.leader,
                 "replicas": list(each.after.replicas),
+                "why": each.why,
             },
         )

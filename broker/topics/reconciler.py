@@ -173,7 +173,7 @@ class Reconciler:
                 await self.one_pass()
                 await after()
             except Exception:
-                log.exception("the logs were not brought up to the metadata")
+                log.exception("reconciliation of logs with metadata failed")
                 await asyncio.sleep(_RETRY_S)
 
     async def _newer_or_again(self, applied: int) -> None:
@@ -264,9 +264,10 @@ class Reconciler:
                         self._unfinished.add(topic.topic_id)
                         continue
                     await self._pool.run(self._store.delete_partition, topic.name, index)
-                    log.info("replica removed", extra={"log": f"{topic.name}-{index}"})
+                    log.info("replica deleted", extra={"log": f"{topic.name}-{index}"})
         except BrokerError as error:
-            log.error("a replica was not removed: %s", error.message, extra={"topic": topic.name})
+            fields = {"topic": topic.name, "reason": error.message}
+            log.error("replica deletion failed", extra=fields)
 
     def _here(self, topic: Topic) -> list[int]:
         """Returns the partitions of a topic whose logs belong here."""
@@ -329,7 +330,7 @@ class Reconciler:
             await _let_go(opened)
             await self._metadata.deletion_done(topic_id)
         except BrokerError as error:
-            self._failed(topic_id, name, error, "topic is not deleted")
+            self._failed(topic_id, name, error, "topic deletion failed")
             return
         self._failures.pop(topic_id, None)
         # What groups have committed since for another topic of the name is that topic's.
@@ -349,7 +350,7 @@ class Reconciler:
             named = self._store.topic_id(name, index)
             if named == topic_id or (ours and named is None):
                 if served is None:
-                    log.warning("log of a deleted topic removed", extra={"log": f"{name}-{index}"})
+                    log.warning("log of deleted topic deleted", extra={"log": f"{name}-{index}"})
                 self._store.delete_partition(name, index)
 
     # -- creation -------------------------------------------------------------------------------
@@ -359,7 +360,7 @@ class Reconciler:
         try:
             await self._pool.run(self._create_logs, topic, self._configs.of(topic.name))
         except BrokerError as error:
-            self._failed(topic.topic_id, topic.name, error, "topic is not whole")
+            self._failed(topic.topic_id, topic.name, error, "log creation failed")
         else:
             self._failures.pop(topic.topic_id, None)
 
@@ -368,7 +369,7 @@ class Reconciler:
         before = self._failures.get(topic_id)
         self._failures[topic_id] = error
         if before is None or before.message != error.message:
-            log.error("%s: %s", event, error.message, extra={"topic": name})
+            log.error(event, extra={"topic": name, "reason": error.message})
 
     def _create_logs(self, topic: Topic, config: TopicConfig) -> None:
         """Creates missing logs, in a thread, then takes over those that name no topic.
@@ -406,9 +407,9 @@ class Reconciler:
         try:
             self._store.assign_topic_id(topic.name, index, topic.topic_id)
         except BrokerError as error:  # the topic is served all the same
-            log.warning("%s", error.message, extra=where)
+            log.warning("topic id not written to log", extra=where | {"reason": error.message})
         else:
-            log.warning("log without a topic id taken over", extra=where)
+            log.warning("topic id written to log without one", extra=where)
 
     # -- leaders --------------------------------------------------------------------------------
 
@@ -436,7 +437,7 @@ class Reconciler:
             epoch = topic.assignments[index].leader_epoch
             if self._store.begin_leader_epoch(topic.name, index, epoch) is not None:
                 log.info(
-                    "leader epoch begun", extra={"log": f"{topic.name}-{index}", "epoch": epoch}
+                    "leader epoch started", extra={"log": f"{topic.name}-{index}", "epoch": epoch}
                 )
 
 

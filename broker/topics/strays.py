@@ -18,7 +18,7 @@ def set_aside(store: LogStore, name: str, index: int) -> None:
     """Renames a log that names another topic to `-stray`, and logs it. Raises KafkaStorageError."""
     away = store.set_aside(name, index)
     log.error(
-        "log of another topic set aside",
+        "stray log renamed",
         extra={"log": f"{name}-{index}", "directory": str(away)},
     )
 
@@ -40,5 +40,6 @@ def set_aside_unknown(store: LogStore, image: Image) -> None:
                 set_aside(store, name, index)
         except KafkaStorageError as error:
             log.error(
-                "a log of no topic stays: %s", error.message, extra={"log": f"{name}-{index}"}
+                "stray log not renamed",
+                extra={"log": f"{name}-{index}", "reason": error.message},
             )

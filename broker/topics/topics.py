@@ -212,8 +212,7 @@ class Topics:
             await self.forget_removed()
         except BrokerError as failure:
             log.error(
-                "what cannot be made now was not withdrawn, and is made later: %s",
-                failure.message,
-                extra={"topic": topic.name},
+                "failed creation not rolled back, missing logs created later",
+                extra={"topic": topic.name, "reason": failure.message},
             )
         raise error

@@ -206,7 +206,7 @@ def test_a_log_of_no_topic_is_set_aside_at_the_start(brokers):
         (away,) = log_dir.glob(f"{name}.*-stray")
         assert list(away.glob("*.log"))
     assert (away / "partition.metadata").read_text() == stated
-    assert len(brokers[2].lines("log of another topic set aside")) == 2
+    assert len(brokers[2].lines("stray log renamed")) == 2
     assert (log_dir / "unnamed-0").exists()
     assert (log_dir / "t-0").exists()
     assert brokers.image().topics["t"].topic_id == topic.topic_id

@@ -259,7 +259,7 @@ def told(caplog):
     return [
         {key: getattr(record, key) for key in keys}
         for record in caplog.records
-        if record.message == "changed settings delete segments"
+        if record.message == "changed settings will delete segments"
     ]
 
 
@@ -329,7 +329,7 @@ async def test_a_partition_that_cannot_be_looked_at_hinders_no_change(
             patched.setattr("tidelog.storage.log.retention.explanation.explain", fails)
             await broker.alter(retention_ms="1000")
         assert broker.own["retention.ms"] == "1000"
-        assert "nobody can tell what changed settings delete" in caplog.text
+        assert "deletions by changed settings not predicted" in caplog.text
 
 
 async def test_what_was_counted_is_written_before_the_limit_of_event_times_changes(tmp_path):
