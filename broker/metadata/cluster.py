@@ -392,7 +392,7 @@ class ClusterMetadata:
                 self.went_back = error.message
                 return
             except BrokerError as error:
-                log.warning("the metadata cannot be watched: %s", error.message)
+                log.warning("metadata watch failed, retrying", extra={"reason": error.message})
             else:
                 return
             await asyncio.sleep(_WATCH_AGAIN_S)

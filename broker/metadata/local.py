@@ -70,8 +70,8 @@ def _in_etcd(config: ClusterConfig) -> ClusterMetadata:
     user = User(name, Path(password_file)) if name else None
     if user is not None and tls is None:
         log.warning(
-            "the password of user %s goes to etcd without TLS: metadata.store.ca.file switches TLS on",
-            name,
+            "etcd password sent without TLS",
+            extra={"user": name, "advice": "set metadata.store.ca.file to use TLS"},
         )
     store = EtcdStore(parse_etcd(config.metadata_store), tls, user=user)
     # etcd counts the revisions of all who use it.

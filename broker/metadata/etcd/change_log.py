@@ -78,7 +78,9 @@ class ChangeLog:
         self._answered = max(self._answered, revision)
         if revision < known and self._went_back is None:
             self._went_back = WentBackError(revision, known)
-            log.critical("%s", self._went_back.message)
+            log.critical(
+                "etcd went back to an older revision", extra={"reason": self._went_back.message}
+            )
             self._notify()
         self.check()
 

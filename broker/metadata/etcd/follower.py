@@ -97,7 +97,7 @@ class Follower:
     async def check_complete(self) -> None:
         """Lets all keys be read again if the watch has lost changes; raises KafkaStorageError then."""
         if not await self.compare():
-            log.error("etcd's watch has lost changes: all keys are read again")
+            log.error("etcd watch lost changes, reading all keys again")
             self._has_lost = True
             self.go_elsewhere()
             raise KafkaStorageError("the watch of etcd has lost changes")
@@ -144,9 +144,8 @@ class Follower:
         where = self._member.endpoint if self._member is not None else ""
         if error is not None:
             log.info(
-                "watch of etcd ended, it goes on: %s",
-                text,
-                extra={"member": where, "revision": self._log.end},
+                "etcd watch ended, resuming",
+                extra={"member": where, "revision": self._log.end, "reason": text},
             )
         if self._member is not None:
             self._members.failed(self._member)
@@ -204,7 +203,7 @@ class Follower:
                 await self._refused(token, answer.cancel_reason)
             raise KafkaStorageError(f"etcd has refused the watch: {answer.cancel_reason}")
         log.warning(
-            "etcd has compacted changes before they were heard: all keys are read again",
+            "etcd compacted changes before the watch returned them, reading all keys again",
             extra={"revision": self._log.end, "compacted": answer.compact_revision},
         )
         await self._start_anew()  # the watch may have lost changes before those that are forgotten

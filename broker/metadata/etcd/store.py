@@ -150,16 +150,16 @@ class EtcdStore:
         await members.open()
         self._follower = Follower(members, self._keys, self._log)
         loop = asyncio.get_running_loop()
-        give_up_s, is_told = loop.time() + self._wait_s, False
+        give_up_s, is_logged = loop.time() + self._wait_s, False
         while True:
             try:
                 return await self._follower.start()
             except KafkaStorageError as error:  # machines start in any order
                 if isinstance(error, LoginError) or loop.time() > give_up_s:
                     raise
-                if not is_told:
-                    log.warning("waiting for etcd: %s", error.message)
-                    is_told = True
+                if not is_logged:
+                    log.warning("waiting for etcd", extra={"reason": error.message})
+                    is_logged = True
 
     async def _close(self) -> None:
         self._log.close()

@@ -159,7 +159,10 @@ class Peers:
                     await asyncio.sleep(_CONFIRM_PAUSE_S)
                 await self._connect(other)
         except (BrokerError, OSError) as error:
-            log.warning("broker %d may have died, its lease will tell: %s", other, error)
+            log.warning(
+                "death of broker not confirmed, waiting for its lease to end",
+                extra={"broker": other, "reason": str(error)},
+            )
 
     def _others(self) -> Iterator[int]:
         return (other for other in known_ids(self._directory) if other != self.broker_id)

@@ -193,7 +193,7 @@ class SqliteStore:
         why = self._who_blocks()
         if why != self._blamed:
             self._blamed = why
-            log.error("a change of the metadata waits: %s", why)
+            log.error("metadata write blocked", extra={"reason": why})
 
     def _who_blocks(self) -> str:
         # Loaded here, because a broker that is alone seldom needs it.

@@ -69,7 +69,7 @@ COLLECTED = 10  # after so many lives all of their garbage is collected
 _TRACE_LINES = 1000
 _lives = itertools.count(1)
 _LOG = logging.getLogger("tidelog")
-_WATCH_LOST = "etcd's watch has lost changes"  # what the product logs
+_WATCH_LOST = "etcd watch lost changes"  # what the product logs
 _MAY_BE_RAISED = (BrokerError, ClientError, OSError, PowerLoss, asyncio.CancelledError)
 
 # Crashes make storage warn all the time; without a handler the warnings would be printed.
@@ -88,7 +88,8 @@ class Told(logging.Handler):
         node = loop.process.node if isinstance(loop, VirtualLoop) else ""
         world = self._world
         error = record.exc_info[1] if record.exc_info else None
-        text = record.getMessage().replace(str(world.storage.path), "")
+        text = f"{record.getMessage()} {getattr(record, 'reason', '')}".strip()
+        text = text.replace(str(world.storage.path), "")
         world.say("log", node, text, *([] if error is None else [repr(error)]))
         if error is not None and not isinstance(error, _MAY_BE_RAISED):
             world.fail(error)

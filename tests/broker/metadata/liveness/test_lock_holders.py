@@ -148,7 +148,8 @@ async def test_a_change_that_waits_for_long_says_for_whom_and_once(tmp_path, beg
         writer.wait()
         assert await asyncio.gather(*changes) == [1, 2]
         said = f"process {writer.pid} holds the lock of the metadata"
-        assert caplog.messages == [f"a change of the metadata waits: {said}"]
+        (logged,) = caplog.records
+        assert (logged.getMessage(), logged.reason) == ("metadata write blocked", said)
     finally:
         await store.close()
 
