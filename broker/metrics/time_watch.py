@@ -141,8 +141,7 @@ class TimeWatch:
         count = self._count_to_log(partition.topic, anomaly.expired_by, appended.count)
         if count:
             log.warning(
-                "records arrive older than they are kept; %s",
-                _ADVICE[anomaly.expired_by],
+                "records expired on arrival",
                 extra={
                     "topic": partition.topic,
                     "partition": partition.index,
@@ -152,6 +151,7 @@ class TimeWatch:
                     "policy": anomaly.expired_by,
                     "limit_ms": anomaly.limit_ms,
                     "beyond_ms": anomaly.behind_ms,
+                    "advice": _ADVICE[anomaly.expired_by],
                 },
             )
 
@@ -177,15 +177,16 @@ class TimeWatch:
         count = self._count_to_log(partition.topic, unit, 1)
         if count:
             log.warning(
-                "%d looks like %s: %s; times in Kafka are milliseconds",
-                timestamp,
-                unit,
-                to_iso(meant),
+                "record times in a wrong unit arrived",
                 extra={
                     "topic": partition.topic,
                     "partition": partition.index,
                     "batches": count,
+                    "timestamp": timestamp,
+                    "looks_like": unit,
+                    "meant": to_iso(meant),
                     "taken_as": to_iso(timestamp),
+                    "advice": "times in Kafka are milliseconds",
                 },
             )
 
@@ -208,12 +209,14 @@ def _count_zero_time(partition: Partition, counts: TopicAnomalies, timestamp: in
     counts.zero_times[timestamp] += 1
     if is_first:
         log.warning(
-            "%d is %s: the producer has probably set no time; `tidelog configs set %s "
-            "message.timestamp.missing.values=%s` stores such records without a time, and they age from "
-            "their append",
-            timestamp,
-            ZERO_TIMES[timestamp],
-            partition.topic,
-            missing_values_with_zero_times(partition.config),
-            extra={"topic": partition.topic, "partition": partition.index},
+            "record time looks like a missing time",
+            extra={
+                "topic": partition.topic,
+                "partition": partition.index,
+                "timestamp": timestamp,
+                "looks_like": ZERO_TIMES[timestamp],
+                "advice": "the producer has probably set no time; to store such records without a time, "
+                f"and retain them from their append on: `tidelog configs set {partition.topic} "
+                f"message.timestamp.missing.values={missing_values_with_zero_times(partition.config)}`",
+            },
         )
