@@ -65,7 +65,7 @@ def _result(
     try:
         usage = disk_usage.measure(path, opened, wanted)
     except OSError as error:
-        log.error("log directory cannot be listed: %s", error)
+        log.error("log directory not listed", extra={"directory": name, "reason": str(error)})
         return DescribeLogDirsResult(
             error_code=ErrorCode.KAFKA_STORAGE_ERROR, log_dir=name, topics=[]
         )

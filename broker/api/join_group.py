@@ -81,7 +81,7 @@ async def _joined(
         ),
     )
     log.debug(
-        "joined",
+        "member joined group",
         extra={
             "group": request.group_id,
             "member": joined.member_id,

@@ -178,7 +178,7 @@ def answering(
         except web.HTTPException as error:
             status, name, sentence = error.status, "BAD_REQUEST", error.reason
         except Exception:
-            log.exception("unexpected error")
+            log.exception("HTTP request failed", extra={"path": request.path[:_SHOWN]})
             if failed is not None:
                 failed()
             status, name, sentence = 500, "UNKNOWN_SERVER_ERROR", "unexpected error: see the log"

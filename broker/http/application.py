@@ -83,7 +83,7 @@ def _limits(services: Services) -> Limits:
     def note_refused(host: str) -> None:
         services.metrics.http_connections_refused += 1
         if services.connections.refusals.is_shown(host, _TOO_MANY, services.clock.monotonic_s()):
-            log.warning("HTTP connection refused: %s", _TOO_MANY, extra={"host": host})
+            log.warning("HTTP connection refused", extra={"host": host, "reason": _TOO_MANY})
 
     def names() -> frozenset[str]:
         told = (each.advertised[0] for each in services.listeners)

@@ -118,7 +118,7 @@ def _handler(
         services.authorizer.require(session, Operation.ALTER, ResourceType.CLUSTER, CLUSTER_NAME)
         route.read(request.query.items())
         given = fields_of(await body_of(request), fields)
-        log.info("change over HTTP", extra={"path": request.path, "host": host, **given})
+        log.info("HTTP change requested", extra={"path": request.path, "host": host, **given})
         answer = await change(services, {**given, **request.match_info})
         return web.json_response(answer, dumps=line)
 

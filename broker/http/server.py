@@ -167,6 +167,7 @@ def _without_traceback(record: logging.LogRecord) -> bool:
     if type(error).__module__ == "aiohttp.http_exceptions":
         reason = str(error).partition("\n")[2].strip().partition("\n")[0]
         record.levelno, record.levelname = logging.WARNING, "WARNING"
-        record.msg, record.args = "HTTP request refused: %s", (reason,)
+        record.msg, record.args = "HTTP request refused", ()
+        record.__dict__["reason"] = reason
         record.exc_info = record.exc_text = None
     return True

@@ -187,7 +187,7 @@ async def show_faults(control: Control, _given: Mapping[str, Any]) -> dict[str, 
 async def add_fault(control: Control, given: Mapping[str, Any]) -> dict[str, Any]:
     """Adds a fault."""
     fault = control.faults.add(given)
-    log.info("fault planted", extra=_told(fault))
+    log.info("fault added", extra=_told(fault))
     return fault.shown()
 
 
@@ -199,7 +199,7 @@ async def show_fault(control: Control, given: Mapping[str, Any]) -> dict[str, An
 async def remove_fault(control: Control, given: Mapping[str, Any]) -> dict[str, Any]:
     """Removes one fault; requests that it holds go on."""
     fault = _fault(control.faults.remove, given)
-    log.info("fault lifted", extra=_told(fault))
+    log.info("fault removed", extra=_told(fault))
     return fault.shown()
 
 

@@ -138,7 +138,7 @@ def test_what_is_not_there(broker):
 
 def test_the_machines_clock_is_shown_and_not_moved(start):
     broker = start({"control.listener": "127.0.0.1:0"})
-    assert not broker.lines("open to others")
+    assert not broker.lines("reachable from other machines")
     status, told = ask(broker, "GET", "/v1/clock")
     assert (status, told["clock"], told["rate"]) == (200, "system", 1)
     for path, body in (("set", {"to": 1}), ("step", {"by": 1}), ("freeze", None), ("run", None)):
@@ -224,7 +224,8 @@ def test_programs_on_this_machine_are_answered(broker):
 
 def test_where_others_reach_it_they_may_call_it_by_any_name_but_no_page_may(start):
     broker = start({"control.listener": "0.0.0.0:0"})
-    eventually(lambda: broker.lines("level=warning", "control.listener is open to others"))
+    warning = "control.listener reachable from other machines"
+    eventually(lambda: broker.lines("level=warning", warning))
     broker.control = "127.0.0.1:" + broker.control.rpartition(":")[2]
     named = {"Host": "tidelog:9099"}
     assert ask(broker, "GET", "/v1/clock", None, named)[0] == 200
