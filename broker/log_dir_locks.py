@@ -44,7 +44,7 @@ async def lock_directories(store: LogStore, stop: asyncio.Event, clock: Clock) -
             if holder is not None and is_ending and not is_told:
                 is_told = True
                 where = {"directory": str(error.path), "pid": holder.pid}
-                log.info("waiting for a broker that is stopping", extra=where)
+                log.info("waiting for a stopping broker to unlock log directories", extra=where)
         await asyncio.sleep(_PAUSE_S)
     if stop.is_set():
         store.note_stopping()

@@ -82,7 +82,7 @@ def run(config: BrokerConfig, clock: Clock | None = None) -> int:
         try:
             return runner.run(_main(config, clock or _clock(config)))
         except (LogDirectoryError, MetadataError, BrokerError, OSError) as error:
-            log.critical("stopped: %s", error)
+            log.critical("broker stopped on error", extra={"reason": str(error)})
             return 1
         finally:
             # Python gives the signals back to the system when it ends: another one would still end
@@ -118,13 +118,13 @@ async def _run(config: BrokerConfig, clock: Clock, faults: Faults | None) -> int
     loop.set_default_executor(NoDefaultPool())
     log_ignored(config)
     if kernels.IMPLEMENTATION != "compiled":
-        log.warning("the compiled record kernels are missing: serving with the slower Python twin")
+        log.warning("compiled record kernels not found, using slower Python kernels")
     directories = [Path(directory) for directory in config.log_dirs]
     allowed = descriptors.of_process()
     if allowed.limit < _FEW_DESCRIPTORS:
         log.warning(
-            "few open files are allowed (ulimit -n): connections are refused early",
-            extra={"limit": allowed.limit},
+            "limit of open files is low, connections refused early",
+            extra={"limit": allowed.limit, "advice": "raise it with ulimit -n"},
         )
     files.RECENT.capacity = allowed.segments
     store = LogStore(
@@ -169,7 +169,7 @@ async def _run(config: BrokerConfig, clock: Clock, faults: Faults | None) -> int
             await metadata.close()
     finally:
         store.close()
-    log.info("stopped")
+    log.info("broker stopped")
     return 0
 
 
@@ -195,7 +195,8 @@ async def _serve(
             for server in servers:
                 await server.start_serving()
             _say_ready(services, bound, http_socket, control_socket)
-            log.info("ready", extra={"after_s": round(services.clock.monotonic_s() - started_s, 3)})
+            after_s = round(services.clock.monotonic_s() - started_s, 3)
+            log.info("broker ready", extra={"after_s": after_s})
             with services.collector.governing():
                 chores = _begin_chores(services, rounds, compaction)
                 await stop.wait()
@@ -212,7 +213,7 @@ async def _stop_serving(
     faults: Faults | None,
 ) -> None:
     """Hands over what this broker leads, and lets the requests under way finish."""
-    log.info("stopping")
+    log.info("broker stopping")
     if services.cluster is not None:
         await services.cluster.hand_over()
     services.ready = False
@@ -245,7 +246,7 @@ async def _has_joined(services: Services, stop: asyncio.Event) -> bool:
         stopping.cancel()
         joining.result()  # raises what the start has failed with
         return True
-    log.info("stopping before the broker was unfenced")
+    log.info("broker stopping before it was unfenced")
     joining.cancel()
     await asyncio.wait([joining])
     return False
@@ -306,9 +307,12 @@ def _warn_of_open(listeners: list[str]) -> None:
     """Warns, once for all listeners, that other machines may do whatever clients can do."""
     if listeners:
         log.warning(
-            "listeners can be reached from other machines, and have neither encryption nor login: "
-            "bind them to 127.0.0.1, or keep them in a network of trusted clients (docs/security.md)",
-            extra={"listeners": ",".join(listeners)},
+            "listeners reachable from other machines without TLS and authentication",
+            extra={
+                "listeners": ",".join(listeners),
+                "advice": "bind them to 127.0.0.1, or keep them in a network of trusted clients "
+                "(docs/security.md)",
+            },
         )
 
 
@@ -323,7 +327,7 @@ async def _start_control(
 
     if is_open(listening):
         host = listening.getsockname()[0]
-        log.warning("control.listener is open to others: they may stop time", extra={"host": host})
+        log.warning("control.listener reachable from other machines", extra={"host": host})
     return await start_control(Control(services, *rounds, faults), listening)
 
 
@@ -336,7 +340,7 @@ async def _stop_http(http: asyncio.Task[Any]) -> None:
         if http.exception() is None:
             await http.result().cleanup()
         else:
-            log.error("HTTP did not come up", exc_info=http.exception())
+            log.error("HTTP server not started", exc_info=http.exception())
 
 
 def _say_ready(
@@ -369,7 +373,7 @@ async def _chores(services: Services) -> None:
         try:  # the next round may go better; this loop must not end
             await checkpoint(services.store, services.pools, services.waiting)
         except BrokerError as error:
-            log.error("checkpoint failed: %s", error.message)
+            log.error("checkpoint failed", extra={"reason": error.message})
         except Exception:
             log.exception("checkpoint failed")
 

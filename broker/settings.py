@@ -106,9 +106,12 @@ class Settings:
         self.broker, refused = usable(self._start, image.broker_configs, own)
         for name in refused.keys() - self._refused.keys():
             log.warning(
-                "a stored setting would be refused now: %s (tidelog configs unset --of-broker removes it)",
-                refused[name],
-                extra={"setting": name},
+                "stored broker setting invalid",
+                extra={
+                    "setting": name,
+                    "reason": refused[name],
+                    "advice": "remove it with tidelog configs unset --of-broker",
+                },
             )
         self._refused = refused
 
@@ -254,9 +257,8 @@ class Settings:
             return config if is_internal(topic.name) else self._storable(topic.name, config)
         except InvalidConfig as error:
             log.error(
-                "topic goes by the broker's settings, and nothing of it is deleted: %s",
-                error.message,
-                extra={"topic": topic.name},
+                "topic settings invalid, broker settings used and retention disabled",
+                extra={"topic": topic.name, "reason": error.message},
             )
             return self.of_topic(topic.name, KEEP)
 
@@ -266,8 +268,7 @@ class Settings:
         if storable is not config and self._lowered.get(topic) != config.message_format_version:
             self._lowered[topic] = config.message_format_version
             log.warning(
-                "message.format.version is newer than inter.broker.protocol.version: this broker "
-                "writes the older format",
+                "message.format.version above inter.broker.protocol.version, older format written",
                 extra={
                     "topic": topic,
                     "message_format_version": config.message_format_version,

@@ -137,7 +137,7 @@ def test_on_the_pure_twin(tidelog_broker_factory, monkeypatch):
     """
     monkeypatch.setenv("TIDELOG_KERNELS", "py")
     broker = tidelog_broker_factory()
-    assert "serving with the slower Python twin" in broker.log()
+    assert "using slower Python kernels" in broker.log()
     report = matrix.run_matrix(broker.bootstrap, sampled(clients.SHORT, 2))
     assert report.differences() == []
     assert matrix.unexpected_skips(report.skipped) == {}

@@ -69,7 +69,7 @@ def test_java(tmp_path):
     (tmp_path / "Broker.java").write_text(program("java", "ProcessBuilder"))
     done = run(tmp_path, "java", "Broker.java")
     assert ADDRESS.fullmatch(done.stdout), done
-    assert "msg=stopped" in done.stderr
+    assert 'msg="broker stopped"' in done.stderr
 
 
 @pytest.mark.clients
@@ -79,4 +79,4 @@ def test_go(tmp_path):
     (tmp_path / "broker.go").write_text(program("go", "StdinPipe"))
     done = run(tmp_path, "go", "run", "broker.go")
     assert ADDRESS.fullmatch(done.stdout), done
-    assert "msg=stopped" in done.stderr
+    assert 'msg="broker stopped"' in done.stderr

@@ -162,7 +162,7 @@ import config, storage
 from tidelog.process import BrokerProcess
 with BrokerProcess(Path("data")) as broker:
     assert broker.bootstrap.startswith("127.0.0.1:")
-    print("twin" if "slower Python twin" in broker.log() else "kernels")
+    print("twin" if "slower Python kernels" in broker.log() else "kernels")
     page = urllib.request.urlopen(f"http://{broker.http}/metrics", timeout=60).read().decode()
     print(*re.findall(r'tidelog_kernels{implementation="(\\w+)"} 1.0', page))
 assert config.THEIRS and storage.THEIRS

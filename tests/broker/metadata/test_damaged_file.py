@@ -75,7 +75,7 @@ def test_a_broker_with_damaged_metadata_says_so_and_touches_no_log(start):
     path.write_bytes(whole[: len(whole) // 2])
     with pytest.raises(BrokerFailed):
         broker.restart()
-    eventually(lambda: broker.lines("stopped", "metadata"), what="the reason")
+    eventually(lambda: broker.lines("broker stopped on error", "metadata"), what="the reason")
     assert {each: each.read_bytes() for each in logs} == logs
     path.write_bytes(whole)
     broker.restart()

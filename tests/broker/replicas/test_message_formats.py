@@ -120,7 +120,7 @@ async def test_a_broker_writes_no_newer_format_than_it_may_store(mixed, caplog):
     assert formats(mixed[2].log("t")) == {0}
     found = await consume(mixed[2], "t", 0, 0)
     assert found.error_code == ErrorCode.NONE
-    said = [each for each in caplog.messages if "newer than inter.broker.protocol.version" in each]
+    said = [each for each in caplog.messages if "above inter.broker.protocol.version" in each]
     assert len(said) == 1  # by broker 2, though it was asked more than once
 
 

@@ -69,7 +69,7 @@ async def test_a_broker_that_stops_leaves_them(starting, other, clock, caplog):
     assert not starting.done()
     other.release()
     await asyncio.wait_for(starting, 60)
-    assert caplog.text.count("waiting for a broker that is stopping") == 1
+    assert caplog.text.count("waiting for a stopping broker") == 1
 
 
 async def test_one_that_has_stopped_is_waited_for_while_its_file_is_empty(starting, other, clock):

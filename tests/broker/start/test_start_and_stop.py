@@ -98,9 +98,9 @@ def test_a_port_or_directory_that_is_taken_is_told_in_a_sentence(broker, tmp_pat
     )
     own = ("--log-dirs", str(tmp_path))
     for options, sentence in (
-        (("--listeners", f"PLAINTEXT://{taken}", *own), f"stopped: listeners: {in_use}"),
-        ((*free, "--http", taken, *own), f"stopped: http.listener: {in_use}"),
-        ((*free, "--control", taken, *own), f"stopped: control.listener: {in_use}"),
+        (("--listeners", f"PLAINTEXT://{taken}", *own), f'reason="listeners: {in_use}'),
+        ((*free, "--http", taken, *own), f'reason="http.listener: {in_use}'),
+        ((*free, "--control", taken, *own), f'reason="control.listener: {in_use}'),
         ((*free, "--log-dirs", str(broker.log_dir)), str(broker.log_dir)),
     ):
         with serve(*options) as process:

@@ -45,4 +45,4 @@ def test_a_start_warns_once_of_listeners_that_others_reach(start):
     broker = start(
         {"listeners": listeners, "listener.security.protocol.map": "A:PLAINTEXT,B:PLAINTEXT"}
     )
-    assert len(broker.lines("level=warning", "reached from other machines")) == 1
+    assert len(broker.lines("level=warning", "reachable from other machines")) == 1

@@ -321,7 +321,9 @@ def test_a_disk_that_is_full_at_the_end(start):
         broker.faults.add(storage="write", error="ENOSPC", topic="t")
         broker.faults.add(storage="sync", delay="1d", skip=1)
         assert broker.stop() == 1
-        assert broker.lines("level=critical", "stopped: t-0: the log cannot be closed")
+        assert broker.lines(
+            "level=critical", "broker stopped on error", "t-0: the log cannot be closed"
+        )
         broker.restart()
         connection.close()
         assert asking.read_values(connection, "t") == [b"v"]
@@ -353,7 +355,7 @@ def test_a_checkpoint_that_finds_no_room_is_told_in_a_line(start):
     with broker.faults.add(storage="rename", error="ENOSPC", topic="t"):
         with broker.connect() as connection:
             assert code(connection, "t") == 0
-        eventually(lambda: broker.lines("level=error", "checkpoint failed: ", "planted"))
+        eventually(lambda: broker.lines("level=error", "checkpoint failed", "reason=", "planted"))
         with broker.connect() as connection:
             assert code(connection, "t") == 0
     with broker.connect() as connection:

@@ -63,7 +63,7 @@ def test_a_file(locked, run):
     assert SECRET not in out
     locked.restart()
     assert is_served(locked)
-    assert not locked.lines("a stored setting would be refused now")
+    assert not locked.lines("stored broker setting invalid")
 
 
 @pytest.mark.slow

@@ -68,7 +68,7 @@ NO_RIGHTS = [
     (
         "serve --listeners PLAINTEXT://127.0.0.1:0 --log-dirs DENIED",
         1,
-        "stopped: log directory DENIED/.lock cannot be used: Permission denied",
+        '"broker stopped on error" reason="log directory DENIED/.lock cannot be used: Permission denied"',
     ),
 ]
 

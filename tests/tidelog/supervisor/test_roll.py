@@ -184,7 +184,7 @@ def test_a_broker_that_does_not_come_back_ends_the_roll(tmp_path, capsys):
         said = capsys.readouterr().err
         assert "broker 2 was started again and ended with status 1" in said
         assert "To go on: tidelog cluster roll 2" in said  # with 3, unless 2 is the last
-        subject.wait_for_log("broker=2 .* msg=ready", count=2)
+        subject.wait_for_log('broker=2 .* msg="broker ready"', count=2)
         assert roll(tmp_path, "3") == 0
 
 

@@ -100,7 +100,7 @@ def test_a_life(tmp_path):
     own = [line for line in subject.log().splitlines() if line.startswith("broker=")]
     assert {line[:9] for line in own} == {"broker=1 ", "broker=2 ", "broker=3 "}
     assert all(re.match(r"broker=\d ts=\S+ level=", line) for line in own)
-    stopped, stopping = "broker=3 .* msg=stopped", "broker=2 .* msg=stopping"
+    stopped, stopping = 'broker=3 .* msg="broker stopped"', 'broker=2 .* msg="broker stopping"'
     order = [re.search(each, subject.log()).start() for each in (stopped, stopping)]
     assert order == sorted(order)  # one after another
 
@@ -129,7 +129,7 @@ def test_a_broker_that_is_stopped_with_the_lock_of_the_metadata_is_killed_and_st
         stop_at(pid, lambda: pid in {each.pid for each in holders(metadata)})
         subject.wait_for_log(f'all others wait: killed" broker=2 pid={pid}')
         subject.wait_for_log(ENDED)
-        subject.wait_for_log(r"broker=2 .* msg=ready", count=2)
+        subject.wait_for_log('broker=2 .* msg="broker ready"', count=2)
         assert subject.stop() == 0
 
 
@@ -168,7 +168,7 @@ def test_a_broker_that_came_back_is_in_sync_again(tmp_path):
         assert offsets == [0, 1]
         subject.wait_for_log('"a broker has ended" broker=1 signal=SIGKILL starts_again_in_s=0.25')
         # It is unfenced, and ready, when it is in no ISR any more.
-        subject.wait_for_log(r"broker=1 .* msg=ready", count=2)
+        subject.wait_for_log('broker=1 .* msg="broker ready"', count=2)
         deadline = time.monotonic() + WITHIN_S
         while (found := in_sync(subject, "t")) != {1, 2, 3}:
             assert time.monotonic() < deadline, (found, subject.log())
@@ -233,7 +233,7 @@ def test_one_that_is_started_at_once_waits_for_the_brokers_of_a_killed_one(tmp_p
                 assert "a broker has ended" not in second.log()
                 assert second.stop() == 0
     for broker in ("", "brokers/2/"):  # what nobody could read any more
-        assert "msg=stopped" in (tmp_path / "data" / broker / "unread.log").read_text()
+        assert 'msg="broker stopped"' in (tmp_path / "data" / broker / "unread.log").read_text()
 
 
 @pytest.mark.slow

@@ -130,7 +130,7 @@ def _serve_many(
             write_log=handler.output.put,
         ).run()
     except OSError as error:
-        log.critical("stopped: %s", error)
+        log.critical("broker stopped on error", extra={"reason": str(error)})
         return _FAILED
 
 
