@@ -216,7 +216,7 @@ def test_a_zero_time_that_has_been_deleted_or_refused_is_named(broker, connectio
         assert len(broker.sweep(topic)) == (not error)
         assert broker.metric("tidelog_zero_time_batches_total", topic=topic, time=str(GO_MS)) == 1
         (line,) = broker.lines("message.timestamp.missing.values", f"topic={topic} ")
-        assert f'timestamp={GO_MS} looks_like="the zero time of Go in nanoseconds"' in line
+        assert f'timestamp={GO_MS} looks_like="the zero time of Go in nanoseconds' in line
         found = json_at(broker.http, f"/v1/doctor?topic={topic}")[1]["findings"]
         assert [each["figure"] for each in found] == ([] if error else [1])
 
