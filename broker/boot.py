@@ -28,8 +28,8 @@ from tidelog.broker.quotas.clients import ClientQuotas
 from tidelog.broker.quotas.rates import Windows
 from tidelog.broker.security.authorizer import Authorizer, OpenAuthorizer
 from tidelog.broker.settings import Settings
-from tidelog.broker.topics.controller import Controller
 from tidelog.broker.topics.reconciler import Reconciler
+from tidelog.broker.topics.topic_admin import TopicAdmin
 from tidelog.broker.topics.topics import Topics
 from tidelog.broker.transactions.coordinator import TransactionCoordinator
 from tidelog.broker.transactions.producer_ids import ProducerIds
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from tidelog.broker.metrics.counters import Metrics
     from tidelog.broker.network.accepting.listener import Listener
     from tidelog.broker.replicas.replicas import Replicas
-    from tidelog.broker.topics.reconciler import Removed
+    from tidelog.broker.topics.reconciler import DeletedTopic
     from tidelog.config import BrokerConfig
     from tidelog.storage.directory.store import LogStore
     from tidelog.storage.log.partition import Appended, Partition
@@ -108,10 +108,8 @@ class Services:
             removed=self._topic_removed,
             leader_changed=self.waiting.wake,
         )
-        controller = Controller(metadata, self.settings, self._unclaimed, self.catch_up)
-        self.topics = Topics(
-            controller, reconciler, self.settings, self.coordinator.cleanup.delete_topic
-        )
+        admin = TopicAdmin(metadata, self.settings, self._unclaimed, self.catch_up)
+        self.topics = Topics(admin, reconciler, self.settings, self.coordinator.cleanup.delete_topic)
         self.partitions = Partitions(store, metadata, self.topics, pools.reads)
         self.cluster: Cluster | None = None  # None for a broker that is alone
         self.replicas: Replicas | None = None
@@ -165,7 +163,7 @@ class Services:
         here = self.store.indexes(name)
         return frozenset(index for index in here if self.store.topic_id(name, index) is None)
 
-    def _topic_removed(self, removed: Removed) -> None:
+    def _topic_removed(self, removed: DeletedTopic) -> None:
         """Nothing is left of a topic here: those who wait for its records need not."""
         self.metrics.forget(removed.name)
         self.time_watch.forget(removed.name)

@@ -25,7 +25,7 @@ from tidelog.broker.metadata.image import Topic
 from tidelog.broker.metadata.names import RESERVED_IDS, new_id
 from tidelog.broker.metadata.records import PartitionRecord
 from tidelog.broker.settings import KEEP, is_internal
-from tidelog.broker.topics.strays import set_aside
+from tidelog.broker.topics.strays import rename_to_stray
 from tidelog.protocol.errors import BrokerError
 
 if TYPE_CHECKING:
@@ -62,9 +62,9 @@ async def adopt_logs(services: Services) -> None:
 
 
 async def _adopt(services: Services, name: str, indexes: Sequence[int]) -> None:
-    """Creates a topic for the logs of one name. Raises BrokerError.
+    """Creates a topic for the logs of one name.
 
-    Then they are left unchanged.
+    Raises BrokerError; then the logs are unchanged.
     """
     partitions = max(indexes) + 1
     if partitions - len(indexes) > _MOST_MISSING:
@@ -81,7 +81,7 @@ async def _adopt(services: Services, name: str, indexes: Sequence[int]) -> None:
     settings = await services.pools.topics.run(_settings_of, services, name, indexes)
     services.settings.of_topic(name, settings)
     services.metadata.check_name(name)
-    topic_id = await services.pools.topics.run(_give_one_id, services.store, name, indexes, image)
+    topic_id = await services.pools.topics.run(_assign_one_id, services.store, name, indexes, image)
     epochs = await services.pools.topics.run(_leader_epochs, services, name, indexes)
     used = await services.pools.topics.run(_largest_producer_id, services, name, indexes)
     unsafe = (used // _ID_BLOCK + 1) * _ID_BLOCK - image.next_producer_id
@@ -111,10 +111,10 @@ async def _adopt(services: Services, name: str, indexes: Sequence[int]) -> None:
     )
 
 
-def _give_one_id(store: LogStore, name: str, indexes: Sequence[int], image: Image) -> UUID:
-    """Gives the logs of a name one topic id, in a thread; returns it.
+def _assign_one_id(store: LogStore, name: str, indexes: Sequence[int], image: Image) -> UUID:
+    """Writes one topic id into the logs of a name, in a thread; returns the id.
 
-    That is the id of most of them, or a new one if a topic has it already, because then the logs
+    Chooses the id of most of them, or a new one if a topic has it already, because then the logs
     are a copy of that topic's. A log with yet another id keeps it. Raises KafkaStorageError.
     """
     ids = _ids(store, name, indexes)
@@ -123,7 +123,7 @@ def _give_one_id(store: LogStore, name: str, indexes: Sequence[int], image: Imag
     if said in image.topics_by_id:
         others = {i for i, each in ids.items() if each is not None and each != said}
         for index in others:  # first: the next start must not take theirs for ours
-            set_aside(store, name, index)
+            rename_to_stray(store, name, index)
         ids = dict.fromkeys(ids.keys() - others)
         for index in sorted(ids):
             store.assign_topic_id(name, index, None)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Final
 
-from tidelog.broker.topics.forecast import announce_deletions
+from tidelog.broker.topics.forecast import log_expected_deletions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 _AT_ONCE: Final = 100
-"""So many topics are looked at before others are served."""
+"""The number of topics whose settings are computed before the event loop serves others."""
 
 
 class AppliedSettings:
@@ -56,7 +56,7 @@ class AppliedSettings:
         if replaced:
             within_ms = self._settings.broker.log_retention_check_interval_ms
             await self._pool.run(
-                announce_deletions, self._store, self._deletion_ms(), within_ms, replaced
+                log_expected_deletions, self._store, self._deletion_ms(), within_ms, replaced
             )
         self._store.default_config = self._settings.broker.topic_defaults
         for number, (name, config) in enumerate(configs.items(), 1):
@@ -77,7 +77,7 @@ class AppliedSettings:
     ) -> dict[str, TopicConfig]:
         """Returns the settings of topics that differ from those that were applied.
 
-        Where the settings of the brokers are others, those of each topic are computed, some at a time.
+        Computes those of every topic if the settings of the brokers have changed, some at a time.
         """
         is_same = before is not None and before.broker_configs == image.broker_configs
         served: dict[str, TopicConfig] = {}

@@ -1,4 +1,4 @@
-"""The announcement of what a change of settings will delete: one log line per topic.
+"""Predicts and logs what a change of settings will delete: one log line per topic.
 
 The deletion happens with the next round of retention, within log.retention.check.interval.ms. This
 module only reads; a partition that cannot be read does not prevent the change.
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("tidelog.retention")
 
 
-def announce_deletions(
+def log_expected_deletions(
     store: LogStore,
     now_ms: int,
     within_ms: int,

@@ -59,7 +59,10 @@ def check_leader_epoch(partition: Partition, epoch: int) -> None:
 
 
 def check_epoch(current: int, epoch: int) -> None:
-    """Compares the leader epoch that a client knows with that of a partition; raises the same."""
+    """Compares the leader epoch that a client knows with that of a partition (KIP-320).
+
+    Raises FencedLeaderEpoch for an older one, UnknownLeaderEpoch for one from the future.
+    """
     if epoch in (ANY_EPOCH, current):
         return
     if epoch < current:
@@ -77,12 +80,12 @@ async def claim_partitions(
 ) -> None:
     """Makes this broker, the only one, the leader of every partition that it does not lead.
 
-    With `unknown_only`, of those without a known leader epoch: they are of a broker that was alone,
-    and is one of several now.
+    Such partitions are in an older tidelog's metadata, which named no leader, and in those of a
+    broker whose node.id was changed. With `unknown_only`, only partitions without a known leader
+    epoch are claimed: they belonged to a broker that was alone, and is one of several now.
 
-    These are the partitions of an older tidelog's metadata, which named no leader, and those of a
-    broker whose node.id was changed. If the metadata have no leader epoch, the log's epoch is read
-    in the pool `reads` and used; else a new epoch begins. Raises KafkaStorageError.
+    If the metadata have no leader epoch, the log's epoch is read in the pool `reads` and used; else
+    a new epoch starts. Raises KafkaStorageError.
     """
     done = 0
     while others := _led_by_others(image := metadata.image, metadata.node_id, unknown_only):

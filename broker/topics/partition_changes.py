@@ -16,7 +16,7 @@ from tidelog.broker.replication.controller import reassignment
 from tidelog.broker.replication.controller.controller import TopicRules, able, decided, elect
 from tidelog.broker.replication.controller.election import is_unclean, prefer
 from tidelog.broker.replication.transactions import batched, change
-from tidelog.broker.topics.placing import check_chosen
+from tidelog.broker.topics.placing import check_manual_replicas
 from tidelog.protocol.errors import (
     BrokerError,
     ElectionNotNeeded,
@@ -49,7 +49,7 @@ _FEWER = 4  # so many times smaller are the transactions after one was refused
 async def reassign(
     services: Services, wanted: Mapping[TopicPartition, Sequence[int] | None], timeout_ms: int
 ) -> dict[TopicPartition, BrokerError]:
-    """Begins to move partitions to other replicas; None cancels. Returns what failed.
+    """Starts reassignments of partitions; None cancels one. Returns the errors of those that failed.
 
     The errors are UnknownTopicOrPartition, InvalidReplicaAssignment, NoReassignmentInProgress and
     RequestTimedOut. Raises KafkaStorageError.
@@ -61,7 +61,7 @@ async def reassign(
 async def elect_preferred(
     services: Services, wanted: Sequence[TopicPartition], timeout_ms: int
 ) -> dict[TopicPartition, BrokerError]:
-    """Makes the first replica of each partition its leader. Returns what failed.
+    """Elects the first replica of each partition its leader. Returns the errors of those that failed.
 
     The errors are UnknownTopicOrPartition, ElectionNotNeeded, PreferredLeaderNotAvailable and
     RequestTimedOut. Raises KafkaStorageError.
@@ -72,7 +72,9 @@ async def elect_preferred(
 async def elect_any(
     services: Services, wanted: Sequence[TopicPartition], timeout_ms: int
 ) -> dict[TopicPartition, BrokerError]:
-    """Gives partitions without a leader one, which may lack records. Returns what failed.
+    """Elects a leader, which may lack records, for each partition without one.
+
+    Returns the errors of those that failed.
 
     The errors are UnknownTopicOrPartition, ElectionNotNeeded, EligibleLeadersNotAvailable and
     RequestTimedOut. Raises KafkaStorageError.
@@ -98,7 +100,7 @@ def _reassigned(
             raise NoReassignmentInProgress
         after = reassignment.cancel(record)
     else:
-        check_chosen(image, replicas)
+        check_manual_replicas(image, replicas)
         after = reassignment.begin(record, replicas, image.registrations)
     said = (record.replicas, record.adding, record.removing)
     if (after.replicas, after.adding, after.removing) == said:

@@ -28,11 +28,11 @@ if TYPE_CHECKING:
     from tidelog.protocol.api.create_topics import CreatableTopic
 
 
-class Wanted(NamedTuple):
-    """The partitions of a new topic as its creator asks for them.
+class RequestedPartitions(NamedTuple):
+    """The partitions of a new topic as a request asks for them.
 
-    `assignments` are the replicas of each, if the creator chose them; then there is one for each
-    partition, and `factor` says nothing.
+    `assignments` are the replicas of each partition, if the request names them; then there is one
+    for each partition, and `factor` is ignored.
     """
 
     partitions: int
@@ -40,7 +40,7 @@ class Wanted(NamedTuple):
     assignments: tuple[tuple[int, ...], ...] = ()
 
 
-def initial(config: BrokerConfig, wanted: CreatableTopic) -> Wanted:
+def initial(config: BrokerConfig, wanted: CreatableTopic) -> RequestedPartitions:
     """Returns the partitions of a new topic, from its numbers or its assignments.
 
     Raises InvalidPartitions, InvalidReplicationFactor, InvalidReplicaAssignment, InvalidRequest.
@@ -60,7 +60,7 @@ def initial(config: BrokerConfig, wanted: CreatableTopic) -> Wanted:
         assignments = tuple(tuple(entry.broker_ids) for entry in by_index)
         if is_alone:
             _check_alone(config, assignments)
-        return Wanted(len(assignments), assignments=assignments)
+        return RequestedPartitions(len(assignments), assignments=assignments)
     factor = wanted.replication_factor
     if factor == -1:
         factor = config.default_replication_factor
@@ -77,7 +77,7 @@ def initial(config: BrokerConfig, wanted: CreatableTopic) -> Wanted:
         raise InvalidPartitions(
             f"{partitions} partitions: between 1 and {config.max_partitions_per_topic} are possible"
         )
-    return Wanted(partitions, factor)
+    return RequestedPartitions(partitions, factor)
 
 
 def _check_alone(config: BrokerConfig, assignments: Iterable[Sequence[int]]) -> None:
@@ -116,9 +116,9 @@ def grown_count(config: BrokerConfig, wanted: CreatePartitionsTopic, topic: Topi
 
 
 def check_room(config: BrokerConfig, image: Image, name: str, added: int) -> None:
-    """Checks that `added` partitions of a topic, which may be new, keep to the limits of all topics.
+    """Checks that `added` partitions of a topic, which may be new, stay within max.topics and max.partitions.
 
-    Internal topics always have room: no group or transaction could work without them. Raises
+    Internal topics are not limited: no group or transaction could work without them. Raises
     PolicyViolation.
     """
     if is_internal(name):

@@ -1,10 +1,10 @@
-"""The replicas of new partitions of several brokers: chosen here, or checked if a client chose them.
+"""Chooses the replicas of new partitions in a cluster, or checks those that a client chose.
 
-A broker that is registered may be a replica. One that can lead now comes first: only where there are
-too few of those the others get replicas, too. One that is `cordoned` gets none, unless a client
-chose it. The ISR begins with those that can lead, and there
-must be one. All of it is decided on one image; what is returned names what must still be so when
-it is stored. The errors and their texts are Kafka's.
+Every registered broker may be a replica. Brokers that can lead now are chosen first: others become
+replicas only where there are too few of those. A broker in `cordoned` becomes none, unless a client
+chose it. The first ISR has the replicas that can lead; at least one must. All of it is decided on one
+image; the result has the comparisons that must hold when it is stored. The errors and their texts
+are Kafka's.
 """
 
 from __future__ import annotations
@@ -22,19 +22,21 @@ if TYPE_CHECKING:
     from tidelog.broker.metadata.image import Image, Topic
     from tidelog.broker.metadata.records import PartitionRecord
     from tidelog.broker.metadata.store import Compare
-    from tidelog.broker.topics.partition_counts import Wanted
+    from tidelog.broker.topics.partition_counts import RequestedPartitions
 
 _MANY = 1 << 16  # more than there are brokers
 
 
 class Placed(NamedTuple):
-    """The first states of partitions, and what must still be so when they are stored."""
+    """The first states of partitions, and the comparisons that must hold when they are stored."""
 
     partitions: tuple[PartitionRecord, ...]
     compares: tuple[Compare, ...] = ()
 
 
-def of_new_topic(image: Image, wanted: Wanted, cordoned: frozenset[int] = frozenset()) -> Placed:
+def of_new_topic(
+    image: Image, wanted: RequestedPartitions, cordoned: frozenset[int] = frozenset()
+) -> Placed:
     """Places the partitions of a new topic, from a random broker on.
 
     Raises InvalidReplicationFactor, and InvalidReplicaAssignment for replicas chosen by a client.
@@ -52,7 +54,7 @@ def of_added(
     assignments: Sequence[Sequence[int]] | None,
     cordoned: frozenset[int] = frozenset(),
 ) -> Placed:
-    """Places partitions that are added to a topic; the round of its leaders goes on.
+    """Places partitions that are added to a topic; its leaders go on round-robin.
 
     `assignments` are the replicas of each, if a client chose them. Raises InvalidReplicationFactor
     and InvalidReplicaAssignment.
@@ -74,7 +76,7 @@ def of_added(
     )
 
 
-def check_chosen(image: Image, replicas: Sequence[int]) -> None:
+def check_manual_replicas(image: Image, replicas: Sequence[int]) -> None:
     """Checks replicas that a client chose for one partition. Raises InvalidReplicaAssignment."""
     said = "The manual partition assignment includes"
     if not replicas:
@@ -93,7 +95,7 @@ def _chosen(
 ) -> Placed:
     brokers = able(image).brokers
     for index, replicas in enumerate(assignments, first_partition):
-        check_chosen(image, replicas)
+        check_manual_replicas(image, replicas)
         if len(replicas) != factor:
             raise InvalidReplicaAssignment(
                 f"The manual partition assignment includes a partition with {len(replicas)} "
@@ -157,7 +159,7 @@ def _placed(image: Image, assignments: Iterable[Sequence[int]]) -> Placed:
 
 
 def _racks(image: Image, brokers: Iterable[int]) -> dict[int, str | None]:
-    """Returns the racks of brokers. That of a broker without a session is not known."""
+    """Returns the rack of each broker; None for a broker without a rack or without a session."""
     sessions = image.brokers
     return {
         broker: sessions[broker].record.rack if broker in sessions else None for broker in brokers

@@ -1,15 +1,15 @@
 """Makes the local logs match the metadata, whichever broker changed it, and retries failures.
 
-A pass takes the newest image: it deletes the logs of deleted topics, gives every partition its log,
-and applies settings. A pass stores no progress on disk: after a crash the first pass of the next
+A pass applies the newest image: it deletes the logs of deleted topics, creates missing logs, and
+applies settings. A pass stores no progress on disk: after a crash the first pass of the next
 start finds the same differences again. A failure (a disk, too few descriptors) is recorded by
 topic, and later passes try again. No new log is served before all logs of its topic are there: what a
 failed creation removes holds no record that was acknowledged. A log on which something still works, as
 one that is being opened after a crash, is left for a later pass, and so is a topic of its name.
 
-A log belongs to the topic whose id is in it, never to the name of its directory. A log that names
-no topic is taken over by the topic of its name, as the last step, so that a creation that fails has
-changed no data. A log that names another topic is renamed to `-stray`: it is in the way, and must
+A log belongs to the topic whose id is in it, never to the name of its directory. A log without a
+topic id gets that of the topic of its name, as the last step, so that a creation that fails has
+changed no data. A log with the id of another topic is renamed to `-stray`: it is in the way, and must
 not be deleted.
 """
 
@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from tidelog.broker.metadata.image import changed_topics
 from tidelog.broker.topics.applied_settings import AppliedSettings
-from tidelog.broker.topics.strays import set_aside
+from tidelog.broker.topics.strays import rename_to_stray
 from tidelog.protocol.errors import BrokerError, KafkaStorageError
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ _AT_ONCE = 100  # partitions
 _SOON_S = 1.0  # how long a pass waits in all for what works on logs that go
 
 
-class Removed(NamedTuple):
+class DeletedTopic(NamedTuple):
     """A deleted topic, and the partitions of it that were open. Logs may be left if a disk fails."""
 
     name: str
@@ -62,19 +62,19 @@ class Removed(NamedTuple):
 
 
 class Roles(Protocol):
-    """What leads and follows the logs of this broker; partitions are topic id and index."""
+    """The leaders and followers of this broker's logs; a partition is a topic id and an index."""
 
     async def apply(self, image: Image) -> None:
-        """Lets the logs lead and follow as an image says."""
+        """Makes each log the leader or a follower, as an image names them."""
 
     def here(self) -> Collection[tuple[UUID, int]]:
-        """Returns the partitions that have a role here, or shall have one."""
+        """Returns the partitions that lead or follow here, or are about to."""
 
     def leaving(self) -> Collection[tuple[UUID, int]]:
-        """Returns the partitions that have been released, and on whose logs something still works."""
+        """Returns the partitions that have been released, but whose logs a task still uses."""
 
     def release(self, names: Collection[tuple[UUID, int]]) -> list[asyncio.Task[None]]:
-        """Ends the roles of partitions whose logs go; returns what still works on their logs."""
+        """Ends the roles of partitions whose logs will be deleted; returns the tasks that still use them."""
 
 
 class Reconciler:
@@ -89,13 +89,14 @@ class Reconciler:
         now_ms: Callable[[], int],
         deletion_ms: Callable[[], int],
         *,
-        removed: Callable[[Removed], None],
+        removed: Callable[[DeletedTopic], None],
         leader_changed: Callable[[Partition], None],
     ) -> None:
-        """Works on files in `pool`. The other two are called on the event loop.
+        """Works on files in `pool`; both callbacks are called on the event loop.
 
-        `removed` for each deleted topic, when its logs are gone or could not all be deleted at the
-        first attempt; `leader_changed` for each open partition whose leader or leader epoch has changed.
+        Calls `removed` for each deleted topic, when its logs are deleted or could not all be deleted at
+        the first attempt, and `leader_changed` for each open partition whose leader or leader epoch has
+        changed.
         """
         self._metadata = metadata
         self._store = store
@@ -107,13 +108,15 @@ class Reconciler:
         self._applied: Image | None = None
         self._configs = AppliedSettings(store, settings, pool, deletion_ms)
         self._failures: dict[UUID, BrokerError] = {}
-        self._held_back: set[UUID] = set()  # topics whose missing logs are not created now
-        self._gone: dict[UUID, Topic] = {}  # deleted ones that were served, and still have logs
-        self._unfinished: set[UUID] = set()  # topics that a pass has left for a later one
+        self._paused_topics: set[UUID] = set()  # topics whose missing logs are not created now
+        self._deleted_topics: dict[
+            UUID, Topic
+        ] = {}  # deleted ones that were served, and still have logs
+        self._postponed: set[UUID] = set()  # topics that a pass has left for a later one
         self._waits_until_s = 0.0
         self._again = asyncio.Event()  # something has ended for which a pass did not wait
         self.replicas: Roles | None = None  # of a broker that is alone: None
-        self.removed: list[str] = []  # deleted topics that others must still forget
+        self.deleted: list[str] = []  # deleted topics that others must still forget
         self._pass: asyncio.Task[None] | None = None
 
     async def reconcile(self) -> None:
@@ -144,18 +147,18 @@ class Reconciler:
         )
 
     @contextlib.asynccontextmanager
-    async def held_back(self, topic_id: UUID) -> AsyncIterator[bool]:
-        """Creates no logs of a topic meanwhile, so that its creation can be withdrawn safely.
+    async def paused_creation(self, topic_id: UUID) -> AsyncIterator[bool]:
+        """Creates no logs of a topic meanwhile, so that its creation can be rolled back safely.
 
-        Waits for a pass in progress, which may still complete the topic. The value is whether a
-        log is missing. For one caller at a time.
+        Waits for a pass in progress, which may still complete the topic. Yields whether a log is
+        missing. For one caller at a time.
         """
-        self._held_back.add(topic_id)
+        self._paused_topics.add(topic_id)
         try:
             await self.finish()
             yield topic_id in self._failures
         finally:
-            self._held_back.discard(topic_id)
+            self._paused_topics.discard(topic_id)
 
     async def run(self, after: Callable[[], Awaitable[None]]) -> None:
         """Applies every change as it comes, and retries failures, until cancelled.
@@ -177,7 +180,7 @@ class Reconciler:
                 await asyncio.sleep(_RETRY_S)
 
     async def _newer_or_again(self, applied: int) -> None:
-        """Waits for a newer image, or for the end of what a pass has not waited for."""
+        """Waits for a newer image, or until a task ends for which a pass did not wait."""
         loop = asyncio.get_running_loop()
         waits = [
             loop.create_task(self._metadata.newer_image(applied)),
@@ -195,7 +198,7 @@ class Reconciler:
             await asyncio.wait([self._pass])
 
     async def one_pass(self) -> None:
-        """Works once through what differs, or waits for the pass that does so already."""
+        """Makes one pass over all differences, or waits for the pass in progress."""
         # Waiting for a pass that has ended would return at once: the caller would never yield.
         if self._pass is None or self._pass.done():
             self._pass = asyncio.get_running_loop().create_task(self._work())
@@ -216,13 +219,13 @@ class Reconciler:
             topic_before = served.get(topic_id) if served else None
             if topic_id in in_use:
                 if topic_before is not None:
-                    self._gone[topic_id] = topic_before
+                    self._deleted_topics[topic_id] = topic_before
                 continue
-            await self._delete(topic_id, name, self._gone.pop(topic_id, topic_before))
+            await self._delete(topic_id, name, self._deleted_topics.pop(topic_id, topic_before))
         differing = changed_topics(image, before)
         await self._configs.apply(image, before, differing)
         topics = {topic.topic_id: topic for topic in differing}
-        for topic_id in (*failed, *self._unfinished):
+        for topic_id in (*failed, *self._postponed):
             if topic_id in image.topics_by_id:
                 topics[topic_id] = image.topics_by_id[topic_id]
         for topic in topics.values():
@@ -233,35 +236,39 @@ class Reconciler:
                 continue
             known = None if before is None else before.topics_by_id.get(topic.topic_id)
             changed = known is None or known.assignments != topic.assignments
-            changed |= topic.topic_id in self._unfinished
+            changed |= topic.topic_id in self._postponed
             if changed or topic.topic_id in failed:
-                await self._leave(topic)
-                if topic.topic_id not in self._held_back and (
+                await self._delete_unassigned(topic)
+                if topic.topic_id not in self._paused_topics and (
                     self.replicas is None
                     or known is None
                     or topic.topic_id in failed
-                    or self._here(known) != self._here(topic)
+                    or self._local_partitions(known) != self._local_partitions(topic)
                 ):
                     await self._ensure_logs(topic)
-                await self._follow_leaders(topic, () if known is None else known.assignments)
+                await self._start_leader_epochs(topic, () if known is None else known.assignments)
         for topic_id in failed:
             if topic_id not in image.topics_by_id and topic_id not in image.deletions:
                 self._failures.pop(topic_id, None)
-        self._unfinished = {each for each in self._unfinished if each in image.topics_by_id}
+        self._postponed = {each for each in self._postponed if each in image.topics_by_id}
         if self.replicas is not None:
             await self.replicas.apply(image)
         self._applied = image
 
-    async def _leave(self, topic: Topic) -> None:
+    async def _delete_unassigned(self, topic: Topic) -> None:
         """Deletes the logs of partitions that are not assigned to this broker any more."""
-        self._unfinished.discard(topic.topic_id)
+        self._postponed.discard(topic.topic_id)
         if self.replicas is None:
             return
         try:
-            for index in sorted(self._store.indexes(topic.name).difference(self._here(topic))):
+            for index in sorted(
+                self._store.indexes(topic.name).difference(self._local_partitions(topic))
+            ):
                 if self._store.topic_id(topic.name, index) == topic.topic_id:
-                    if not await self._ends_soon(self.replicas.release([(topic.topic_id, index)])):
-                        self._unfinished.add(topic.topic_id)
+                    if not await self._wait_briefly(
+                        self.replicas.release([(topic.topic_id, index)])
+                    ):
+                        self._postponed.add(topic.topic_id)
                         continue
                     await self._pool.run(self._store.delete_partition, topic.name, index)
                     log.info("replica deleted", extra={"log": f"{topic.name}-{index}"})
@@ -269,8 +276,8 @@ class Reconciler:
             fields = {"topic": topic.name, "reason": error.message}
             log.error("replica deletion failed", extra=fields)
 
-    def _here(self, topic: Topic) -> list[int]:
-        """Returns the partitions of a topic whose logs belong here."""
+    def _local_partitions(self, topic: Topic) -> list[int]:
+        """Returns the partitions of a topic of which this broker is a replica."""
         if self.replicas is None:
             return list(range(topic.partitions))
         me = self._metadata.node_id
@@ -279,9 +286,9 @@ class Reconciler:
     # -- deletion -------------------------------------------------------------------------------
 
     async def _release_gone(self, image: Image) -> set[UUID]:
-        """Ends the roles of partitions whose topics are gone, before others get their names.
+        """Ends the roles of partitions of deleted topics, before new topics get their names.
 
-        Returns the topics on whose logs something still works: a later pass deletes them.
+        Returns the topics whose logs a task still uses: a later pass deletes them.
         """
         replicas = self.replicas
         if replicas is None:
@@ -297,15 +304,18 @@ class Reconciler:
                 await asyncio.sleep(0)
             # A session that has begun meanwhile has taken the roles of the image before.
             again = [one for one in replicas.here() if one[0] not in image.topics_by_id]
-            await self._ends_soon([*work, *replicas.release(again)])
+            await self._wait_briefly([*work, *replicas.release(again)])
         return {topic_id for topic_id, _ in replicas.leaving()} - image.topics_by_id.keys()
 
     def _owners(self, name: str) -> Iterator[UUID | None]:
-        """Returns the ids of the topics whose logs are here by a name."""
+        """Returns the topic ids of the logs here whose directories have a topic's name."""
         return (self._store.topic_id(name, index) for index in self._store.indexes(name))
 
-    async def _ends_soon(self, work: Collection[asyncio.Task[None]]) -> bool:
-        """Waits for the end of work on logs, a moment in each pass; later its end begins another one."""
+    async def _wait_briefly(self, work: Collection[asyncio.Task[None]]) -> bool:
+        """Waits for tasks that use logs, at most `_SOON_S` in a pass; returns whether all have ended.
+
+        The end of one that has not starts another pass.
+        """
         if not work:
             return True
         left_s = max(self._waits_until_s - asyncio.get_running_loop().time(), 0)
@@ -319,15 +329,15 @@ class Reconciler:
 
         `served` is the topic, if it was served here until now.
         """
-        opened = list(self._opened(topic_id, name))
+        opened = list(self._open_partitions(topic_id, name))
         try:
             try:
                 await self._pool.run(self._delete_logs, topic_id, name, served)
             finally:
                 # Whatever fails, the topic is gone for clients, and later attempts find none open.
                 if opened or topic_id not in self._failures:
-                    self._removed(Removed(name, opened))
-            await _let_go(opened)
+                    self._removed(DeletedTopic(name, opened))
+            await _free_gradually(opened)
             await self._metadata.deletion_done(topic_id)
         except BrokerError as error:
             self._failed(topic_id, name, error, "topic deletion failed")
@@ -335,9 +345,9 @@ class Reconciler:
         self._failures.pop(topic_id, None)
         # What groups have committed since for another topic of the name is that topic's.
         if name not in self._metadata.image.topics:
-            self.removed.append(name)
+            self.deleted.append(name)
 
-    def _opened(self, topic_id: UUID, name: str) -> Iterator[Partition]:
+    def _open_partitions(self, topic_id: UUID, name: str) -> Iterator[Partition]:
         for index in self._store.indexes(name):
             partition = self._store.opened_partition(name, index)
             if partition is not None and partition.topic_id == topic_id:
@@ -356,7 +366,7 @@ class Reconciler:
     # -- creation -------------------------------------------------------------------------------
 
     async def _ensure_logs(self, topic: Topic) -> None:
-        """Gives every partition its log, or records the failure."""
+        """Creates the missing logs of a topic, or records the failure."""
         try:
             await self._pool.run(self._create_logs, topic, self._configs.of(topic.name))
         except BrokerError as error:
@@ -365,23 +375,23 @@ class Reconciler:
             self._failures.pop(topic.topic_id, None)
 
     def _failed(self, topic_id: UUID, name: str, error: BrokerError, event: str) -> None:
-        """Records a failure; logs it only if it is another one: it is tried again and again."""
+        """Records a failure; logs it only if it differs from the last one, for passes retry it."""
         before = self._failures.get(topic_id)
         self._failures[topic_id] = error
         if before is None or before.message != error.message:
             log.error(event, extra={"topic": name, "reason": error.message})
 
     def _create_logs(self, topic: Topic, config: TopicConfig) -> None:
-        """Creates missing logs, in a thread, then takes over those that name no topic.
+        """Creates missing logs, in a thread, then writes the topic id into logs without one.
 
-        The new ones are served when all are there. Raises KafkaStorageError; then it has removed
-        everything that it created.
+        Serves the new ones when all are there. Raises KafkaStorageError; then everything that was
+        created is removed again.
         """
         here = self._store.indexes(topic.name)
         unnamed: list[int] = []
         made: list[int] = []
         try:
-            for index in self._here(topic):
+            for index in self._local_partitions(topic):
                 if index in here:
                     named = self._store.topic_id(topic.name, index)
                     if named == topic.topic_id:
@@ -389,7 +399,7 @@ class Reconciler:
                     if named is None:
                         unnamed.append(index)
                         continue
-                    set_aside(self._store, topic.name, index)
+                    rename_to_stray(self._store, topic.name, index)
                 self._store.create_partition(
                     topic.name, topic.topic_id, index, config, self._now_ms(), is_served=False
                 )
@@ -400,9 +410,9 @@ class Reconciler:
             raise
         self._store.serve_partitions(topic.name)
         for index in unnamed:
-            self._take_over(topic, index)
+            self._write_topic_id(topic, index)
 
-    def _take_over(self, topic: Topic, index: int) -> None:
+    def _write_topic_id(self, topic: Topic, index: int) -> None:
         where = {"log": f"{topic.name}-{index}"}
         try:
             self._store.assign_topic_id(topic.name, index, topic.topic_id)
@@ -413,10 +423,10 @@ class Reconciler:
 
     # -- leaders --------------------------------------------------------------------------------
 
-    async def _follow_leaders(self, topic: Topic, before: Sequence[PartitionRecord]) -> None:
-        """Lets the logs that this broker leads begin the leader epochs of the image.
+    async def _start_leader_epochs(self, topic: Topic, before: Sequence[PartitionRecord]) -> None:
+        """Starts the leader epochs of the image in the logs that this broker leads.
 
-        Notifies those who wait for an open partition whose leader or leader epoch has changed.
+        Wakes requests that wait for an open partition whose leader or leader epoch has changed.
         """
         led = [
             index
@@ -432,7 +442,7 @@ class Reconciler:
                     self._leader_changed(partition)
 
     def _begin_leader_epochs(self, topic: Topic, indexes: Iterable[int]) -> None:
-        """Begins epochs in a thread, because an append may be in progress."""
+        """Starts leader epochs in a thread, because an append may be in progress."""
         for index in indexes:
             epoch = topic.assignments[index].leader_epoch
             if self._store.begin_leader_epoch(topic.name, index, epoch) is not None:
@@ -441,7 +451,7 @@ class Reconciler:
                 )
 
 
-async def _let_go(partitions: list[Partition]) -> None:
+async def _free_gradually(partitions: list[Partition]) -> None:
     """Frees the memory of deleted partitions, some at a time: 2,000 take 20 ms."""
     while partitions:
         del partitions[-_AT_ONCE:]

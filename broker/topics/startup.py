@@ -8,7 +8,7 @@ from tidelog.broker.metadata import topic_writes
 from tidelog.broker.metadata.local import shared_path
 from tidelog.broker.topics.adoption import adopt_logs
 from tidelog.broker.topics.leadership import claim_partitions
-from tidelog.broker.topics.strays import set_aside_unknown
+from tidelog.broker.topics.strays import rename_unknown_logs
 
 if TYPE_CHECKING:
     from tidelog.broker.topics.services import Services
@@ -17,14 +17,14 @@ if TYPE_CHECKING:
 async def open_topics(services: Services) -> None:
     """Opens the log store, makes the logs match the metadata, and adopts logs without metadata.
 
-    One of several brokers adopts none: it sets aside those of topics that are not there. After a crash
-    it recovers each log when that gets its role: others lead meanwhile, and it need not wait for all.
+    A broker in a cluster adopts none: it renames logs of topics that do not exist to `-stray`. After a
+    crash it recovers each log when the log begins to lead or follow: others lead meanwhile.
 
     The metadata must be open, and the log directories locked if another process might use them.
     Raises InvalidConfig if the broker's settings are inconsistent, LogDirectoryError, and
     KafkaStorageError. The caller closes the store in any case.
     """
-    await services.topics.keep_basis()
+    await services.topics.store_implied_basis()
     image = services.metadata.image
     services.settings.use(image)
     services.store.default_config = services.config.topic_defaults
@@ -37,7 +37,7 @@ async def open_topics(services: Services) -> None:
         is_alone=is_alone,
     )
     if not is_alone:  # others have a say in who leads, and in what is a topic
-        await services.pools.topics.run(set_aside_unknown, services.store, image)
+        await services.pools.topics.run(rename_unknown_logs, services.store, image)
         if is_beside:  # those of a broker that was alone until now
             await claim_partitions(
                 services.metadata, services.store, services.pools.reads, unknown_only=True

@@ -1,4 +1,4 @@
-"""Logs of topics that are not there: they are renamed to `-stray`, as Kafka does, and never deleted."""
+"""Renames logs of topics that do not exist to `-stray`, as Kafka does; they are never deleted."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("tidelog.topics")
 
 
-def set_aside(store: LogStore, name: str, index: int) -> None:
+def rename_to_stray(store: LogStore, name: str, index: int) -> None:
     """Renames a log that names another topic to `-stray`, and logs it. Raises KafkaStorageError."""
     away = store.set_aside(name, index)
     log.error(
@@ -23,12 +23,12 @@ def set_aside(store: LogStore, name: str, index: int) -> None:
     )
 
 
-def set_aside_unknown(store: LogStore, image: Image) -> None:
-    """Sets aside the logs whose topic id no topic has, in a thread.
+def rename_unknown_logs(store: LogStore, image: Image) -> None:
+    """Renames the logs whose topic id no topic has to `-stray`, in a thread.
 
-    For a broker of several: what it finds may be a topic that was deleted while it was away, or a
-    copy from elsewhere. A log that waits for its deletion, or names no topic, stays where it is. So
-    does one that cannot be read or renamed now.
+    Used by a broker in a cluster: such a log may be of a topic that was deleted while the broker was
+    down, or a copy from elsewhere. A log that is about to be deleted, or has no topic id, is not
+    renamed. A log that cannot be read or renamed now is logged and stays.
     """
     for name, index in store.names():
         try:
@@ -37,7 +37,7 @@ def set_aside_unknown(store: LogStore, image: Image) -> None:
                 continue
             topic = image.topics_by_id.get(topic_id)
             if topic is None or topic.name != name:
-                set_aside(store, name, index)
+                rename_to_stray(store, name, index)
         except KafkaStorageError as error:
             log.error(
                 "stray log not renamed",

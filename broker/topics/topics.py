@@ -1,12 +1,11 @@
-"""Changes of topics for requests: the controller decides them, then the reconciler applies them.
+"""Changes of topics for requests: `TopicAdmin` decides and stores them, then the reconciler applies them.
 
 A call returns when the change is in the metadata and this broker's logs match it. If the logs
-cannot be created, the controller's change is withdrawn and the error is raised. If the withdrawal
-cannot be written, the topic remains in the metadata with its settings, and later passes complete
-it.
+cannot be created, the change is rolled back and the error is raised. If the rollback cannot be
+written, the topic remains in the metadata with its settings, and later passes complete it.
 
-One of several brokers withdraws nothing: the others may have made their logs, and taken records.
-The logs that it cannot make now are made later, as those of the others are.
+A broker in a cluster rolls nothing back: the others may have created their logs, and appended
+records. The logs that it cannot create now are created later, as those of the others are.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ import logging
 from functools import partial
 from typing import TYPE_CHECKING
 
-from tidelog.broker.topics.partition_counts import Wanted
+from tidelog.broker.topics.partition_counts import RequestedPartitions
 from tidelog.protocol.errors import BrokerError
 
 if TYPE_CHECKING:
@@ -25,8 +24,8 @@ if TYPE_CHECKING:
 
     from tidelog.broker.metadata.image import Topic
     from tidelog.broker.settings import Settings
-    from tidelog.broker.topics.controller import Controller
     from tidelog.broker.topics.reconciler import Reconciler, Roles
+    from tidelog.broker.topics.topic_admin import TopicAdmin
 
 log = logging.getLogger("tidelog.topics")
 
@@ -36,20 +35,20 @@ class Topics:
 
     def __init__(
         self,
-        controller: Controller,
+        admin: TopicAdmin,
         reconciler: Reconciler,
         settings: Settings,
-        forget: Callable[[str], Awaitable[None]],
+        on_deleted: Callable[[str], Awaitable[None]],
     ) -> None:
-        """`forget` is awaited for every deleted topic when its logs are gone."""
+        """`on_deleted` is awaited for the name of every deleted topic when its logs are deleted."""
         self.settings = settings
-        self.controller = controller
+        self.admin = admin
         self.reconciler = reconciler
-        self._forget = forget
-        self._forgetting = asyncio.Lock()
+        self._on_deleted = on_deleted
+        self._reporting = asyncio.Lock()
 
     def replicate(self, replicas: Roles) -> None:
-        """Makes the logs of this broker's replicas alone, and lets them lead and follow."""
+        """Creates only the logs of which this broker is a replica; `replicas` make them lead and follow."""
         self.reconciler.replicas = replicas
 
     async def create(
@@ -65,31 +64,31 @@ class Topics:
         """Creates a topic; by default with num.partitions and default.replication.factor.
 
         `assignments` are the replicas of each partition, if the creator chose them. A broker that
-        is alone is the only replica of each. See Controller.create_topic.
+        is alone is the only replica of each. See TopicAdmin.create_topic.
 
         Raises InvalidTopic, TopicAlreadyExists, InvalidConfig, PolicyViolation,
         InvalidReplicationFactor, InvalidReplicaAssignment, and KafkaStorageError if the logs of a
         broker that is alone cannot be created.
         """
         broker = self.settings.broker
-        wanted = Wanted(
+        wanted = RequestedPartitions(
             broker.num_partitions if partitions is None else partitions,
             broker.default_replication_factor if factor is None else factor,
             assignments,
         )
-        topic = await self.controller.create_topic(
+        topic = await self.admin.create_topic(
             name, wanted, configs or {}, validate_only=validate_only
         )
         if not validate_only:
-            await self._made(topic, partial(self.controller.withdraw_topic, topic))
+            await self._wait_for_logs(topic, partial(self.admin.roll_back_topic, topic))
         return topic
 
     async def adopt(self, topic: Topic) -> None:
-        """Creates a topic whose logs were found here; never withdrawn, because its logs are data.
+        """Creates a topic whose logs were found here; never rolled back, because its logs hold data.
 
         Raises InvalidTopic, TopicAlreadyExists, KafkaStorageError.
         """
-        await self.controller.adopt_topic(topic)
+        await self.admin.adopt_topic(topic)
         await self.reconciler.reconcile()
         error = self.reconciler.failure(topic.topic_id)
         if error is not None:
@@ -103,16 +102,18 @@ class Topics:
         *,
         validate_only: bool = False,
     ) -> Topic:
-        """Adds partitions to a topic; see Controller.add_partitions.
+        """Adds partitions to a topic; see TopicAdmin.add_partitions.
 
         Raises what that raises, and KafkaStorageError if the logs of a broker that is alone cannot
         be created.
         """
-        before, grown = await self.controller.add_partitions(
+        before, grown = await self.admin.add_partitions(
             name, check, assignments, validate_only=validate_only
         )
         if grown.partitions != before.partitions:
-            await self._made(grown, partial(self.controller.withdraw_partitions, before, grown))
+            await self._wait_for_logs(
+                grown, partial(self.admin.roll_back_partitions, before, grown)
+            )
         return grown
 
     async def delete(self, name: str) -> Topic:
@@ -121,9 +122,9 @@ class Topics:
         Raises UnknownTopicOrPartition, and KafkaStorageError if a log cannot be removed now; then
         it is removed later.
         """
-        topic = await self.controller.delete_topic(name)
+        topic = await self.admin.delete_topic(name)
         await self.reconciler.reconcile()
-        await self.forget_removed()
+        await self.report_deleted()
         error = self.reconciler.failure(topic.topic_id)
         if error is not None:
             raise error
@@ -136,7 +137,7 @@ class Topics:
 
         Raises UnknownTopicOrPartition, InvalidConfig.
         """
-        await self.controller.alter_topic(name, changes, validate_only=validate_only)
+        await self.admin.alter_topic(name, changes, validate_only=validate_only)
         if not validate_only:
             await self.reconciler.reconcile()
 
@@ -147,16 +148,16 @@ class Topics:
 
         New defaults of topics take effect at once. Raises InvalidConfig.
         """
-        await self.controller.alter_broker(changes, of_one=of_one, validate_only=validate_only)
+        await self.admin.alter_broker(changes, of_one=of_one, validate_only=validate_only)
         if not validate_only:
             await self.reconciler.reconcile()
 
     async def unregister_broker(self, broker: int) -> None:
-        """Forgets a broker that is gone for good, and closes it to new replicas no more.
+        """Removes the registration of a broker that is gone for good, and its cordon.
 
         Raises BrokerIdNotRegistered, and InvalidRequest if it runs or has replicas.
         """
-        await self.controller.unregister_broker(broker)
+        await self.admin.unregister_broker(broker)
         await self.reconciler.reconcile()
 
     def is_whole(self, topic: Topic) -> bool:
@@ -168,9 +169,9 @@ class Topics:
         """The topics whose settings are in force here, by name, with every change that returned."""
         return self.reconciler.served
 
-    async def keep_basis(self) -> None:
-        """Calls `Controller.keep_basis`."""
-        await self.controller.keep_basis()
+    async def store_implied_basis(self) -> None:
+        """Calls `TopicAdmin.store_implied_basis`."""
+        await self.admin.store_implied_basis()
 
     async def start(self) -> None:
         """Makes the logs match the metadata, at start; failures are logged."""
@@ -178,38 +179,38 @@ class Topics:
 
     async def run(self) -> None:
         """Follows the metadata until cancelled."""
-        await self.reconciler.run(self.forget_removed)
+        await self.reconciler.run(self.report_deleted)
 
     async def stop(self) -> None:
         """Waits for the work in progress; `run` has been cancelled."""
         await self.reconciler.finish()
 
-    async def forget_removed(self) -> None:
-        """Calls `forget` for deleted topics whose logs are gone."""
-        async with self._forgetting:
-            while self.reconciler.removed:
-                await self._forget(self.reconciler.removed[0])
-                del self.reconciler.removed[0]
+    async def report_deleted(self) -> None:
+        """Awaits `on_deleted` for each deleted topic whose logs are deleted."""
+        async with self._reporting:
+            while self.reconciler.deleted:
+                await self._on_deleted(self.reconciler.deleted[0])
+                del self.reconciler.deleted[0]
 
-    async def _made(
+    async def _wait_for_logs(
         self,
         topic: Topic,
-        withdraw: Callable[[AbstractAsyncContextManager[bool]], Awaitable[bool]],
+        roll_back: Callable[[AbstractAsyncContextManager[bool]], Awaitable[bool]],
     ) -> None:
-        """Waits for the logs of a change; if that fails, withdraws the change and raises the error.
+        """Waits for the logs of a change; if that fails, rolls the change back and raises the error.
 
-        Nothing is raised if a later pass has created the logs before the change was withdrawn. One
-        of several brokers neither withdraws nor raises.
+        Raises nothing if a later pass has created the logs before the change was rolled back. A broker
+        in a cluster neither rolls back nor raises.
         """
         await self.reconciler.reconcile()
         error = self.reconciler.failure(topic.topic_id)
         if error is None or self.settings.broker.cluster.metadata_store:
             return
         try:
-            if not await withdraw(self.reconciler.held_back(topic.topic_id)):
+            if not await roll_back(self.reconciler.paused_creation(topic.topic_id)):
                 return
             await self.reconciler.reconcile()
-            await self.forget_removed()
+            await self.report_deleted()
         except BrokerError as failure:
             log.error(
                 "failed creation not rolled back, missing logs created later",

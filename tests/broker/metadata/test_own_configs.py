@@ -12,7 +12,7 @@ from tidelog.broker.metadata.cluster import ClusterMetadata
 from tidelog.broker.metadata.memory import MemoryStore
 from tidelog.broker.metadata.records import put_own_configs
 from tidelog.broker.settings import Settings
-from tidelog.broker.topics.controller import Controller
+from tidelog.broker.topics.topic_admin import TopicAdmin
 from tidelog.config import BrokerConfig
 from tidelog.config.broker.cluster import ClusterConfig
 from tidelog.config.setting import written
@@ -30,21 +30,21 @@ async def test_they_are_refused_while_an_older_broker_is_registered():
         await metadata.transact((), (put,))
 
     config = BrokerConfig(cluster=ClusterConfig(metadata_store="sqlite:x"))
-    controller = Controller(metadata, Settings(config), lambda _: frozenset(), metadata.catch_up)
+    admin = TopicAdmin(metadata, Settings(config), lambda _: frozenset(), metadata.catch_up)
     for broker, protocol in ((1, "3.0-IV1"), (2, ""), (3, "3.0-IV1"), (4, "")):
         await register(broker, protocol)
     for validate_only in (True, False):
         with pytest.raises(InvalidConfig, match=r"older tidelog of broker 2, 4, which would not"):
-            await controller.alter_broker({RATE: "5"}, of_one=True, validate_only=validate_only)
+            await admin.alter_broker({RATE: "5"}, of_one=True, validate_only=validate_only)
     assert metadata.image.own_configs == {}
 
     await metadata.transact((), (put_own_configs(1, {RATE: "7"}),))
-    await controller.alter_broker({RATE: None}, of_one=True)
+    await admin.alter_broker({RATE: None}, of_one=True)
     assert metadata.image.own_configs == {}
 
     await register(2, "3.0-IV1")
     await register(4, "0.10.2")
-    await controller.alter_broker({RATE: "5"}, of_one=True)
+    await admin.alter_broker({RATE: "5"}, of_one=True)
     assert metadata.image.own_configs == {1: {RATE: "5"}}
     await metadata.close()
 
@@ -65,13 +65,13 @@ async def test_the_limits_of_connections_of_one_broker_win(name, for_all, own):
         cluster=ClusterConfig(metadata_store="sqlite:x", node_id=metadata.node_id)
     )
     settings = Settings(config)
-    controller = Controller(metadata, settings, lambda _: frozenset(), metadata.catch_up)
-    await controller.alter_broker({name: for_all})
+    admin = TopicAdmin(metadata, settings, lambda _: frozenset(), metadata.catch_up)
+    await admin.alter_broker({name: for_all})
     node = SimpleNamespace(metadata=metadata)
-    await controller.alter_broker(changes_of_one(node, "1", {name: own}), of_one=True)
+    await admin.alter_broker(changes_of_one(node, "1", {name: own}), of_one=True)
     settings.use(metadata.image)
     assert written(getattr(settings.broker.connections, name.replace(".", "_"))) == own
-    await controller.alter_broker({name: None}, of_one=True)
+    await admin.alter_broker({name: None}, of_one=True)
     settings.use(metadata.image)
     assert written(getattr(settings.broker.connections, name.replace(".", "_"))) == for_all
     await metadata.close()

@@ -187,7 +187,7 @@ async def test_a_failed_creation_that_cannot_be_withdrawn_is_made_whole_later(tm
         async def refuse(*_):
             raise KafkaStorageError("unable to open database file")
 
-        broker.node.topics.controller.withdraw_topic = refuse
+        broker.node.topics.admin.roll_back_topic = refuse
         with pytest.raises(KafkaStorageError, match="too many open files"):
             await _create(broker)
     async with Broker(tmp_path) as broker:

@@ -82,7 +82,7 @@ async def test_logs_that_could_not_be_removed_are_served_once_the_topic_is_whole
     async with Broker(tmp_path) as broker:
         obstacle = Obstacle(broker, 2, sends_to=[0, 1])
         delete, broker.store.delete_partition = broker.store.delete_partition, refuse
-        broker.node.topics.controller.withdraw_topic = refuse_in_time
+        broker.node.topics.admin.roll_back_topic = refuse_in_time
         with pytest.raises(KafkaStorageError):
             await broker.node.topics.create("t", partitions=3)
         broker.store.delete_partition = delete

@@ -260,7 +260,7 @@ async def test_a_late_deletion_leaves_the_offsets_of_the_new_topic(tmp_path, mon
             await broker.metadata.create_topic("t", partitions=1, configs={})
         await reconciler.one_pass()
         assert reconciler.failure(old.topic_id) is None
-        assert "t" not in reconciler.removed
+        assert "t" not in reconciler.deleted
 
 
 @pytest.mark.parametrize("part", ["store.delete_partition", "metadata.deletion_done"])
@@ -298,7 +298,7 @@ def _failing_once(step):
 
 async def _while_a_later_pass_succeeds(broker, change):
     """Start a change whose logs cannot be made; they can when its withdrawal may begin."""
-    controller, reconciler = broker.node.topics.controller, broker.node.topics.reconciler
+    controller, reconciler = broker.node.topics.admin, broker.node.topics.reconciler
     broker.store.create_partition = _failing_once(broker.store.create_partition)
     changing = asyncio.create_task(change)
     async with asyncio.timeout(20):
@@ -347,15 +347,15 @@ async def test_a_change_at_the_moment_when_a_pass_ends_begins_another_pass(tmp_p
 
         changing = loop.create_task(change_when_the_pass_ends())
         await asyncio.sleep(0)
-        follow_leaders = reconciler._follow_leaders
+        start_leader_epochs = reconciler._start_leader_epochs
 
         async def last_step(topic, before):
-            await follow_leaders(topic, before)
+            await start_leader_epochs(topic, before)
             passing.set_result(None)
 
-        reconciler._follow_leaders = last_step
+        reconciler._start_leader_epochs = last_step
         reconciler._failures[first.topic_id] = KafkaStorageError("it is tried again")
         await reconciler.one_pass()
-        reconciler._follow_leaders = follow_leaders
+        reconciler._start_leader_epochs = start_leader_epochs
         await changing
         assert reconciler._applied.revision == broker.metadata.image.revision

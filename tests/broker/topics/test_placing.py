@@ -9,7 +9,7 @@ from tests.broker.replication.states import state
 from tidelog.broker.metadata.brokers.records import RegistrationRecord, put_registration
 from tidelog.broker.metadata.store import absent
 from tidelog.broker.topics import placing
-from tidelog.broker.topics.partition_counts import Wanted
+from tidelog.broker.topics.partition_counts import RequestedPartitions
 from tidelog.protocol.errors import InvalidReplicaAssignment, InvalidReplicationFactor
 
 
@@ -24,7 +24,7 @@ def cluster():
 
 
 def test_replicas_are_in_both_racks_and_all_in_sync(cluster):
-    placed = placing.of_new_topic(cluster.image, Wanted(8, 2))
+    placed = placing.of_new_topic(cluster.image, RequestedPartitions(8, 2))
     for record in placed.partitions:
         assert {each % 2 for each in record.replicas} == {0, 1}
         assert record.isr == record.replicas
@@ -35,9 +35,9 @@ def test_replicas_are_in_both_racks_and_all_in_sync(cluster):
 def test_those_that_can_lead_come_first(cluster):
     cluster.die(1)
     cluster.live(2, is_fenced=True)
-    for record in placing.of_new_topic(cluster.image, Wanted(6, 2)).partitions:
+    for record in placing.of_new_topic(cluster.image, RequestedPartitions(6, 2)).partitions:
         assert set(record.replicas) == set(record.isr) == {3, 4}
-    for record in placing.of_new_topic(cluster.image, Wanted(6, 3)).partitions:
+    for record in placing.of_new_topic(cluster.image, RequestedPartitions(6, 3)).partitions:
         assert set(record.isr) == {3, 4}
         assert record.replicas[2] in (1, 2)
         assert record.leader in (3, 4)
@@ -45,17 +45,19 @@ def test_those_that_can_lead_come_first(cluster):
 
 def test_a_cordoned_broker_gets_replicas_only_if_a_client_chose_it(cluster):
     cordoned = frozenset({1, 2})
-    for record in placing.of_new_topic(cluster.image, Wanted(6, 2), cordoned).partitions:
+    for record in placing.of_new_topic(
+        cluster.image, RequestedPartitions(6, 2), cordoned
+    ).partitions:
         assert set(record.replicas) == {3, 4}
     with pytest.raises(InvalidReplicationFactor):
-        placing.of_new_topic(cluster.image, Wanted(1, 3), cordoned)
-    chosen = Wanted(1, 2, ((1, 3),))
+        placing.of_new_topic(cluster.image, RequestedPartitions(1, 3), cordoned)
+    chosen = RequestedPartitions(1, 2, ((1, 3),))
     (record,) = placing.of_new_topic(cluster.image, chosen, cordoned).partitions
     assert record.replicas == (1, 3)
 
 
 def test_what_was_decided_on_a_session_that_ended_is_refused(cluster):
-    _, still = placing.of_new_topic(cluster.image, Wanted(4, 4))
+    _, still = placing.of_new_topic(cluster.image, RequestedPartitions(4, 4))
     assert cluster.store.transact((*still, *absent("a")), ()) is not None
     cluster.die(3)
     assert cluster.store.transact(still, ()) is None
@@ -85,13 +87,15 @@ def test_what_was_decided_on_a_session_that_ended_is_refused(cluster):
 def test_too_few_brokers(cluster, factor, leading, sentence):
     cluster.die(*{1, 2, 3, 4}.difference(leading))
     with pytest.raises(InvalidReplicationFactor) as error:
-        placing.of_new_topic(cluster.image, Wanted(1, factor))
+        placing.of_new_topic(cluster.image, RequestedPartitions(1, factor))
     assert error.value.message == sentence
 
 
 def test_replicas_chosen_by_a_client(cluster):
     cluster.die(2)
-    placed = placing.of_new_topic(cluster.image, Wanted(2, assignments=((2, 1), (4, 3))))
+    placed = placing.of_new_topic(
+        cluster.image, RequestedPartitions(2, assignments=((2, 1), (4, 3)))
+    )
     assert [(r.replicas, r.isr, r.leader) for r in placed.partitions] == [
         ((2, 1), (1,), 1),
         ((4, 3), (4, 3), 4),
@@ -112,7 +116,9 @@ def test_no_such_replicas(cluster, assignments, sentence):
     cluster.die(2)
     cluster.live(3, is_stopping=True)
     with pytest.raises(InvalidReplicaAssignment, match=sentence):
-        placing.of_new_topic(cluster.image, Wanted(len(assignments), assignments=assignments))
+        placing.of_new_topic(
+            cluster.image, RequestedPartitions(len(assignments), assignments=assignments)
+        )
 
 
 def test_added_partitions_go_on_with_the_round_of_leaders(cluster):

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from tidelog.broker.metadata.cluster import ClusterMetadata
     from tidelog.broker.metadata.store import Compare
     from tidelog.broker.settings import Settings
-    from tidelog.broker.topics.partition_counts import Wanted
+    from tidelog.broker.topics.partition_counts import RequestedPartitions
 
 log = logging.getLogger("tidelog.topics")
 
@@ -45,17 +45,17 @@ Result = TypeVar("Result")
 
 
 def _in_order(
-    decide: Callable[Concatenate[Controller, Parameters], Coroutine[Any, Any, Result]],
-) -> Callable[Concatenate[Controller, Parameters], Coroutine[Any, Any, Result]]:
+    decide: Callable[Concatenate[TopicAdmin, Parameters], Coroutine[Any, Any, Result]],
+) -> Callable[Concatenate[TopicAdmin, Parameters], Coroutine[Any, Any, Result]]:
     """Returns a method whose calls run one after another, in the order in which they were made.
 
-    The lock gives only this order: a request that creates a topic again must find the deletion that
+    The lock only keeps this order: a request that creates a topic again must find the deletion that
     was requested before it. Safety comes from the metadata's compare-and-set.
     """
 
     @wraps(decide)
     async def ordered(
-        self: Controller, /, *arguments: Parameters.args, **named: Parameters.kwargs
+        self: TopicAdmin, /, *arguments: Parameters.args, **named: Parameters.kwargs
     ) -> Result:
         async with self.order:
             await self._catch_up()
@@ -64,7 +64,7 @@ def _in_order(
     return ordered
 
 
-class Controller:
+class TopicAdmin:
     """Changes of topics, of their settings and of the broker's settings."""
 
     def __init__(
@@ -89,17 +89,17 @@ class Controller:
     async def create_topic(
         self,
         name: str,
-        wanted: Wanted,
+        wanted: RequestedPartitions,
         configs: Mapping[str, str],
         *,
         validate_only: bool = False,
     ) -> Topic:
         """Creates a topic; with `validate_only` only returns the topic that would be created.
 
-        A topic that takes over logs which name no topic keeps everything unless `configs` say
-        otherwise. Raises InvalidTopic, TopicAlreadyExists, InvalidConfig, PolicyViolation if there
-        are too many, and for one of several brokers InvalidReplicationFactor and
-        InvalidReplicaAssignment, and NotController if the topic is large and this broker has no
+        A topic whose directories already hold logs without a topic id deletes none of their records
+        unless `configs` say otherwise. Raises InvalidTopic, TopicAlreadyExists, InvalidConfig,
+        PolicyViolation if there are too many, and for one of several brokers InvalidReplicationFactor
+        and InvalidReplicaAssignment, and NotController if the topic is large and this broker has no
         session.
         """
         given = {**(KEEP if self._unclaimed(name) else {}), **topic_changes(configs)}
@@ -121,7 +121,9 @@ class Controller:
             log.info("topic created", extra={"topic": name, "partitions": topic.partitions})
             return topic
 
-    def _placed(self, wanted: Wanted) -> tuple[tuple[PartitionRecord, ...], Sequence[Compare]]:
+    def _placed(
+        self, wanted: RequestedPartitions
+    ) -> tuple[tuple[PartitionRecord, ...], Sequence[Compare]]:
         """Returns the first states of a topic's partitions, and what they were decided on."""
         if self._is_alone:
             return (PartitionRecord.led_by(self._metadata.node_id),) * wanted.partitions, ()
@@ -261,7 +263,7 @@ class Controller:
 
     @_in_order
     async def unregister_broker(self, broker: int) -> None:
-        """Forgets a broker that is gone for good, and closes it to new replicas no more.
+        """Removes the registration of a broker that is gone for good, and its cordon.
 
         Raises BrokerIdNotRegistered, and InvalidRequest if it runs or has replicas.
         """
@@ -280,12 +282,11 @@ class Controller:
             await metadata.deletion_done(topic_id, broker)
         log.info("broker unregistered", extra={"broker": broker})
 
-    async def keep_basis(self) -> None:
-        """At start, stores the retention basis if event-time retention is every topic's default.
+    async def store_implied_basis(self) -> None:
+        """Stores the retention basis, at start, if event-time retention is every topic's default.
 
-        It is stored among the settings that were changed live: the records that it protects must
-        not be deleted when the default is removed from the properties file again. Raises
-        InvalidConfig.
+        Stores it as a dynamic setting: the records that it protects must not be deleted when the
+        default is removed from the properties file again. Raises InvalidConfig.
         """
         brought = self._settings.settled_broker(self._metadata.image.broker_configs, {})
         if brought:
@@ -293,16 +294,16 @@ class Controller:
             log.warning("retention basis stored as broker setting", extra={"changes": brought})
 
     @_in_order
-    async def withdraw_topic(
-        self, topic: Topic, held_back: AbstractAsyncContextManager[bool]
+    async def roll_back_topic(
+        self, topic: Topic, paused_creation: AbstractAsyncContextManager[bool]
     ) -> bool:
         """Deletes a topic whose logs could not be created, unless it is gone already.
 
-        No logs of it are created while it is `held_back`, which returns whether any are missing.
+        No logs of it are created while it is `paused_creation`, which returns whether any are missing.
         Returns False, and deletes nothing, if none are: while this call waited for others, a later
         pass has created the logs, and clients may have written to them.
         """
-        async with held_back as is_incomplete:
+        async with paused_creation as is_incomplete:
             if not is_incomplete:
                 return False
             try:
@@ -313,14 +314,14 @@ class Controller:
             return True
 
     @_in_order
-    async def withdraw_partitions(
-        self, before: Topic, grown: Topic, held_back: AbstractAsyncContextManager[bool]
+    async def roll_back_partitions(
+        self, before: Topic, grown: Topic, paused_creation: AbstractAsyncContextManager[bool]
     ) -> bool:
         """Removes partitions whose logs could not be created, unless the topic has changed again.
 
-        Returns False, and removes nothing, if no log is missing; see `withdraw_topic`.
+        Returns False, and removes nothing, if no log is missing; see `roll_back_topic`.
         """
-        async with held_back as is_incomplete:
+        async with paused_creation as is_incomplete:
             while is_incomplete:
                 image = self._metadata.image
                 now = image.topics_by_id.get(grown.topic_id)
