@@ -27,8 +27,8 @@ from tidelog.broker.joining import check_directories, leave, member_of
 from tidelog.broker.log_dir_locks import lock_directories
 from tidelog.broker.maintenance.checkpoint import checkpoint
 from tidelog.broker.maintenance.compaction_rounds import CompactionRounds
-from tidelog.broker.maintenance.retention_rounds import Rounds
-from tidelog.broker.maintenance.room_watch import watch_room
+from tidelog.broker.maintenance.disk_space_watch import watch_disk_space
+from tidelog.broker.maintenance.retention_rounds import RetentionRounds
 from tidelog.broker.maintenance.scrub_rounds import ScrubRounds
 from tidelog.broker.memory.heap import keep_freed_memory
 from tidelog.broker.metadata.local import metadata_of, places_of
@@ -180,7 +180,7 @@ async def _serve(
     loop = asyncio.get_running_loop()
     servers, bound = await bound_servers(services), services.listeners
     http_socket, control_socket = await services.pools.topics.run(_own_sockets, services.config)
-    rounds, compaction = Rounds(services), CompactionRounds(services)
+    rounds, compaction = RetentionRounds(services), CompactionRounds(services)
     # HTTP answers while the broker still waits to be unfenced, and says so.
     https = [loop.create_task(start_http(services, http_socket))] if http_socket else []
     if control_socket is not None and faults is not None:
@@ -253,7 +253,7 @@ async def _has_joined(services: Services, stop: asyncio.Event) -> bool:
 
 
 def _begin_chores(
-    services: Services, rounds: Rounds, compaction: CompactionRounds
+    services: Services, rounds: RetentionRounds, compaction: CompactionRounds
 ) -> list[asyncio.Task[None]]:
     """Begins what runs beside the requests."""
     loop, scrubbing = asyncio.get_running_loop(), ScrubRounds(services)
@@ -268,7 +268,7 @@ def _begin_chores(
             *([scrubbing.run()] if scrubbing.is_on else []),
             services.topics.run(),
             services.clock_watch.run(),
-            watch_room(services),
+            watch_disk_space(services),
             services.collector.watch(),
             *([] if services.cluster_watch is None else [services.cluster_watch.run()]),
             *([] if services.replicas is None else [services.replicas.run()]),
@@ -318,7 +318,7 @@ def _warn_of_open(listeners: list[str]) -> None:
 
 async def _start_control(
     services: Services,
-    rounds: tuple[Rounds, CompactionRounds],
+    rounds: tuple[RetentionRounds, CompactionRounds],
     faults: Faults,
     listening: socket.socket,
 ) -> Any:

@@ -1,4 +1,4 @@
-"""A checkpoint: every log is made durable, and who waits for that is notified."""
+"""A checkpoint: flushes every log, and wakes the requests that wait for that."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ if TYPE_CHECKING:
 
 
 class Waiters(Protocol):
-    """Those who wait for offsets of logs."""
+    """The requests that wait for offsets of logs."""
 
     def advanced_anywhere(self) -> None:
-        """Notifies all of them."""
+        """Wakes all of them."""
 
 
 async def checkpoint(store: LogStore, pools: Pools, waiting: Waiters) -> None:
-    """Makes every log durable, and notifies those who wait of what can be read only now.
+    """Flushes every log, and wakes the requests that wait for a durable offset.
 
     Raises KafkaStorageError.
     """

@@ -1,18 +1,18 @@
-"""Watches the broker's clock, and holds the time by which records may be deleted.
+"""Watches the broker's clock, and returns the time by which records may be deleted.
 
-Every ten seconds, and before each round of retention, the clock is read and judged
-(`storage/time/trusted_clock.py`), and what is known about it is stored in the first log directory; durably
-once an hour. A time that no steady clock shows is judged at once, by whoever asks for the time
-(`broker/clock.py`), before it is used. When the clock has changed, that is durable first. Then:
+Every ten seconds, and before each round of retention, the watch reads the clock, decides whether to
+trust it (`storage/time/trusted_clock.py`), and stores its state in the clock checkpoint of the first log
+directory; durably once an hour. A step of the clock is checked at once, by the thread that reads the time
+(`broker/clock.py`), before the time is used. The state after a step is durable first. Then:
 
-- A leap is logged, and every open partition begins a segment with its next append.
+- A leap is logged, and every open partition rolls a segment with its next append.
 - After a step back, open partitions correct the append times that are ahead. Others do so when they
   are opened.
 - A step forward that is trusted gets a number. Every open partition has applied it before anything is
   deleted by the new time. Partitions that are opened later apply the steps after the last number that
   they have noted.
 
-A file that is lost or damaged, or cannot be written, is logged, and the watch goes on without it.
+A checkpoint that is lost or damaged, or cannot be written, is logged, and the watch goes on without it.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class Services(Below, Protocol):
 
 
 class ClockStatus(NamedTuple):
-    """What a clock shows, and how far it is trusted; times in ms since the epoch."""
+    """The time of a clock, and how far it is trusted; times in ms since the epoch."""
 
     is_manual: bool
     now_ms: int
@@ -79,20 +79,20 @@ class ClockStatus(NamedTuple):
 
 
 class ClockWatch:
-    """The watch of one broker's clock. One event loop observes; any thread may ask for times.
+    """The watch of one broker's clock.
 
-    Any thread may also meet a step of the clock.
+    One event loop observes the clock. Any thread may read times, and may be the first to read one after
+    a step of the clock.
     """
 
     def __init__(self, services: Services) -> None:
-        """Trusts the clock as it is; `begin` goes on from what is stored."""
+        """Trusts the clock as it is; `begin` restores the stored state."""
         self._services = services
         self._clock = ReadClock(self._trusted(None))
-        self._reads = threading.Lock()  # of what is read of the clock, and known of it
-        self._changes: list[Change] = []  # that the logs do not know yet
-        self.has_left = (
-            False  # the clock went back from a time that it showed, and is not there again
-        )
+        self._reading_lock = threading.Lock()  # of the readings of the clock, and its state
+        self._changes: list[Change] = []  # that the logs have not applied yet
+        self.has_left = False
+        """Whether the clock is behind a time that it has shown before."""
         self._has_changed = asyncio.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
         self.history = ClockHistory(uuid.uuid4().hex)
@@ -103,7 +103,7 @@ class ClockWatch:
         self._durable_ms: int | None = None  # the time since the start of the last durable reading
         self._can_store = True  # or it has been logged that it cannot be
         self._lock = asyncio.Lock()
-        self._behind: list[Partition] = []  # that could not take the last changes into account
+        self._uncorrected: list[Partition] = []  # that could not apply the last changes
 
     def _trusted(self, stored: StoredClock | None) -> TrustedClock:
         reading = self._services.clock.reading()
@@ -120,7 +120,7 @@ class ClockWatch:
     # -- start and stop -------------------------------------------------------------------------
 
     def begin(self) -> None:
-        """Goes on from what is stored; called before any log is opened."""
+        """Restores the stored state; called before any log is opened."""
         self._stored, wrong = read_clock(self._directory)
         for sentence in wrong:
             log.warning("clock checkpoint lost", extra={"reason": sentence})
@@ -139,11 +139,11 @@ class ClockWatch:
             self._note(changes)
         self._store(durable=self._stored is None or bool(changes))
         self._services.store.clock.ask(self._now)
-        self._services.clock.stepped = self._meet
-        self._take(())
+        self._services.clock.stepped = self._apply_step
+        self._apply_changes(())
 
     async def run(self) -> None:
-        """Observes the clock and stores what is known, until cancelled."""
+        """Observes the clock and stores its state, until cancelled."""
         self._loop = asyncio.get_running_loop()
         while True:
             with contextlib.suppress(TimeoutError):
@@ -158,46 +158,46 @@ class ClockWatch:
 
     def end(self) -> None:
         """Stores the last reading, so that the next start knows how long the broker was off."""
-        with self._reads:
+        with self._reading_lock:
             changes = self._clock.read(self._services.clock.reading())
-            self._note(changes)  # logs take a numbered step into account when they are opened again
+            self._note(changes)  # logs apply a numbered step when they are opened again
             self._store(durable=bool(changes))
 
     # -- observing ------------------------------------------------------------------------------
 
     async def observe(self) -> None:
-        """Takes the clock into account as it is now; returns when every open log has."""
+        """Reads the clock; returns when every open log has applied its changes."""
         async with self._lock:
-            with self._reads:
-                self._take(self._clock.read(self._services.clock.reading()))
-            await self._correct_logs()
+            with self._reading_lock:
+                self._apply_changes(self._clock.read(self._services.clock.reading()))
+            await self._correct_logs_and_apply()
 
     async def accept(self, to_ms: int) -> list[ForwardStep]:
-        """Trusts the clock after its leap to `to_ms`; returns the steps forward that it takes.
+        """Trusts the clock after its leap to `to_ms`; returns the steps forward that this makes.
 
-        Accepts nothing, and returns an empty list, if the current leap is another one or has ended.
+        Changes nothing, and returns an empty list, if the current leap is another one or has ended.
         """
         async with self._lock:
-            with self._reads:
+            with self._reading_lock:
                 reading = self._services.clock.reading()
-                self._take(self._clock.read(reading))
+                self._apply_changes(self._clock.read(reading))
                 leap = self._clock.latest.leap
                 is_named = leap is not None and leap.to_ms == to_ms
                 steps = self._clock.accept(reading) if is_named else []
-                self._take(steps)
-            await self._correct_logs()
+                self._apply_changes(steps)
+            await self._correct_logs_and_apply()
             return steps
 
-    def _meet(self, reading: Reading) -> None:
-        """Takes a time into account that no steady clock shows, before anybody uses it."""
-        with self._reads:
-            self._take(self._clock.read_late(reading))
+    def _apply_step(self, reading: Reading) -> None:
+        """Applies a step of the clock in the thread that read it, before the time is used."""
+        with self._reading_lock:
+            self._apply_changes(self._clock.read_late(reading))
         if self._loop is not None:
             with contextlib.suppress(RuntimeError):  # the loop is closed: the broker has stopped
                 self._loop.call_soon_threadsafe(self._has_changed.set)
 
-    def _take(self, changes: Sequence[Change]) -> None:
-        """Notes what a reading has changed, durably, for the logs; only then anybody may use the time."""
+    def _apply_changes(self, changes: Sequence[Change]) -> None:
+        """Stores the changes of a reading durably, and queues them for the logs."""
         if changes:
             self._note(changes)
             self._changes += changes
@@ -206,21 +206,21 @@ class ClockWatch:
         self.has_left = bool(state.left)
         self._services.clock.expect(state.last)
 
-    async def _correct_logs(self) -> None:
-        """Lets the logs take into account what has changed, and then lets deletion go by it."""
-        with self._reads:
+    async def _correct_logs_and_apply(self) -> None:
+        """Corrects the logs and the offsets of groups by the changes, and then the deletion time."""
+        with self._reading_lock:
             known, changes, self._changes = self._clock.known(), self._changes, []
-        if changes or self._behind:
+        if changes or self._uncorrected:
             await self._services.pools.maintenance.run_to_end(self._correct_open_logs, changes)
             now_ms = self._services.clock.now_ms()
             await self._services.coordinator.correct_times(
                 [as_of(each, now_ms) for each in changes]
             )
-        with self._reads:
+        with self._reading_lock:
             self._clock.apply(known)
 
     def _note(self, changes: Iterable[Change]) -> None:
-        """Logs and counts the changes, and gives each trusted step forward its number."""
+        """Logs and counts the changes, and numbers each trusted step forward."""
         for change in changes:
             if isinstance(change, Leap):
                 self.leaps += 1
@@ -250,13 +250,13 @@ class ClockWatch:
     # -- correcting the logs --------------------------------------------------------------------
 
     def _correct_open_logs(self, changes: Iterable[Change]) -> None:
-        """Lets every open partition take into account what has changed; for a thread.
+        """Corrects the append times of every open partition by the changes; for a thread.
 
-        Those that could not are tried again with the next reading.
+        Partitions that fail are corrected with the next reading.
         """
-        partitions = self._services.store.opened() if changes else self._behind
+        partitions = self._services.store.opened() if changes else self._uncorrected
         has_leapt = any(isinstance(change, Leap) for change in changes)
-        self._behind = []
+        self._uncorrected = []
         for partition in partitions:
             if partition.offline is not None or partition.is_deleted:
                 continue
@@ -266,18 +266,18 @@ class ClockWatch:
                     partition.begin_segment_at_next_append()
                 self.correct(partition)
             except BrokerError as error:
-                self._behind.append(partition)
+                self._uncorrected.append(partition)
                 log.error("append times not corrected", extra=where | {"reason": error.message})
             except Exception:  # the failure of one log must not keep others from it
-                self._behind.append(partition)
+                self._uncorrected.append(partition)
                 log.exception("append times not corrected", extra=where)
 
     def least_append_ms(self, partition: Partition, now_ms: int) -> int | None:
-        """Returns the least append time of what comes now, while the clock is back; None: there is none.
+        """Returns the least append time of the next append while the clock is set back; None: no limit.
 
-        Append times of which others have copies never go back, and would stand still: if nothing was
-        appended for days, what comes now would be days old. They go on as if the clock had not gone back,
-        for an hour: if it is back for longer, it may be right.
+        Append times of a partition with several replicas never go back, and would stand still: if nothing
+        was appended for days, the next append would be days old. So they go on as if the clock had not
+        been set back, for an hour: a clock that is back for longer may be right.
         """
         if not (
             partition.state.leadership.is_replicated
@@ -287,12 +287,12 @@ class ClockWatch:
         return self._clock.latest.left_time(self._services.clock.reading())
 
     def correct(self, partition: Partition) -> None:
-        """Lets a partition take the clock into account as it is now. Raises KafkaStorageError."""
+        """Corrects the append times of a partition by the clock as it is now. Raises KafkaStorageError."""
         clock = self._now()
         partition.append_clock.catch_up(clock.history, clock.now_ms)
 
     def _now(self) -> ClockNow:
-        """Returns the clock as partitions see it when they are opened."""
+        """Returns the time and the steps of the clock, which a partition applies when it is opened."""
         while True:
             history, now_ms = self.history, self._services.clock.now_ms()
             if history is self.history:  # else the time may be of before the last step
@@ -304,12 +304,12 @@ class ClockWatch:
         self._store(durable=True)
 
     async def store_if_changed(self) -> None:
-        """Stores what is known if that is not stored yet."""
+        """Stores the state of the clock if it has changed."""
         async with self._lock:
             await self._services.pools.maintenance.run_to_end(self._store_reading)
 
     def _store_reading(self) -> None:
-        with self._reads:
+        with self._reading_lock:
             state = self._clock.latest.state
             if self._stored is None or self._stored.state != state:
                 elapsed_ms = state.last.elapsed_ms
@@ -317,7 +317,7 @@ class ClockWatch:
                 self._store(durable=is_old)
 
     def _store(self, *, durable: bool) -> None:
-        """Stores what is known."""
+        """Writes the clock checkpoint; logs the first of several failures."""
         serial = 1 if self._stored is None else self._stored.serial + 1
         stored = StoredClock(serial, self._clock.latest.state, self.history, self._steps_back)
         try:
@@ -337,13 +337,13 @@ class ClockWatch:
     def deletion_ms(self) -> int:
         """Returns the time by which records, offsets and ids may be deleted now."""
         reading = self._services.clock.reading()
-        with self._reads:
+        with self._reading_lock:
             return self._clock.deletion_time(reading)
 
     def status(self) -> ClockStatus:
-        """Returns what the clock shows, and how far it is trusted."""
+        """Returns the time of the clock, and how far it is trusted."""
         reading = self._services.clock.reading()
-        with self._reads:
+        with self._reading_lock:
             clock, deletion_ms = self._clock.in_force, self._clock.deletion_time(reading)
         return ClockStatus(
             is_manual(reading),

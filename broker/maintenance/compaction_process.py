@@ -34,7 +34,7 @@ from tidelog.storage.compaction.cleaner import Cleaner, Progress
 from tidelog.storage.compaction.job import Job
 
 _NICENESS = 10
-_TELL_S = 0.5
+_PROGRESS_S = 0.5
 _PR_SET_PDEATHSIG = 1
 
 
@@ -80,11 +80,11 @@ class _Answers:
         self._is_busy = threading.Event()
 
     def begin(self) -> None:
-        """Notes that a request is being served."""
+        """Starts the reports of progress."""
         self._is_busy.set()
 
     def end(self, answer: dict[str, Any]) -> None:
-        """Writes the answer of the request."""
+        """Ends the reports of progress, and writes the answer."""
         self._is_busy.clear()
         self._write(answer)
 
@@ -93,7 +93,7 @@ class _Answers:
         while True:
             self._is_busy.wait()
             self._write({"progress": self.progress.steps})
-            time.sleep(_TELL_S)
+            time.sleep(_PROGRESS_S)
 
     def _write(self, line: dict[str, Any]) -> None:
         try:
@@ -111,9 +111,9 @@ def _read(source: TextIO, lines: queue.SimpleQueue[str]) -> None:
 
 
 def _end_with_parent() -> None:
-    """Makes the system end this process with its parent.
+    """Asks the kernel to kill this process when its parent ends.
 
-    If it cannot, the end of the input does.
+    Where the kernel cannot, the process ends at the end of its input.
     """
     with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)

@@ -3,9 +3,9 @@
 A round is due when log.cleaner.backoff.ms of the broker's clock have passed. It examines every log
 of a topic with cleanup.policy=compact and compacts those that need it, first the longest overdue,
 then the dirtiest. Each log is compacted in one of log.cleaner.threads processes
-(`compaction_process`), which write files of their own; the log takes these over here, in a thread. A
+(`compaction_process`), which write files of their own; the broker swaps these into the log in a thread. A
 log that cannot be read, or whose process made no progress for log.cleaner.progress.timeout.ms and
-was killed, is reported and not compacted again until the next start or a round on demand. After any
+was killed, is logged and not compacted again until the next start or a round on demand. After any
 other failure the next round tries again.
 """
 
@@ -83,7 +83,7 @@ class CompactionRound(NamedTuple):
     failed: list[FailedCleaning]
 
 
-class Found(NamedTuple):
+class DirtyLog(NamedTuple):
     """A log with something to compact."""
 
     partition: Partition
@@ -99,7 +99,7 @@ class Worker:
     @classmethod
     async def start(cls) -> Worker:
         """Starts a process; raises OSError."""
-        # Not in the broker's group: what ends a broker from the keyboard is told by it to this one.
+        # Not in the broker's process group: Ctrl-C ends the broker, and the broker ends this process.
         process = await asyncio.create_subprocess_exec(
             sys.executable,
             "-P",
@@ -117,13 +117,15 @@ class Worker:
         """The process id."""
         return self._process.pid
 
-    async def ask(self, question: dict[str, Any], patience_s: float) -> dict[str, Any]:
+    async def request(
+        self, request_line: dict[str, Any], progress_timeout_s: float
+    ) -> dict[str, Any]:
         """Sends a request and returns its answer; raises CleaningError, also without progress."""
         try:
-            answer = await self._answer(question, patience_s)
+            answer = await self._read_answer(request_line, progress_timeout_s)
         except TimeoutError as error:
             raise CleaningError(
-                f"process {self.pid}, which cleaned it, has made no progress for {patience_s:g} s",
+                f"process {self.pid}, which cleaned it, has made no progress for {progress_timeout_s:g} s",
                 compaction_counters.STUCK,
             ) from error
         except (OSError, ValueError, RuntimeError) as error:  # uvloop's word for a closed pipe
@@ -133,23 +135,25 @@ class Worker:
             raise CleaningError(answer["error"], held_by)
         return answer
 
-    async def _answer(self, question: dict[str, Any], patience_s: float) -> dict[str, Any]:
+    async def _read_answer(
+        self, request_line: dict[str, Any], progress_timeout_s: float
+    ) -> dict[str, Any]:
         assert self._process.stdin is not None
         assert self._process.stdout is not None
-        self._process.stdin.write(json.dumps(question).encode() + b"\n")
+        self._process.stdin.write(json.dumps(request_line).encode() + b"\n")
         seen = -1
-        async with asyncio.timeout(patience_s) as waiting:
+        async with asyncio.timeout(progress_timeout_s) as waiting:
             await self._process.stdin.drain()
             while True:
                 line = await self._process.stdout.readline()
                 if not line.endswith(b"\n"):
                     raise CleaningError("the cleaning process has ended")
-                told: dict[str, Any] = json.loads(line)
-                if "progress" not in told:
-                    return told
-                if told["progress"] > seen:
-                    seen = told["progress"]
-                    waiting.reschedule(asyncio.get_running_loop().time() + patience_s)
+                cleaning: dict[str, Any] = json.loads(line)
+                if "progress" not in cleaning:
+                    return cleaning
+                if cleaning["progress"] > seen:
+                    seen = cleaning["progress"]
+                    waiting.reschedule(asyncio.get_running_loop().time() + progress_timeout_s)
 
     async def stop(self) -> bool:
         """Kills the process; False if it does not end because it waits for a disk."""
@@ -198,14 +202,16 @@ class CompactionRounds(DueRounds):
             # What is compacted must never again be checked for holes.
             await checkpoint(services.store, services.pools, services.waiting)
             await self._clean_all(found, done, asked=asked)
-            with contextlib.suppress(BrokerError):  # the next one says it
+            with contextlib.suppress(BrokerError):  # the next one logs it
                 await checkpoint(services.store, services.pools, services.waiting)
         for failed in done.failed:
             where = {"log": f"{failed.topic}-{failed.partition}"}
             log.error("compaction failed", extra=where | {"reason": failed.reason})
         return done
 
-    async def _clean_all(self, found: list[Found], done: CompactionRound, *, asked: bool) -> None:
+    async def _clean_all(
+        self, found: list[DirtyLog], done: CompactionRound, *, asked: bool
+    ) -> None:
         left = iter(found)
         most = max(self._services.config.log_cleaner_threads, 1 if asked else 0)
         workers = min(most, len(found))
@@ -221,7 +227,7 @@ class CompactionRounds(DueRounds):
             await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _clean_some(
-        self, left: Iterable[Found], done: CompactionRound, workers: int, *, asked: bool
+        self, left: Iterable[DirtyLog], done: CompactionRound, workers: int, *, asked: bool
     ) -> None:
         """Compacts one log after another in one process, until none is left or the broker stops."""
         worker: Worker | None = None
@@ -238,15 +244,15 @@ class CompactionRounds(DueRounds):
                     reason = error.message if isinstance(error, BrokerError) else str(error)
                     done.failed.append(FailedCleaning(partition.topic, partition.index, reason))
                     self._figures.failures += 1
-                    await self._stopped(worker)
+                    await self._stop_worker(worker)
                     worker = None
                     continue
                 if cleaned is not None:
                     done.cleaned.append(cleaned)
         finally:
-            await self._stopped(worker)
+            await self._stop_worker(worker)
 
-    async def _stopped(self, worker: Worker | None) -> None:
+    async def _stop_worker(self, worker: Worker | None) -> None:
         if worker is not None:
             self._figures.processes.discard(worker.pid)
             await worker.stop()
@@ -254,11 +260,11 @@ class CompactionRounds(DueRounds):
     async def _clean(
         self, worker: Worker, partition: Partition, workers: int, *, asked: bool
     ) -> Cleaning | None:
-        """Compacts one log in a worker process; returns what that did, None if nothing was due.
+        """Compacts one log in a worker process; returns the result, None if nothing was due.
 
-        `workers` processes share the memory for keys. With `asked` the log is compacted even if it
-        is not dirty enough yet. Raises BrokerError, CleaningError and OSError; then the log keeps its
-        old segments.
+        `workers` processes share the memory for keys. With `asked` (a round on demand) the log is
+        compacted even if it is not dirty enough yet. Raises BrokerError, CleaningError and OSError; then
+        the log keeps its old segments.
         """
         from tidelog.storage.log.compactor import Compaction  # only what compacts needs it
 
@@ -296,11 +302,11 @@ class CompactionRounds(DueRounds):
                 )
         self._figures.uncleanable.pop((partition.topic, partition.index), None)
         self._figures.cleaned(read, size, services.clock.monotonic_s() - started_s)
-        told = Cleaning(
+        cleaning = Cleaning(
             partition.topic, partition.index, end_offset, len(written), read, size, asked
         )
-        log.info("log compacted", extra=told._asdict())
-        return told
+        log.info("log compacted", extra=cleaning._asdict())
+        return cleaning
 
     async def _work(
         self, worker: Worker, partition: Partition, job: Job, written: list[Cleaned]
@@ -309,17 +315,19 @@ class CompactionRounds(DueRounds):
         from tidelog.storage.compaction.cleaned_segment import Cleaned
 
         directory = str(partition.directory.resolve())
-        patience_s = self._services.config.log_cleaner_progress_timeout_ms / 1_000
-        answer = await worker.ask({"directory": directory, "job": job.packed()}, patience_s)
+        progress_timeout_s = self._services.config.log_cleaner_progress_timeout_ms / 1_000
+        answer = await worker.request(
+            {"directory": directory, "job": job.packed()}, progress_timeout_s
+        )
         for group in range(answer["groups"]):
             if not self._services.ready:
                 raise CleaningError("the broker stops")
             if partition.is_deleted:  # before it writes: another may have had the directory's name
                 raise CleaningError("it was deleted meanwhile")
-            told = await worker.ask({"group": group}, patience_s)
-            cleaned = Cleaned.unpacked(told["cleaned"])
+            cleaning = await worker.request({"group": group}, progress_timeout_s)
+            cleaned = Cleaned.unpacked(cleaning["cleaned"])
             now_ms = self._services.clock_watch.deletion_ms()
-            if not await _take_in(self._services, partition, cleaned, now_ms):
+            if not await _swap_in(self._services, partition, cleaned, now_ms):
                 raise CleaningError("segments of it were deleted meanwhile")
             written.append(cleaned)
         end_offset: int = answer["end_offset"]
@@ -328,7 +336,7 @@ class CompactionRounds(DueRounds):
         return end_offset
 
 
-async def _take_in(services: Services, partition: Partition, cleaned: Cleaned, now_ms: int) -> bool:
+async def _swap_in(services: Services, partition: Partition, cleaned: Cleaned, now_ms: int) -> bool:
     return await services.pools.maintenance.run_to_end(partition.compactor.take_in, cleaned, now_ms)
 
 
@@ -347,7 +355,7 @@ def _begin(services: Services, partition: Partition, workers: int, *, asked: boo
 
 def _find(
     services: Services, only: str | None, *, asked: bool
-) -> tuple[list[Found], list[FailedCleaning]]:
+) -> tuple[list[DirtyLog], list[FailedCleaning]]:
     """Finds the logs to compact, the most urgent first; for a thread.
 
     Logs of no topic, or of a partition that its topic does not have, are never touched. Logs with
@@ -356,10 +364,10 @@ def _find(
     from tidelog.storage.compaction import plan
 
     topics, figures = services.topics.served, services.metrics.compaction
-    found: list[Found] = []
+    found: list[DirtyLog] = []
     failed: list[FailedCleaning] = []
-    figures.begin_look()
-    figures.forget_others(topics)
+    figures.begin_round()
+    figures.drop_deleted(topics)
     for topic, index in services.store.names():
         known = topics.get(topic)
         if not services.ready:
@@ -385,10 +393,10 @@ def _find(
                     known.topic_id, reason, compaction_counters.UNREADABLE
                 )
             continue
-        figures.seen(dirty_section)
+        figures.note_dirty_section(dirty_section)
         if dirty_section.is_due or (asked and dirty_section.held_by == plan.RATIO):
-            found.append(Found(partition, dirty_section))
-    figures.end_look(services.clock.steady_ms())
+            found.append(DirtyLog(partition, dirty_section))
+    figures.end_round(services.clock.steady_ms())
     found.sort(
         key=lambda each: (each.dirty_section.delay_ms > 0, each.dirty_section.ratio), reverse=True
     )

@@ -1,10 +1,10 @@
 """Rounds of retention over all logs: by the clock, and on demand.
 
 A round is due when log.retention.check.interval.ms of the broker's clock have passed, however they
-passed: a step over seven days is one round. What is deleted is judged by the deletion time
-(`clock_watch`). A round on demand returns what was deleted and why,
-including the deletions of rounds since the last one on demand, and which logs failed. Of more
-deletions than are stored for that, the oldest are only counted.
+passed: a step over seven days is one round. A round deletes by the deletion time (`clock_watch`). A
+round on demand returns which segments were deleted and why, including those of rounds since the last one
+on demand, and which logs failed. If more deletions are pending than are kept for that, the oldest are
+only counted.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class SweptSegment(NamedTuple):
     asked: bool
 
 
-class Failed(NamedTuple):
+class FailedRetention(NamedTuple):
     """A log for which retention failed, and why."""
 
     topic: str
@@ -43,22 +43,24 @@ class Failed(NamedTuple):
     reason: str
 
 
-class Round(NamedTuple):
+class RetentionRound(NamedTuple):
     """The result of one round, or of several since the last one on demand."""
 
     deleted: list[SweptSegment]
-    failed: list[Failed]
+    failed: list[FailedRetention]
     forgotten: int = 0  # deletions of earlier rounds, of any topic, that are only counted
 
 
-def delete_due(services: Services, only: str | None = None, *, asked: bool = False) -> Round:
+def delete_due(
+    services: Services, only: str | None = None, *, asked: bool = False
+) -> RetentionRound:
     """Deletes the segments that are due, of all logs or of one topic's; for a thread.
 
-    Logs of no topic, or of a partition that its topic does not have, are somebody's data, copied
-    here: they are never touched. Ends early when the broker stops.
+    Never touches logs without a topic, or of a partition that its topic does not have: somebody has
+    copied them here. Ends early when the broker stops.
     """
     topics = services.topics.served
-    done = Round([], [])
+    done = RetentionRound([], [])
     for topic, index in services.store.names():
         if not services.ready:
             break
@@ -74,24 +76,24 @@ def delete_due(services: Services, only: str | None = None, *, asked: bool = Fal
                 continue
             if partition.offline is not None:
                 if asked:  # other deletions are already stored
-                    done.failed.append(Failed(topic, index, partition.offline))
+                    done.failed.append(FailedRetention(topic, index, partition.offline))
                 continue
             corrections = partition.append_clock.corrections
             deletion_ms = services.clock_watch.deletion_ms()
             deleted = partition.retainer.apply_retention(deletion_ms, corrections)
         except BrokerError as error:
-            done.failed.append(Failed(topic, index, error.message))
+            done.failed.append(FailedRetention(topic, index, error.message))
             continue
         except Exception as error:  # the failure of one log must not stop the others
             log.exception("retention failed", extra={"log": f"{topic}-{index}"})
-            done.failed.append(Failed(topic, index, repr(error)))
+            done.failed.append(FailedRetention(topic, index, repr(error)))
             continue
         services.metrics.segments_deleted += len(deleted)
         done.deleted.extend(SweptSegment(topic, index, deletion, asked) for deletion in deleted)
     return done
 
 
-class Rounds(DueRounds):
+class RetentionRounds(DueRounds):
     """The rounds of one broker, one after another."""
 
     log = log
@@ -110,7 +112,7 @@ class Rounds(DueRounds):
         self._forgotten += max(len(self._unreported) + len(deleted) - _MOST_UNREPORTED, 0)
         self._unreported += deleted
 
-    async def sweep(self, topic: str | None = None) -> Round:
+    async def sweep(self, topic: str | None = None) -> RetentionRound:
         """Does a round now; returns also the deletions since the last round on demand."""
         async with self._lock:
             done = await self._round(topic, asked=True)
@@ -121,9 +123,9 @@ class Rounds(DueRounds):
             else:
                 self._unreported += (swept for swept in reported if swept.topic != topic)
                 reported = [swept for swept in reported if swept.topic == topic]
-            return Round(reported, done.failed, forgotten)
+            return RetentionRound(reported, done.failed, forgotten)
 
-    async def _round(self, topic: str | None, *, asked: bool) -> Round:
+    async def _round(self, topic: str | None, *, asked: bool) -> RetentionRound:
         await self._services.clock_watch.observe()
         done = await self._services.pools.maintenance.run_to_end(
             partial(delete_due, self._services, topic, asked=asked)

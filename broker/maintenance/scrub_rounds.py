@@ -1,10 +1,10 @@
-"""Passes of scrubbing: closed segments of all logs are read again, slowly, to find what the disk has spoilt.
+"""Passes of scrubbing: read closed segments of all logs again, slowly, to find damaged batches.
 
-A pass begins when log.scrub.interval.ms have passed since the last one ended, or at the start if there
-was none. It reads at most log.scrub.io.max.bytes.per.second, in slices in a thread. How far it has come
-is written down, so a broker that stops continues at its next start. What is bad is logged, counted and
-shown by `tidelog doctor`, until a later pass finds the segment good or gone; nothing is repaired or
-removed.
+A pass starts when log.scrub.interval.ms have passed since the last one ended, or at the start if there
+was none. A pass reads at most log.scrub.io.max.bytes.per.second, in slices in a thread. Its progress is
+stored in the scrub checkpoint, so a broker that stops continues at its next start. Bad batches are logged,
+counted and shown by `tidelog doctor`, until a later pass finds the segment good or deleted; nothing is
+repaired or removed.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class ScrubRounds(DueRounds):
     def __init__(self, services: Services) -> None:
         super().__init__(services)
         self._figures = services.metrics.scrub
-        self._at: tuple[str, int, int] | None = None  # where a pass goes on
+        self._position: tuple[str, int, int] | None = None  # where a pass goes on
         self._stored_ms: int | None = None
 
     @property
@@ -58,7 +58,7 @@ class ScrubRounds(DueRounds):
         return self._interval_ms() >= 0
 
     async def run(self) -> None:
-        """Continues where the last run of the broker stopped; makes each pass when it is due."""
+        """Continues the pass that the last run of the broker left; makes each pass when it is due."""
         self._restore()
         await super().run()
 
@@ -71,7 +71,7 @@ class ScrubRounds(DueRounds):
         except (OSError, CheckedJsonError) as error:
             log.warning("scrub progress lost", extra={"reason": str(error)})
             progress = ScrubProgress()
-        self._at, self._figures.ended_ms = progress.at, progress.ended_ms
+        self._position, self._figures.ended_ms = progress.at, progress.ended_ms
         self._figures.restore(progress.damage)
         left_ms = 0
         if progress.at is None and progress.ended_ms is not None:
@@ -83,7 +83,7 @@ class ScrubRounds(DueRounds):
     async def _store(self, ended_ms: int | None) -> None:
         self._stored_ms = self._services.clock.steady_ms()
         damage = tuple(self._figures.damage()[:_MOST_STORED])
-        progress = ScrubProgress(ended_ms, self._at, damage)
+        progress = ScrubProgress(ended_ms, self._position, damage)
         try:
             await self._services.pools.maintenance.run_to_end(
                 write_progress, self._services.store.log_dirs[0], progress
@@ -92,7 +92,7 @@ class ScrubRounds(DueRounds):
             log.warning("scrub progress not written", extra={"reason": str(error)})
 
     async def _do_due(self) -> None:
-        begin = self._at
+        begin = self._position
         names = sorted(self._services.store.names())
         for topic, index in names:
             base_offset = 0
@@ -107,7 +107,7 @@ class ScrubRounds(DueRounds):
                 where = {"log": f"{topic}-{index}"}
                 log.error("scrubbing failed", extra=where | {"reason": error.message})
         self._figures.keep_logs(set(names))
-        self._at, ended_ms = None, self._services.clock.now_ms()
+        self._position, ended_ms = None, self._services.clock.now_ms()
         await self._store(ended_ms)
         # Set after the write: a reader who sees the end may expect the next pass one interval later.
         self._figures.ended_ms = ended_ms
@@ -115,7 +115,9 @@ class ScrubRounds(DueRounds):
         log.info("scrub pass finished", extra={"damaged_segments": damaged})
 
     async def _scrub_log(self, topic: str, index: int, base_offset: int) -> None:
-        partition = await self._services.pools.maintenance.run_to_end(self._opened, topic, index)
+        partition = await self._services.pools.maintenance.run_to_end(
+            self._open_closed_segments, topic, index
+        )
         if partition is None:
             return
         tries, bases = 0, partition.scrubber.base_offsets()
@@ -123,7 +125,7 @@ class ScrubRounds(DueRounds):
         scrubbing = partition.scrubber.first(base_offset)
         while scrubbing is not None:
             base_offset = scrubbing.segment.base_offset
-            self._at = (topic, index, base_offset)
+            self._position = (topic, index, base_offset)
             now_ms = self._services.clock.steady_ms()
             if self._stored_ms is None or now_ms - self._stored_ms >= _STORE_MS:
                 await self._store(self._figures.ended_ms)
@@ -133,7 +135,7 @@ class ScrubRounds(DueRounds):
                 base_offset += 1
             scrubbing = partition.scrubber.first(base_offset)
 
-    def _opened(self, topic: str, index: int) -> Partition | None:
+    def _open_closed_segments(self, topic: str, index: int) -> Partition | None:
         """Opens a log, if it has closed segments; runs in a thread. Raises BrokerError."""
         store = self._services.store
         if not self._services.ready or not store.has_sealed_segments(topic, index):
@@ -161,8 +163,8 @@ class ScrubRounds(DueRounds):
             scrubbing = scrubbing._replace(place=scrubbed.next)
         damage = _damage(topic, index, base_offset, bad)
         if damage is not None and damage != self._figures.known(topic, index, base_offset):
-            _tell(partition, base_offset, bad)
-        self._figures.judge(topic, index, base_offset, damage)
+            _log_bad_batches(partition, base_offset, bad)
+        self._figures.record(topic, index, base_offset, damage)
         return True
 
 
@@ -174,8 +176,8 @@ def _damage(topic: str, index: int, base_offset: int, bad: Sequence[BadBatch]) -
     return Damage(topic, index, base_offset, len(spoilt), position, offset, reason)
 
 
-def _tell(partition: Partition, base_offset: int, bad: Sequence[BadBatch]) -> None:
-    """Logs what is bad in a segment: a line for each of the first batches, and one for the others."""
+def _log_bad_batches(partition: Partition, base_offset: int, bad: Sequence[BadBatch]) -> None:
+    """Logs the bad batches of a segment: a line for each of the first ones, and one for the others."""
     from tidelog.storage.segment.scrub import UNREADABLE  # not needed at a start
 
     where = {"log": f"{partition.topic}-{partition.index}", "segment": base_offset}

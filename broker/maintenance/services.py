@@ -1,4 +1,4 @@
-"""What retention, compaction and the clock watch need of the broker; `boot.py` makes it."""
+"""The services that retention, compaction and the clock watch use; `boot.py` makes them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Logs(Protocol):
 
 
 class Services(Below, Protocol):
-    """What retention, compaction and the watch of the clock need."""
+    """The services that retention, compaction and the clock watch use."""
 
     @property
     def clock_watch(self) -> ClockWatch: ...

@@ -35,32 +35,32 @@ class CompactionCounters:
         self.bytes_written = 0
         self.longest_s = 0.0  # the longest cleaning
         self.last_recopy: float | None = None  # bytes written / bytes read, of the last cleaning
-        self.last_look_ms: int | None = None  # when a round last began, by the steady clock
+        self.last_round_ms: int | None = None  # when a round last began, by the steady clock
         self.max_dirty_ratio = 0.0  # as of the last round
         self.max_delay_ms = 0
         self.uncleanable: dict[TopicPartition, Uncleanable] = {}
         self.processes: set[int] = set()  # the pids of running cleanings
         self._ratio, self._delay_ms = 0.0, 0
 
-    def begin_look(self) -> None:
-        """Notes that a round begins to examine logs."""
+    def begin_round(self) -> None:
+        """Starts the largest values of a round."""
         self._ratio, self._delay_ms = 0.0, 0
 
-    def seen(self, dirty_section: DirtySection) -> None:
-        """Notes the dirty section of a log."""
+    def note_dirty_section(self, dirty_section: DirtySection) -> None:
+        """Counts the dirty section of a log towards the largest values of the round."""
         self._ratio = max(self._ratio, dirty_section.ratio)
         self._delay_ms = max(self._delay_ms, dirty_section.delay_ms)
 
-    def forget_others(self, topics: Mapping[str, Topic]) -> None:
+    def drop_deleted(self, topics: Mapping[str, Topic]) -> None:
         """Drops uncleanable logs whose topic was deleted, or replaced by one of the same name."""
         for (name, index), given_up in dict(self.uncleanable).items():
             known = topics.get(name)
             if known is None or known.topic_id != given_up.topic_id:
                 self.uncleanable.pop((name, index), None)
 
-    def end_look(self, steady_ms: int) -> None:
-        """Notes that a round has examined all logs."""
-        self.last_look_ms = steady_ms
+    def end_round(self, steady_ms: int) -> None:
+        """Publishes the largest values of a round that has examined all logs, at `steady_ms`."""
+        self.last_round_ms = steady_ms
         self.max_dirty_ratio, self.max_delay_ms = self._ratio, self._delay_ms
 
     def cleaned(self, bytes_read: int, bytes_written: int, seconds: float) -> None:

@@ -34,7 +34,7 @@ class ScrubFigures:
         """Returns what is known of a segment; None: no damage."""
         return self._damage.get((topic, partition, base_offset))
 
-    def judge(self, topic: str, partition: int, base_offset: int, damage: Damage | None) -> None:
+    def record(self, topic: str, partition: int, base_offset: int, damage: Damage | None) -> None:
         """Notes what a segment that was read whole is like; None: it is good."""
         if damage is None:
             self._damage.pop((topic, partition, base_offset), None)

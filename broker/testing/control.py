@@ -42,9 +42,9 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator, Mapping
     from pathlib import Path
 
-    from tidelog.broker.maintenance.retention_rounds import SweptSegment
     from tidelog.broker.testing.controlled import Control
     from tidelog.broker.testing.cuts import Cuts
+    from tidelog.broker.maintenance.retention_rounds import RetentionRounds, SweptSegment
     from tidelog.storage.log.partition import Partition
 
 log = logging.getLogger("tidelog.control")

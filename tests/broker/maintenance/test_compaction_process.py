@@ -60,12 +60,12 @@ async def test_nothing_is_written_into_what_has_the_directorys_name_since(job):
     gone = directory.with_name("t-0.gone")
 
     async with started() as worker:
-        answer = await worker.ask({"directory": str(directory), "job": told.packed()}, 60)
+        answer = await worker.request({"directory": str(directory), "job": told.packed()}, 60)
         assert answer["groups"] > 1
         os.rename(directory, gone)
         directory.mkdir()
         for group in range(answer["groups"]):
-            await worker.ask({"group": group}, 60)
+            await worker.request({"group": group}, 60)
     assert os.listdir(directory) == []
     assert [name for name in os.listdir(gone) if name.endswith(".log.cleaned")]
     directory.rmdir()
@@ -106,10 +106,12 @@ async def test_one_that_makes_no_progress_is_given_up(job):
     directory, told = job
 
     async with started() as worker:
-        await worker.ask({"directory": str(directory), "job": told.packed()}, 60)  # it has to begin
+        await worker.request(
+            {"directory": str(directory), "job": told.packed()}, 60
+        )  # it has to begin
         os.kill(worker.pid, signal.SIGSTOP)
         with pytest.raises(CleaningError, match=r"has made no progress for 2 s") as caught:
-            await worker.ask({"group": 0}, 2)
+            await worker.request({"group": 0}, 2)
     assert caught.value.held_by == "stuck"
 
 
@@ -145,7 +147,7 @@ class Slow:
 async def test_one_that_is_slow_goes_on_as_long_as_it_gets_anywhere(numbers, is_stuck):
     worker = Worker(Slow(asyncio.get_running_loop(), numbers))
     with pytest.raises(CleaningError, match="no progress") if is_stuck else _nothing():
-        assert await worker.ask({"group": 0}, 60) == {"groups": 1}
+        assert await worker.request({"group": 0}, 60) == {"groups": 1}
 
 
 @pytest.mark.slow

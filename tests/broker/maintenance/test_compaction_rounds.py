@@ -361,7 +361,7 @@ def test_asking_a_process_that_is_gone_is_an_error_of_the_cleaning(run):
             await asyncio.sleep(0.01)
         for _ in range(2):  # the first may find the pipe still open
             with pytest.raises(CleaningError, match="the cleaning process"):
-                await worker.ask({"group": 0}, 60)
+                await worker.request({"group": 0}, 60)
         await worker.stop()
 
     run(ask())

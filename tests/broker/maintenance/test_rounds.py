@@ -103,5 +103,5 @@ async def test_a_round_that_fails_for_the_disk_is_told_in_a_line(rounds, clock, 
     await rounds.catch_up()
     assert rounds.done == [INTERVAL_MS]
     (told,) = (record for record in caplog.records if record.name == Rounds.log.name)
-    assert told.getMessage() == "the round failed: No space left on device"
+    assert (told.getMessage(), told.reason) == ("the round failed", "No space left on device")
     assert told.exc_info is None

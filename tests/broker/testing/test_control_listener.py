@@ -273,9 +273,9 @@ async def test_a_sweep_says_how_much_it_does_not_tell(monkeypatch, tmp_path):
     monkeypatch.setattr(
         retention_rounds,
         "delete_due",
-        lambda *_, **more: retention_rounds.Round([going.pop() for _ in going[:]], []),
+        lambda *_, **more: retention_rounds.RetentionRound([going.pop() for _ in going[:]], []),
     )
-    rounds = retention_rounds.Rounds(node)
+    rounds = retention_rounds.RetentionRounds(node)
 
     for topic, count in (("a", 3), ("b", 4), ("a", 1)):
         going.extend(

@@ -27,8 +27,8 @@ def _figure(attribute: str, factor: float = 1) -> Read:
     return read
 
 
-def _since_last_look(scrape: Scrape) -> Samples:
-    last_ms = scrape.services.metrics.compaction.last_look_ms
+def _since_last_round(scrape: Scrape) -> Samples:
+    last_ms = scrape.services.metrics.compaction.last_round_ms
     if last_ms is not None:
         yield (), scrape.services.clock.steady_ms() - last_ms
 
@@ -99,7 +99,7 @@ FAMILIES = (
         GAUGE,
         "Milliseconds since it was last looked what to compact",
         (),
-        _since_last_look,
+        _since_last_round,
     ),
     Family(
         _MANAGER + "uncleanable_partitions_count",

@@ -23,8 +23,8 @@ from tidelog.broker.boot import Services
 from tidelog.broker.cluster.cluster import NO_SESSION, Cluster
 from tidelog.broker.maintenance.checkpoint import checkpoint
 from tidelog.broker.maintenance.compaction_rounds import CompactionRounds
-from tidelog.broker.maintenance.retention_rounds import Rounds
-from tidelog.broker.maintenance.room_watch import watch_room
+from tidelog.broker.maintenance.disk_space_watch import watch_disk_space
+from tidelog.broker.maintenance.retention_rounds import RetentionRounds
 from tidelog.broker.metadata.cluster import ClusterMetadata
 from tidelog.broker.metadata.store import MetadataError
 from tidelog.broker.metrics.counters import Metrics
@@ -215,9 +215,9 @@ class Machine:
             loop.create_task(work)
             for work in (
                 self._checkpoint(node),
-                Rounds(node).run(),
+                RetentionRounds(node).run(),
                 CompactionRounds(node).run(),
-                watch_room(node),
+                watch_disk_space(node),
                 node.topics.run(),
                 node.clock_watch.run(),
                 replicas.run(),

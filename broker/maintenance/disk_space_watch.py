@@ -1,6 +1,6 @@
-"""Looks for room on full disks: appends begin again soon after something was deleted.
+"""Checks full disks for free space: appends start again soon after something was deleted.
 
-In a cluster `broker/cluster/disks.py` says when a log is full no more, because others lead meanwhile.
+In a cluster `broker/cluster/disks.py` decides when a log takes appends again, because others lead meanwhile.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ log = logging.getLogger("tidelog.room")
 _INTERVAL_S = 1.0
 
 
-async def watch_room(services: Services) -> None:
-    """Looks now and then, until cancelled."""
+async def watch_disk_space(services: Services) -> None:
+    """Checks the full log directories every second, until cancelled."""
     while True:
         await asyncio.sleep(_INTERVAL_S)
         look = partial(services.store.look_for_room, forgets_full=services.cluster is None)
         try:
             if await services.pools.topics.run(services.store.full_directories):
                 await services.pools.topics.run(look)
-        except Exception:  # the next look may go better; this loop must not end
+        except Exception:  # the next check may succeed; this loop must not end
             log.exception("free disk space not checked")
