@@ -124,7 +124,7 @@ class Services:
         return self.settings.broker
 
     @property
-    def told(self) -> list[Listener]:
+    def advertised_listeners(self) -> list[Listener]:
         """The addresses under which other brokers and the commands find this one."""
         return self.listeners if self.http is None else [*self.listeners, self.http]
 

@@ -239,7 +239,7 @@ async def _has_joined(services: Services, stop: asyncio.Event) -> bool:
     if services.cluster is None:
         return True
     loop = asyncio.get_running_loop()
-    joining = loop.create_task(services.cluster.start(services.told))
+    joining = loop.create_task(services.cluster.start(services.advertised_listeners))
     stopping = loop.create_task(stop.wait())
     await asyncio.wait((joining, stopping), return_when=asyncio.FIRST_COMPLETED)
     if joining.done():

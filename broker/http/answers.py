@@ -1,8 +1,8 @@
 """JSON over HTTP, as every HTTP listener of the broker sends it.
 
 The body of an error is `{"error": NAME, "message": sentence}`. The status is 400, for a missing
-object 404, for a log that cannot be read or a leader that gives no answer 503, and 403 without the
-right to a change, or for a request of a page in a browser if something can be changed (`guarding`).
+object 404, for a log that cannot be read or a leader that does not answer 503, and 403 without the
+right to a change, or for a request of a page in a browser if something can be changed (`browser_guard`).
 Times are shown twice: as `*_ms`, exact, and as ISO 8601 in UTC.
 """
 
@@ -39,8 +39,8 @@ _STATUS = {
 }
 
 
-class Refused(Exception):
-    """A request that fails: the status, the error's name, and the sentence."""
+class HttpError(Exception):
+    """A request that fails: the HTTP status, the error's name, and a sentence for the client."""
 
     def __init__(self, status: int, name: str, sentence: str) -> None:
         super().__init__(sentence)
@@ -48,25 +48,27 @@ class Refused(Exception):
         self.name = name
 
 
-def line(answer: Any) -> str:
+def json_line(answer: Any) -> str:
     """Returns a value as one line of JSON."""
     return json.dumps(answer) + "\n"
 
 
-def twice(name: str, time_ms: int | None) -> dict[str, Any]:
-    """Returns a time as `name_ms` and as `name`."""
+def time_fields(name: str, time_ms: int | None) -> dict[str, Any]:
+    """Returns two fields for a time: `name_ms` in ms since the epoch, and `name` in ISO 8601."""
     return {f"{name}_ms": time_ms, name: to_iso(time_ms)}
 
 
 def partition_number(text: str) -> int:
-    """Returns the number of a partition. Raises Refused."""
+    """Parses the number of a partition. Raises HttpError."""
     if not (text.isascii() and text.isdecimal()) or len(text) > 9:
-        raise Refused(404, "UNKNOWN_TOPIC_OR_PARTITION", f"{text[:40]!r} is no partition's number")
+        raise HttpError(
+            404, "UNKNOWN_TOPIC_OR_PARTITION", f"{text[:40]!r} is no partition's number"
+        )
     return int(text)
 
 
-def guarding(web: Any, listening: socket.socket) -> Any:
-    """Returns a middleware that refuses requests of a page in a browser.
+def browser_guard(web: Any, listening: socket.socket) -> Any:
+    """Returns a middleware that refuses requests from a page in a browser.
 
     A browser names the page that requests a change (Origin, Sec-Fetch-Site); other programs do not
     send these headers. If a page's name was made to resolve to this machine, the browser sends that
@@ -83,11 +85,11 @@ def guarding(web: Any, listening: socket.socket) -> Any:
 
 
 def refuse_pages(headers: Mapping[str, str], *, checks_host: bool) -> None:
-    """Raises Refused for the headers of a request of a page in a browser (`guarding`)."""
+    """Raises HttpError if the headers are those of a request from a page in a browser (`browser_guard`)."""
     if "Origin" in headers or headers.get("Sec-Fetch-Site", "none") != "none":
-        raise Refused(403, "FORBIDDEN", "pages in a browser are not answered here")
+        raise HttpError(403, "FORBIDDEN", "pages in a browser are not answered here")
     if checks_host and not is_address_or_local(headers.get("Host")):
-        raise Refused(
+        raise HttpError(
             403,
             "FORBIDDEN",
             f"Host: {headers['Host'][:80]}: on loopback only localhost and plain addresses are answered",
@@ -109,61 +111,61 @@ def is_address_or_local(host: str | None, names: frozenset[str] = frozenset()) -
 
 
 async def body_of(request: Any) -> str:
-    """Returns the text of a body. Raises Refused if it is not as long as its Content-Length says."""
+    """Reads the text of a body. Raises HttpError if the body is not as long as its Content-Length."""
     try:
         async with asyncio.timeout(_BODY_TIMEOUT_S):
             text: str = await request.text()
     except TimeoutError:
-        raise Refused(
+        raise HttpError(
             400,
             "BAD_REQUEST",
             f"the body has not come within {_BODY_TIMEOUT_S:g} s: Content-Length is {request.content_length}",
         ) from None
     except ConnectionError:
-        raise Refused(400, "BAD_REQUEST", "the client left before its body ended") from None
+        raise HttpError(400, "BAD_REQUEST", "the client left before its body ended") from None
     return text
 
 
 def fields_of(
     text: str, fields: tuple[str, ...] | None, *, may_be_empty: bool = False
 ) -> Mapping[str, Any]:
-    """Returns the fields of a body, which is a JSON object with no others than `fields` (None: any).
+    """Parses a body, which is a JSON object with no other fields than `fields` (None: any).
 
-    A body that `may_be_empty` has none then. Raises Refused.
+    An empty body, if it `may_be_empty`, has no fields. Raises HttpError.
     """
     if may_be_empty and not text.strip():
         return {}
     try:
         given = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise Refused(400, "BAD_JSON", f"the body is no JSON: {error}") from None
+        raise HttpError(400, "BAD_JSON", f"the body is no JSON: {error}") from None
     if not isinstance(given, dict):
-        raise Refused(400, "BAD_JSON", "the body is no JSON object")
+        raise HttpError(400, "BAD_JSON", "the body is no JSON object")
     for name in given:
         if fields is not None and name not in fields:
             known = f"it may have {', '.join(fields)}" if fields else "it takes none"
-            raise Refused(
+            raise HttpError(
                 400, "UNKNOWN_FIELD", f"{name[:40]!r} is no field of this request: {known}"
             )
     return given
 
 
-def answering(
+def error_middleware(
     web: Any,
     log: logging.Logger,
     paths: Sequence[str],
     failed: Callable[[], None] | None = None,
 ) -> Any:
-    """Returns a middleware that turns every error into JSON; `paths` are those of the routes.
+    """Returns a middleware that answers every error as JSON; `paths` are those of the routes.
 
-    `failed` is called for unexpected errors.
+    Calls `failed` for unexpected errors.
     """
 
     async def answer(request: Any, handler: Any) -> Any:
         headers = {}
         try:
             return await handler(request)
-        except Refused as refused:
+        except HttpError as refused:
             status, name, sentence = refused.status, refused.name, str(refused)
         except BrokerError as error:
             status, name, sentence = _STATUS.get(error.code, 400), error.code.name, error.message
@@ -183,13 +185,13 @@ def answering(
                 failed()
             status, name, sentence = 500, "UNKNOWN_SERVER_ERROR", "unexpected error: see the log"
         said = {"error": name, "message": sentence}
-        return web.json_response(said, status=status, headers=headers, dumps=line)
+        return web.json_response(said, status=status, headers=headers, dumps=json_line)
 
     return web.middleware(answer)
 
 
 def not_found(path: str, paths: Sequence[str]) -> str:
-    """Returns a sentence for a path at which nothing is, with the nearest of the paths of routes."""
+    """Returns the sentence of a 404 for a path, with the most similar of the paths of routes."""
     path = path[:_SHOWN]
     parts = [part[:_COMPARED] for part in path.split("/")[:_PARTS]]  # more would hold up the broker
     filled = {}

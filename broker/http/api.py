@@ -1,14 +1,14 @@
-"""A JSON API below /v1, on the port of the metrics, for what Kafka's protocol cannot say.
+"""A JSON API below /v1, on the port of the metrics, for what Kafka's protocol has no request for.
 
-It is read-only, but for the few routes of `changes`.
+The API is read-only, but for the few routes of `changes`.
 
-It returns both times of an offset; lookups by any record time, including the six milliseconds
+The API returns both times of an offset; lookups by any record time, including the six milliseconds
 before 1970 that ListOffsets uses as sentinels; lookups by append time; why each segment is still
 there, when it will be deleted, and what other settings would delete (`explain`); what is wrong
-with times (`doctor`); what the broker's clock shows, and how far it is trusted (`clock`);
-and who leads what in the cluster (`broker/http/cluster_facts.py`). `routes/declared.py` declares the routes,
+with times (`doctor`); the time of the broker's clock, and how far it is trusted (`clock`); and the leader
+of each partition of the cluster (`broker/http/cluster_facts.py`). `routes/declared.py` declares the routes,
 and docs/http.md shows each. A time is given as milliseconds, as ISO 8601 with its zone, or relative to
-the broker's now ("-2h"). In a cluster every broker gives the answer of the leaders (`gathering`).
+the broker's now ("-2h"). In a cluster every broker returns the answers of the leaders (`gathering`).
 
 All lookups, and the formatting of their results, run in a pool of their own, so that neither
 requests nor the lookups of Kafka's protocol wait for them. A diagnosis of all logs has another one.
@@ -20,14 +20,14 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tidelog.broker.http import changes, gathering
-from tidelog.broker.http.answers import Refused, twice
+from tidelog.broker.http.answers import HttpError, time_fields
+from tidelog.broker.http.api_query import ApiQuery
 from tidelog.broker.http.clock import clock, topic_clock
 from tidelog.broker.http.cluster_facts import cluster
 from tidelog.broker.http.doctor import doctor
 from tidelog.broker.http.explain import explain
-from tidelog.broker.http.gathering import Question
-from tidelog.broker.http.others import ANSWERED_BY, ASKED_BY, Others, name_of
-from tidelog.broker.http.question import Asked
+from tidelog.broker.http.gathering import ClusterQuery
+from tidelog.broker.http.http_peers import ANSWERED_BY, ASKED_BY, HttpPeers, name_of
 from tidelog.broker.http.routes import declared
 from tidelog.protocol.errors import OffsetOutOfRange
 
@@ -45,32 +45,34 @@ _NONE = -1  # the offset if nothing is found
 # --- offsets -------------------------------------------------------------------------------------
 
 
-def offsets(asked: Asked) -> dict[str, Any]:
+def offsets(query: ApiQuery) -> dict[str, Any]:
     """Returns the first offset at or after a time, or an append time; without one, the ends."""
-    at, appended_at = asked.time("at"), asked.time("appended-at")
+    at, appended_at = query.time("at"), query.time("appended-at")
     if at is not None and appended_at is not None:
-        raise Refused(400, "BAD_REQUEST", "at and appended-at are two questions: ask one at a time")
-    is_capped = asked.flag("capped")
+        raise HttpError(
+            400, "BAD_REQUEST", "at and appended-at are two questions: ask one at a time"
+        )
+    is_capped = query.flag("capped")
     if is_capped and at is None:
-        raise Refused(
+        raise HttpError(
             400, "BAD_REQUEST", "capped=true says how record times count: it needs at=TIME"
         )
-    answer = asked.about()
+    answer = query.topic_fields()
     if at is not None:
-        answer |= twice("at", at)
+        answer |= time_fields("at", at)
     elif appended_at is not None:
-        answer |= twice("appended_at", appended_at)
-    look = partial(
-        _look,
+        answer |= time_fields("appended_at", appended_at)
+    find_offsets = partial(
+        _offsets_of,
         at=at,
         appended_at=appended_at,
         is_capped=is_capped,
-        is_committed=asked.one("isolation") == declared.READ_COMMITTED,
+        is_committed=query.one("isolation") == declared.READ_COMMITTED,
     )
-    return {**answer, "partitions": asked.each(look)}
+    return {**answer, "partitions": query.each(find_offsets)}
 
 
-def _look(
+def _offsets_of(
     partition: Partition,
     *,
     at: int | None,
@@ -120,13 +122,13 @@ def _times(partition: Partition, offset: int) -> dict[str, Any]:
         _, record_time, append_time, _ = partition.reader.times_of(offset)
     return {
         "offset": offset,
-        **twice("timestamp", record_time),
-        **twice("append_time", append_time),
+        **time_fields("timestamp", record_time),
+        **time_fields("append_time", append_time),
     }
 
 
 def _before(partition: Partition, offset: int, upper: int) -> dict[str, Any]:
-    """Returns how much data is before an offset, or the end: what DeleteRecords would delete."""
+    """Returns the offsets and bytes before an offset, or the end, which DeleteRecords would delete."""
     offset = upper if offset == _NONE else offset
     return {
         "offsets_before": max(offset - partition.log_start_offset, 0),
@@ -134,15 +136,17 @@ def _before(partition: Partition, offset: int, upper: int) -> dict[str, Any]:
     }
 
 
-def record_times(asked: Asked) -> dict[str, Any]:
+def record_times(query: ApiQuery) -> dict[str, Any]:
     """Returns both times of one offset, or with next=true of the first record from there on."""
-    (index,) = asked.partitions()
-    text = asked.path["offset"]
+    (index,) = query.partitions()
+    text = query.path["offset"]
     if not (text.isascii() and text.isdecimal()) or len(text) > 19 or int(text) >= 2**63:
-        raise Refused(400, "BAD_OFFSET", f"{text[:40]!r} is no offset: expected a number from 0 on")
+        raise HttpError(
+            400, "BAD_OFFSET", f"{text[:40]!r} is no offset: expected a number from 0 on"
+        )
     offset = int(text)
-    partition = asked.services.partitions.get(asked.path["topic"], index)
-    if asked.flag("next"):
+    partition = query.services.partitions.get(query.path["topic"], index)
+    if query.flag("next"):
         record = partition.reader.first_record(offset)
         if record is None:
             raise OffsetOutOfRange(f"there is no record from offset {offset} on")
@@ -153,13 +157,13 @@ def record_times(asked: Asked) -> dict[str, Any]:
     if found.record_time is not None:
         timestamp_type = "LogAppendTime" if found.is_log_append_time else "CreateTime"
     return {
-        **asked.about(),
+        **query.topic_fields(),
         "partition": index,
         "offset": offset,
         "kind": found.kind,
-        **twice("timestamp", found.record_time),
+        **time_fields("timestamp", found.record_time),
         "timestamp_type": timestamp_type,
-        **twice("append_time", found.append_time),
+        **time_fields("append_time", found.append_time),
     }
 
 
@@ -167,12 +171,12 @@ def record_times(asked: Asked) -> dict[str, Any]:
 
 
 class _Served(NamedTuple):
-    """A route, what answers it, and how the answers of several brokers are gathered."""
+    """A route, its handler, and the function that merges the answers of several brokers."""
 
     route: Route
-    handle: Callable[[Asked], dict[str, Any]]
-    gather: Callable[[Question], Awaitable[str]] = gathering.own
-    is_long: bool = False  # it looks at every log, and has a pool of its own
+    handle: Callable[[ApiQuery], dict[str, Any]]
+    gather: Callable[[ClusterQuery], Awaitable[str]] = gathering.own
+    is_long: bool = False  # the handler examines every log, in a pool of its own
 
 
 _SERVED = (
@@ -188,7 +192,7 @@ _SERVED = (
 
 def add_api(app: Any, web: Any, services: Services) -> None:
     """Adds the routes of `declared` to an application."""
-    others = Others(services)
+    others = HttpPeers(services)
     app.on_cleanup.append(others.close)
     app.on_response_prepare.append(partial(_sign, services))
     for served in _SERVED:
@@ -197,24 +201,26 @@ def add_api(app: Any, web: Any, services: Services) -> None:
 
 
 async def _sign(services: Services, _request: Any, response: Any) -> None:
-    """Names the broker that answers."""
+    """Names this broker in a header of the response."""
     response.headers[ANSWERED_BY] = name_of(services)
 
 
-def _handler(services: Services, served: _Served, others: Others, web: Any) -> Any:
+def _handler(services: Services, served: _Served, others: HttpPeers, web: Any) -> Any:
     route = served.route
 
     async def handle(request: Any) -> Any:
         given = route.read(request.query.items())
-        question = Question(
-            Asked(services, request.match_info, given, services.clock.now_ms()),
+        cluster_query = ClusterQuery(
+            ApiQuery(services, request.match_info, given, services.clock.now_ms()),
             served.handle,
             route.path,
             services.pools.doctor if served.is_long else services.pools.http,
             others,
             is_long=served.is_long,
-            is_of_broker=ASKED_BY in request.headers,
+            from_broker=ASKED_BY in request.headers,
         )
-        return web.Response(text=await served.gather(question), content_type="application/json")
+        return web.Response(
+            text=await served.gather(cluster_query), content_type="application/json"
+        )
 
     return handle

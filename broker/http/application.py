@@ -45,7 +45,7 @@ async def start_http(services: Services, listening: socket.socket) -> Any:
         getattr(prometheus, collector)(registry=registry)
 
     async def metrics(_request: Any) -> Any:
-        # The text for ten thousand partitions takes a while, so a thread builds it.
+        # The text for ten thousand partitions takes long to build, so a thread does it.
         text = await services.pools.metrics.run(exposition.metrics_text, services, registry)
         return web.Response(body=text, headers={"Content-Type": prometheus.CONTENT_TYPE_LATEST})
 
@@ -63,8 +63,8 @@ async def start_http(services: Services, listening: socket.socket) -> Any:
         services.metrics.unexpected_errors += 1
 
     server = serving.HttpServer(web, _limits(services))
-    answering = answers.answering(web, log, index.PATHS, failed)
-    app = web.Application(middlewares=[server.middleware(), answering])
+    error_middleware = answers.error_middleware(web, log, index.PATHS, failed)
+    app = web.Application(middlewares=[server.middleware(), error_middleware])
     app.router.add_get("/metrics", metrics)
     app.router.add_get("/healthz", healthz)
     app.router.add_get("/readyz", readyz)
@@ -86,8 +86,8 @@ def _limits(services: Services) -> Limits:
             log.warning("HTTP connection refused", extra={"host": host, "reason": _TOO_MANY})
 
     def names() -> frozenset[str]:
-        told = (each.advertised[0] for each in services.listeners)
-        known = (_MACHINE, *told, *services.settings.broker.http.http_allowed_hosts)
+        advertised = (each.advertised[0] for each in services.listeners)
+        known = (_MACHINE, *advertised, *services.settings.broker.http.http_allowed_hosts)
         return frozenset(map(str.lower, known))
 
     return Limits(most, names, note_refused)
@@ -96,15 +96,15 @@ def _limits(services: Services) -> Limits:
 async def readable(listening: socket.socket) -> None:
     """Waits until a client connects."""
     loop = asyncio.get_running_loop()
-    knocked = loop.create_future()
+    connected = loop.create_future()
 
-    def knock() -> None:
+    def on_readable() -> None:
         loop.remove_reader(listening)
-        if not knocked.done():
-            knocked.set_result(None)
+        if not connected.done():
+            connected.set_result(None)
 
-    loop.add_reader(listening, knock)
+    loop.add_reader(listening, on_readable)
     try:
-        await knocked
+        await connected
     finally:
         loop.remove_reader(listening)

@@ -1,6 +1,6 @@
-"""What the broker's clock shows and how far it is trusted, as JSON: routes of `api`.
+"""Describes the broker's clock, and how far it is trusted, as JSON: routes of `api`.
 
-And which partitions have times that are ahead of it, with what a reset would change there.
+Also lists the partitions with times that are ahead of the clock, and previews a reset of them.
 """
 
 from __future__ import annotations
@@ -8,12 +8,12 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from tidelog.broker.http.answers import twice
+from tidelog.broker.http.answers import time_fields
 from tidelog.storage.time.corrections import is_behind
 from tidelog.storage.time.timestamp import MIN_TIMESTAMP
 
 if TYPE_CHECKING:
-    from tidelog.broker.http.question import Asked
+    from tidelog.broker.http.api_query import ApiQuery
     from tidelog.broker.http.services import Services
     from tidelog.broker.maintenance.clock_watch import ClockStatus
     from tidelog.storage.log.partition import Partition
@@ -22,15 +22,15 @@ if TYPE_CHECKING:
 TRUSTED, LEAPT, BEHIND = "trusted", "leapt", "behind"
 
 
-def clock(asked: Asked) -> dict[str, Any]:
+def clock(query: ApiQuery) -> dict[str, Any]:
     """Returns the clock's time, the deletion time, a leap, and the last corrections."""
-    return shown(asked.services)
+    return shown(query.services)
 
 
 def shown(services: Services) -> dict[str, Any]:
-    """Returns the clock as JSON; the time since which it was behind is null if it is unknown.
+    """Returns the clock as JSON; the time since which the clock was behind is null if it is unknown.
 
-    One of several brokers says which it is: the others have clocks, and partitions, of their own.
+    In a cluster the answer names the broker: the others have clocks, and partitions, of their own.
     """
     status = services.clock_watch.status()
     leap = status.leap
@@ -38,25 +38,26 @@ def shown(services: Services) -> dict[str, Any]:
         **({} if services.cluster is None else {"broker": services.metadata.node_id}),
         "clock": "manual" if status.is_manual else "system",
         "state": _state(status),
-        **twice("now", status.now_ms),
-        **twice("deletion_time", status.deletion_ms),
+        **time_fields("now", status.now_ms),
+        **time_fields("deletion_time", status.deletion_ms),
         "ahead_ms": status.ahead_ms,
         "behind_ms": status.behind_ms,
         "leap": None
         if leap is None
-        else {**twice("from", leap.from_ms), **twice("to", leap.to_ms)},
+        else {**time_fields("from", leap.from_ms), **time_fields("to", leap.to_ms)},
         "steps": [
             {
                 "number": number,
                 "shift_ms": step.shift_ms,
-                **twice("since", None if step.since_ms == MIN_TIMESTAMP else step.since_ms),
-                **twice("until", step.until_ms),
-                **twice("to", step.to_ms),
+                **time_fields("since", None if step.since_ms == MIN_TIMESTAMP else step.since_ms),
+                **time_fields("until", step.until_ms),
+                **time_fields("to", step.to_ms),
             }
             for number, step in status.steps
         ],
         "steps_back": [
-            {**twice("from", step.from_ms), **twice("to", step.to_ms)} for step in status.steps_back
+            {**time_fields("from", step.from_ms), **time_fields("to", step.to_ms)}
+            for step in status.steps_back
         ],
         "topics_ahead": topics_ahead(services, status.now_ms),
         "clock_start_pause_ms": services.config.clock_start_pause_ms,
@@ -64,9 +65,9 @@ def shown(services: Services) -> dict[str, Any]:
 
 
 def topics_ahead(services: Services, now_ms: int) -> list[str]:
-    """Returns the topics with append times that stand still until the clock is there, or until a reset.
+    """Returns the topics whose append times stand still until the clock has caught up, or until a reset.
 
-    They are those of which others have copies, as far as this broker leads and has opened their logs.
+    Only replicated partitions are counted whose logs this broker leads and has opened.
     """
     return sorted(
         {
@@ -85,16 +86,16 @@ def _state(status: ClockStatus) -> str:
     return BEHIND if status.behind_ms else TRUSTED
 
 
-def topic_clock(asked: Asked) -> dict[str, Any]:
-    """Returns for each partition what a reset would change; null where nothing is ahead.
+def topic_clock(query: ApiQuery) -> dict[str, Any]:
+    """Returns for each partition what a reset would change; null where no time is ahead of the clock.
 
-    A reset changes the partitions that this broker leads: one of several brokers says which it is.
+    In a cluster the answer names the broker: a reset changes only the partitions that it leads.
     """
     return {
-        **asked.about(),
-        **({} if asked.here is None else {"broker": asked.services.metadata.node_id}),
-        **twice("now", asked.now_ms),
-        "partitions": asked.each(partial(_preview, now_ms=asked.now_ms)),
+        **query.topic_fields(),
+        **({} if query.here is None else {"broker": query.services.metadata.node_id}),
+        **time_fields("now", query.now_ms),
+        "partitions": query.each(partial(_preview, now_ms=query.now_ms)),
     }
 
 
@@ -108,7 +109,7 @@ def reset_shown(reset: ClockReset | None) -> dict[str, Any] | None:
         return None
     return {
         "offset": reset.offset,
-        **twice("last_append_time", reset.last_append_time),
-        **twice("max_event_time", reset.max_event_time),
-        **twice("next_max_event_time", reset.next_max_event_time),
+        **time_fields("last_append_time", reset.last_append_time),
+        **time_fields("max_event_time", reset.max_event_time),
+        **time_fields("next_max_event_time", reset.next_max_event_time),
     }

@@ -1,7 +1,7 @@
-"""What `/v1/cluster` says: brokers, leaders, replicas that lag and why, by this broker's image.
+"""The answer of `/v1/cluster`: brokers, leaders, replicas that lag and why, by this broker's image.
 
-A broker that is alone is a cluster of one. How far a follower is behind is known to the leader
-alone, so the answer has it for the partitions that this broker leads.
+A broker that is alone is a cluster of one. Only the leader knows the lag of a follower, so the answer
+has it for the partitions that this broker leads.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections import Counter
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
-from tidelog.broker.http.answers import twice
+from tidelog.broker.http.answers import time_fields
 from tidelog.broker.http.readiness import reasons
 from tidelog.broker.metadata.brokers.records import OfflineRecord
 from tidelog.broker.metadata.standing import SERVING, standings, state_of, why_missing
@@ -23,23 +23,23 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from uuid import UUID
 
-    from tidelog.broker.http.question import Asked
+    from tidelog.broker.http.api_query import ApiQuery
     from tidelog.broker.http.services import Services
     from tidelog.broker.metadata.image import Image
     from tidelog.broker.metadata.standing import Standing
     from tidelog.storage.log.partition import Partition
 
 _IDLE_MS = 60_000
-"""Transactions whose producer was heard of since are left out: most end by themselves."""
+"""Transactions in which the producer was active within this time are left out: most end by themselves."""
 _MOST_TRANSACTIONS = 100
 _MOST_PRODUCERS = 10_000
 
 OK, UNDER_REPLICATED, UNDER_MIN_ISR, OFFLINE = "ok", "under-replicated", "under-min-isr", "offline"
 
 
-def cluster(asked: Asked) -> dict[str, Any]:
+def cluster(query: ApiQuery) -> dict[str, Any]:
     """Returns the cluster as this broker knows it."""
-    services = asked.services
+    services = query.services
     image = services.metadata.image
     alone = services.metadata.node_id if services.cluster is None else None
     found = list(standings(image, alone))
@@ -52,7 +52,7 @@ def cluster(asked: Asked) -> dict[str, Any]:
         "broker": services.metadata.node_id,
         "revision": image.revision,
         "controller": told,
-        **twice("now", services.clock.now_ms()),
+        **time_fields("now", services.clock.now_ms()),
         "own": _own(services),
         "brokers": _brokers(services, image, found),
         "partitions": [_partition(services, image, each) for each in found],
@@ -60,7 +60,7 @@ def cluster(asked: Asked) -> dict[str, Any]:
 
 
 def _own(services: Services) -> dict[str, Any]:
-    """Returns what this broker alone knows of itself."""
+    """Returns the state that only this broker knows: readiness, directories, transactions."""
     config, member = services.config, services.cluster
     return {
         "not_serving": None if member is None else member.why_not_serving,
@@ -129,7 +129,7 @@ def _brokers(services: Services, image: Image, found: list[Standing]) -> list[di
             for at in (() if live is None else live.record.endpoints)
         }
         if broker == alone:  # it has registered nowhere
-            addresses = {at.name: joined(*at.advertised) for at in services.told}
+            addresses = {at.name: joined(*at.advertised) for at in services.advertised_listeners}
         answer.append(
             {
                 "broker": broker,
@@ -170,7 +170,7 @@ def _partition(services: Services, image: Image, each: Standing) -> dict[str, An
 
 
 def _followers(services: Services, each: Standing) -> list[dict[str, Any]] | None:
-    """Returns how far each follower of a partition is behind; None if another broker leads it.
+    """Returns the lag of each follower of a partition; None if another broker leads the partition.
 
     `lag` is null before the first fetch of a follower in this leader epoch. `caught_up_ms_ago` is
     null if it never had the whole log.

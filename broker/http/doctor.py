@@ -1,13 +1,12 @@
-"""What is wrong with a broker, its clock, its logs and their times, as JSON: a route of `api`.
+"""Diagnoses a broker, its clock, its logs and their times, as JSON: a route of `api`.
 
-What keeps clients from the broker comes first (`readiness`). One of several brokers examines the logs
-that it leads, and names what scrubbing has found in any replica here. Each finding has a sentence, a
-figure, and the command that helps. A log that is open is judged as it is; one that a clean stop closed is
-judged by what the stop wrote down, and stays closed. Times of segments that nobody has read yet are read,
-up to a bound for each request; that also finds the batches of other brokers that Java clients refuse.
-Times in a wrong unit are also those that this broker has counted as they arrived: in the middle of a
-segment nobody finds them again. Batches that have gone bad are those that scrubbing has found; none is
-looked for here.
+The reasons why clients cannot connect come first (`readiness`). In a cluster a broker examines the logs
+that it leads, and reports the damage that scrubbing has found in any replica here. Each finding has a
+sentence, a figure, and a command that helps. An open log is examined as it is; one that a clean stop closed
+is examined by the times that the stop stored, and stays closed. Times of segments that nobody has read yet
+are read, up to a limit for each request; this also finds the batches of other brokers that Java clients
+refuse. Times in a wrong unit are also counted as they arrive: later they are in the middle of a segment,
+where no diagnosis finds them. Bad batches are those that scrubbing has found; no diagnosis searches for them.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from tidelog.broker.http.answers import Refused, twice
+from tidelog.broker.http.answers import HttpError, time_fields
 from tidelog.broker.http.readiness import reasons
 from tidelog.config.instants import to_iso
 from tidelog.protocol.errors import BrokerError
@@ -39,13 +38,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from tidelog.broker.http.question import Asked
+    from tidelog.broker.http.api_query import ApiQuery
     from tidelog.broker.http.services import Services
     from tidelog.broker.maintenance.clock_watch import ClockStatus
     from tidelog.storage.log.retention.findings import Facts
 
 _MOST_READ_BYTES = 1 << 30  # of segments whose times are unknown, for one request
-_BREATH_S = 0.0002
+_RELEASE_S = 0.0002
 
 LEAPT = "clock has leapt"
 BEHIND = "clock is behind"
@@ -55,7 +54,7 @@ ARRIVED = "times in a wrong unit arrived"
 _ACCEPT, _STATUS, _SCRUB, _CLUSTER, _SETTINGS = "accept", "status", "scrub", "cluster", "settings"
 _SCRUB_ALL = "scrub all"  # also the active segment
 
-# The command that helps, by what helps.
+# The command of each remedy.
 COMMANDS = {
     _ACCEPT: "tidelog clock accept",
     _STATUS: "tidelog clock status",
@@ -74,18 +73,18 @@ COMMANDS = {
 
 
 class _Log(NamedTuple):
-    """What was found in one log."""
+    """The findings of one log, its segments with unread times, and the bytes that were read."""
 
     findings: list[Finding]
     unread_segments: int
     read_bytes: int
 
 
-def doctor(asked: Asked) -> dict[str, Any]:
+def doctor(query: ApiQuery) -> dict[str, Any]:
     """Returns what is wrong with the clock and with the times of all topics, or of one."""
-    topic = topic_of(asked)
-    names = sorted(asked.services.metadata.image.topics) if topic is None else [topic]
-    services = asked.services
+    topic = topic_of(query)
+    names = sorted(query.services.metadata.image.topics) if topic is None else [topic]
+    services = query.services
     findings = [*of_readiness(services)]
     findings += (
         _shown(services, None, None, each) for each in _of_clock(services.clock_watch.status())
@@ -93,12 +92,12 @@ def doctor(asked: Asked) -> dict[str, Any]:
     errors: list[dict[str, Any]] = []
     partitions = unread_segments = 0
     left_bytes = _MOST_READ_BYTES
-    for name, index in _partitions(asked, names):
-        if asked.is_here(name, index):
+    for name, index in _partitions(query, names):
+        if query.answers_for(name, index):
             try:
-                log = _examined(asked, name, index, left_bytes)
+                log = _examined(query, name, index, left_bytes)
             except BrokerError as error:
-                if "partition" in asked.given:
+                if "partition" in query.given:
                     raise
                 errors.append(unexamined(name, index, error))
             else:
@@ -110,13 +109,13 @@ def doctor(asked: Asked) -> dict[str, Any]:
                     _shown(services, name, index, each, directory) for each in log.findings
                 )
             finally:
-                time.sleep(_BREATH_S)  # releases the interpreter's lock for the loop
+                time.sleep(_RELEASE_S)  # releases the interpreter's lock for the loop
         findings += _of_scrubbing(services, name, index)
-    if "partition" not in asked.given:  # they are counted by topic
-        findings += (each for name in names for each in _of_arrivals(asked, name))
+    if "partition" not in query.given:  # they are counted by topic
+        findings += (each for name in names for each in _of_arrivals(query, name))
     return {
         "topic": topic,
-        **twice("now", asked.now_ms),
+        **time_fields("now", query.now_ms),
         "partitions_examined": partitions,
         "segments_unread": unread_segments,
         "errors": errors,
@@ -124,11 +123,11 @@ def doctor(asked: Asked) -> dict[str, Any]:
     }
 
 
-def topic_of(asked: Asked) -> str | None:
-    """Returns the topic that is examined, None for all of them. Raises Refused."""
-    topic = asked.one("topic")
-    if topic is None and "partition" in asked.given:
-        raise Refused(400, "BAD_REQUEST", "partition=N needs topic=NAME")
+def topic_of(query: ApiQuery) -> str | None:
+    """Returns the topic to examine, None for all of them. Raises HttpError."""
+    topic = query.one("topic")
+    if topic is None and "partition" in query.given:
+        raise HttpError(400, "BAD_REQUEST", "partition=N needs topic=NAME")
     return topic
 
 
@@ -138,27 +137,27 @@ def unexamined(topic: str, index: int, error: BrokerError) -> dict[str, Any]:
     return {**named, "error": error.code.name, "message": error.message}
 
 
-def _partitions(asked: Asked, names: list[str]) -> Iterator[tuple[str, int]]:
+def _partitions(query: ApiQuery, names: list[str]) -> Iterator[tuple[str, int]]:
     """Yields the partitions of topics, none while the broker starts or stops.
 
-    Raises UnknownTopicOrPartition and Refused.
+    Raises UnknownTopicOrPartition and HttpError.
     """
     for name in names:
         try:
-            indexes = asked._replace(path={"topic": name}).partitions()
+            indexes = query._replace(path={"topic": name}).partitions()
         except BrokerError:
-            if asked.one("topic") is not None:
+            if query.one("topic") is not None:
                 raise
             continue  # it has just been deleted
         for index in indexes:
-            if not asked.services.ready:
+            if not query.services.ready:
                 return
             yield name, index
 
 
-def _examined(asked: Asked, topic: str, index: int, left_bytes: int) -> _Log:
-    """Returns what is wrong with one log. Raises BrokerError."""
-    services = asked.services
+def _examined(query: ApiQuery, topic: str, index: int, left_bytes: int) -> _Log:
+    """Returns the findings of one log. Raises BrokerError."""
+    services = query.services
     config = services.store.config_of(topic)
     facts: Facts | None = services.store.closed_facts(topic, index)
     read_bytes = 0
@@ -168,7 +167,7 @@ def _examined(asked: Asked, topic: str, index: int, left_bytes: int) -> _Log:
         facts = retainer.facts(left_bytes)
         read_bytes = max(unread_bytes - facts.unread_bytes, 0)
     readings = Readings(
-        asked.now_ms,
+        query.now_ms,
         services.clock_watch.deletion_ms(),
         services.config.log_retention_check_interval_ms,
     )
@@ -185,7 +184,7 @@ def of_readiness(services: Services) -> Iterator[dict[str, Any]]:
 
 
 def _of_clock(status: ClockStatus) -> Iterator[Finding]:
-    """Yields what is wrong with the clock itself."""
+    """Yields the findings about the clock itself."""
     now, trusted = to_iso(status.now_ms), to_iso(status.deletion_ms)
     if status.leap is not None:
         yield Finding(
@@ -208,7 +207,7 @@ def _of_clock(status: ClockStatus) -> Iterator[Finding]:
 
 
 def _of_framing(facts: Facts) -> Iterator[Finding]:
-    """Yields which adopted segments have a compressed set that Java clients cannot read."""
+    """Yields a finding if adopted segments have a compressed set that Java clients cannot read."""
     found = [
         offset
         for segment in facts.segments
@@ -224,16 +223,16 @@ def _of_framing(facts: Facts) -> Iterator[Finding]:
         yield Finding(UNREADABLE, len(found), SEGMENTS, sentence, _SCRUB_ALL)
 
 
-def _of_arrivals(asked: Asked, topic: str) -> Iterator[dict[str, Any]]:
-    """Yields what this broker has counted of times that arrived for a topic since its start, as JSON."""
-    services = asked.services
+def _of_arrivals(query: ApiQuery, topic: str) -> Iterator[dict[str, Any]]:
+    """Yields a finding for each wrong unit of times that arrived for a topic since the start, as JSON."""
+    services = query.services
     counts = services.time_watch.topics.get(topic)
     if counts is None:
         return
     for unit, mismatch in tuple(counts.last_mismatches.items()):
         config = services.store.config_of(topic)
         rules = rules_of(config, config.target_magic)
-        what, remedy = against_wrong_unit(mismatch.timestamp, rules, asked.now_ms)
+        what, remedy = against_wrong_unit(mismatch.timestamp, rules, query.now_ms)
         count = counts.unit_mismatches[unit]
         batches = "1 batch" if count == 1 else f"{count:,} batches"
         sentence = (
@@ -248,7 +247,7 @@ def _of_arrivals(asked: Asked, topic: str) -> Iterator[dict[str, Any]]:
 
 
 def _of_scrubbing(services: Services, topic: str, index: int) -> Iterator[dict[str, Any]]:
-    """Yields what scrubbing has found in a log, as JSON."""
+    """Yields a finding for each damaged segment that scrubbing has found in a log, as JSON."""
     directory = services.store.directory_of(topic, index)
     for damage in services.metrics.scrub.damage(topic):
         if damage.partition != index:
@@ -277,7 +276,7 @@ def _shown(
     finding: Finding,
     directory: Path | None = None,
 ) -> dict[str, Any]:
-    """Returns a finding as JSON, with the command that helps; without a topic, of the broker."""
+    """Returns a finding as JSON, with the command that helps; a finding without a topic is the broker's."""
     return {
         "broker": services.metadata.node_id,
         "topic": topic,

@@ -1,8 +1,8 @@
 """Why segments are kept and when they will be deleted, as JSON: a route of `api`.
 
-For every segment it says what will delete or compact it and when, or what holds it, with the
-topic's settings or with others given for comparison; and how much of each partition is due now. All
-of it goes by the deletion time, which the answer has while the clock has leapt.
+The answer has for every segment the policy that will delete or compact it and when, or what keeps it, with
+the topic's settings or with others given for comparison; and how much of each partition is due now. All
+times are compared with the deletion time, which the answer has while the clock has leapt.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from tidelog.broker.http.answers import Refused, twice
+from tidelog.broker.http.answers import HttpError, time_fields
 from tidelog.broker.settings import BASIS, topic_changes
 from tidelog.config.units import in_its_unit
 from tidelog.storage.compaction.explain import CompactionBlocker
@@ -18,7 +18,7 @@ from tidelog.storage.compaction.explain import CompactionBlocker
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from tidelog.broker.http.question import Asked
+    from tidelog.broker.http.api_query import ApiQuery
     from tidelog.broker.http.services import Services
     from tidelog.config import TopicConfig
     from tidelog.storage.log.partition import Partition
@@ -40,45 +40,45 @@ _SHOWN_SETTINGS = {
 }
 
 
-def explain(asked: Asked) -> dict[str, Any]:
+def explain(query: ApiQuery) -> dict[str, Any]:
     """Explains every segment: what will delete it and when, or what holds it."""
-    topic = asked.topic
-    changes = topic_changes(_changes(asked.given.get("set", [])))
-    config, brought = asked.services.settings.settled(
+    topic = query.topic
+    changes = topic_changes(_changes(query.given.get("set", [])))
+    config, brought = query.services.settings.settled(
         topic.name, {**topic.configs, **changes}, changes
     )
-    clock = asked.services.clock_watch.status()
+    clock = query.services.clock_watch.status()
     look = partial(
         _explained,
-        services=asked.services,
+        services=query.services,
         now_ms=clock.deletion_ms,
-        clock_ms=asked.now_ms,
+        clock_ms=query.now_ms,
         preview=config if changes else None,
     )
     return {
-        **asked.about(),
-        **twice("now", asked.now_ms),
-        **({} if clock.leap is None else twice("deletion_time", clock.deletion_ms)),
+        **query.topic_fields(),
+        **time_fields("now", query.now_ms),
+        **({} if clock.leap is None else time_fields("deletion_time", clock.deletion_ms)),
         "preview": _preview(changes, config, has_implied=bool(brought)) if changes else None,
         "settings": _settings(config),
         "basis_from": config.sources.get(BASIS, "default"),
-        "partitions": asked.each(look),
+        "partitions": query.each(look),
     }
 
 
 def _changes(given: list[str]) -> dict[str, str]:
-    """Returns the settings to compare with; those in ms also as spans ("7d"). Raises Refused."""
+    """Parses the settings to compare with; those in ms also as durations ("7d"). Raises HttpError."""
     changes: dict[str, str] = {}
     for text in given:
         name, equals, value = (part.strip() for part in text.partition("="))
         if not equals or not name:
-            raise Refused(400, "BAD_REQUEST", f"set={text[:80]}: expected set=NAME=VALUE")
+            raise HttpError(400, "BAD_REQUEST", f"set={text[:80]}: expected set=NAME=VALUE")
         try:
             value = in_its_unit(name, value)
         except ValueError as error:
-            raise Refused(400, "BAD_REQUEST", f"{name[:80]}: {error}") from None
+            raise HttpError(400, "BAD_REQUEST", f"{name[:80]}: {error}") from None
         if changes.setdefault(name, value) != value:
-            raise Refused(400, "BAD_REQUEST", f"set={text[:80]} contradicts another one")
+            raise HttpError(400, "BAD_REQUEST", f"set={text[:80]} contradicts another one")
     return changes
 
 
@@ -110,8 +110,8 @@ def _explained(
         "high_watermark": explanation.high_watermark,
         "log_end_offset": explanation.log_end_offset,
         "size": explanation.size,
-        **twice("max_event_time", explanation.max_event_time),
-        **twice("last_append_time", explanation.last_append_time),
+        **time_fields("max_event_time", explanation.max_event_time),
+        **time_fields("last_append_time", explanation.last_append_time),
         "going": _going(explanation.going),
         **({} if preview is None else {"going_as_it_is": _going(as_is.going)}),
         **(
@@ -124,7 +124,7 @@ def _explained(
 
 
 def _compaction_blocker(services: Services, partition: Partition) -> CompactionBlocker | None:
-    """Returns why no automatic round of compaction takes a log."""
+    """Returns why no automatic round compacts a log; None if one does."""
     if not services.config.log_cleaner_enable:
         return CompactionBlocker(
             "log.cleaner.enable", "log.cleaner.enable=false: no round compacts it."
@@ -148,7 +148,7 @@ def _compacting(explanation: PartitionExplanation, partition: Partition) -> dict
     }
     if last is not None:
         rest = {name: value for name, value in last._asdict().items() if name != "ended_ms"}
-        shown["last"] = {**twice("ended", last.ended_ms), **rest}
+        shown["last"] = {**time_fields("ended", last.ended_ms), **rest}
     return shown
 
 
@@ -166,9 +166,9 @@ def _segment(segment: SegmentExplanation) -> dict[str, Any]:
     shown: dict[str, Any] = {}
     for name, value in segment._asdict().items():
         if name.endswith("_time"):
-            shown |= twice(name, value)
+            shown |= time_fields(name, value)
         elif name in ("due_ms", "rolls_ms"):
-            shown |= twice(name.removesuffix("_ms"), value)
+            shown |= time_fields(name.removesuffix("_ms"), value)
         elif name == "conditions":
             shown[name] = [_condition(wait) for wait in value]
         elif name == "compaction" and value is None:
@@ -182,8 +182,8 @@ def _condition(wait: Wait) -> dict[str, Any]:
     """Returns what one policy needs before it deletes a segment."""
     return {
         "policy": wait.policy,
-        **twice("due", wait.due_ms),
-        **twice("event_time", wait.event_time),
+        **time_fields("due", wait.due_ms),
+        **time_fields("event_time", wait.event_time),
         "growth_bytes": wait.growth,
         "is_floored": wait.is_floored,
     }

@@ -1,8 +1,9 @@
-"""Answers of several brokers made one: each partition is answered for by its leader.
+"""Merges the answers of several brokers: the leader of each partition answers for it.
 
-The broker that is asked answers for the partitions that it leads, and asks the other leaders for theirs
-(`others.py`). What nobody answers for has an error in its place that names the leader and says why, so a
-part is never taken for the whole. Each way to gather is one of the functions that a route of `api` names.
+A broker answers a request for the partitions that it leads, and requests those of the other leaders from
+them (`http_peers.py`). A partition without an answer has an error in its place that names the leader and
+the reason, so an answer that lacks some is never mistaken for a complete one. Each route of `api` names one
+of the functions below.
 """
 
 from __future__ import annotations
@@ -12,17 +13,17 @@ import json
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import quote, urlencode
 
-from tidelog.broker.http.answers import Refused, line
+from tidelog.broker.http.answers import HttpError, json_line
 from tidelog.broker.http.doctor import topic_of, unexamined
-from tidelog.broker.http.leading import Answering, answering_for
-from tidelog.broker.http.others import Answered, NoAnswerError
+from tidelog.broker.http.http_peers import BrokerAnswer, NoAnswerError
+from tidelog.broker.http.leader_map import LeaderMap, leader_map
 from tidelog.protocol.errors import LeaderNotAvailable, NotLeaderOrFollower
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
 
-    from tidelog.broker.http.others import Others
-    from tidelog.broker.http.question import Asked
+    from tidelog.broker.http.api_query import ApiQuery
+    from tidelog.broker.http.http_peers import HttpPeers
     from tidelog.broker.http.services import Services
     from tidelog.broker.metadata.image import Topic
     from tidelog.broker.pools import Pool
@@ -33,38 +34,38 @@ _OK = 200
 _AT_ONCE = 100  # topics, until others are served
 
 Answer = dict[str, Any]
-Outcome = Answered | NoAnswerError
+Outcome = BrokerAnswer | NoAnswerError
 
 
-class Question(NamedTuple):
-    """A request, and what answers it: here in a thread of `pool`, and at other brokers."""
+class ClusterQuery(NamedTuple):
+    """A request, its handler, which runs in a thread of `pool`, and the other brokers that answer it."""
 
-    asked: Asked
-    handle: Callable[[Asked], Answer]
+    query: ApiQuery
+    handle: Callable[[ApiQuery], Answer]
     path: str
     """The route, with names for the parts of the path."""
     pool: Pool
-    others: Others
+    others: HttpPeers
     is_long: bool
-    is_of_broker: bool
-    """Another broker asks, for what this one answers for by itself."""
+    from_broker: bool
+    """Whether another broker sent the request: then this one answers for its own partitions only."""
 
-    async def answered_here(self) -> str:
-        """Returns the answer of this broker alone."""
-        return await self.pool.run(self._text, self.handle, self.asked)
+    async def answer_locally(self) -> str:
+        """Returns the answer of this broker alone, as text."""
+        return await self.pool.run(self._text, self.handle, self.query)
 
-    async def answered_by(
+    async def answer_with(
         self, brokers: Collection[int], merge: Callable[[Answer, Mapping[int, Outcome]], Answer]
     ) -> str:
-        """Returns what `merge` makes of the answer here, and of what other brokers answer meanwhile.
+        """Requests the answers of other brokers, and returns what `merge` makes of theirs and the local one.
 
-        Raises Refused when too many are asked already.
+        Raises HttpError when too many requests to other brokers are in progress.
         """
         loop = asyncio.get_running_loop()
-        with self.others.asking(len(brokers)):
+        with self.others.reserving(len(brokers)):
             asking = {broker: loop.create_task(self.ask(broker)) for broker in brokers}
             try:
-                answer = await self.pool.run(self.handle, self.asked)
+                answer = await self.pool.run(self.handle, self.query)
                 outcomes = {broker: await task for broker, task in asking.items()}
             finally:
                 for task in asking.values():
@@ -81,25 +82,25 @@ class Question(NamedTuple):
     def _url(self) -> str:
         """Returns the path and the query for other brokers; times by this broker's clock."""
         path = self.path.format_map(
-            {name: quote(each, safe="") for name, each in self.asked.path.items()}
+            {name: quote(each, safe="") for name, each in self.query.path.items()}
         )
-        given = {name: list(values) for name, values in self.asked.given.items()}
+        given = {name: list(values) for name, values in self.query.given.items()}
         for name in _TIMES:
-            if (at := self.asked.time(name)) is not None:
+            if (at := self.query.time(name)) is not None:
                 given[name] = [str(at)]
         return f"{path}?{urlencode(given, doseq=True)}" if given else path
 
     def _text(self, make: Callable[[Any], Answer], given: Any) -> str:
         """Returns a response's text, built in the thread, row by row.
 
-        One call that formats all of a long response would hold the interpreter's lock for too long.
-        Neither would one that reads it: another broker gets each row on a line of its own.
+        One call that formats or parses all of a long response would hold the interpreter's lock for too
+        long. So another broker gets each row on a line of its own.
         """
         answer = make(given)
         name = next((name for name in _ROWS if name in answer), None)
         if name is None:
-            return line(answer)
-        first, between, last = ("\n", ",\n", "\n") if self.is_of_broker else ("", ", ", "")
+            return json_line(answer)
+        first, between, last = ("\n", ",\n", "\n") if self.from_broker else ("", ", ", "")
         rows = between.join(json.dumps(row) for row in answer.pop(name))
         return f'{json.dumps(answer)[:-1]}, "{name}": [{first}{rows}{last}]}}\n'
 
@@ -107,87 +108,87 @@ class Question(NamedTuple):
 # --- ways to gather ------------------------------------------------------------------------------
 
 
-async def own(question: Question) -> str:
+async def own(cluster_query: ClusterQuery) -> str:
     """Answers for this broker alone."""
-    return await question.answered_here()
+    return await cluster_query.answer_locally()
 
 
-async def by_partition(question: Question) -> str:
+async def by_partition(cluster_query: ClusterQuery) -> str:
     """Gathers the row of each partition from its leader."""
-    asked = question.asked
-    if asked.services.cluster is None:
-        return await question.answered_here()
-    answering = _answering(question)
-    asked = asked._replace(here={asked.topic.name: answering.here})
+    query = cluster_query.query
+    if query.services.cluster is None:
+        return await cluster_query.answer_locally()
+    leaders = _leader_map(cluster_query)
+    query = query._replace(here={query.topic.name: leaders.here})
 
     def merged(answer: Answer, outcomes: Mapping[int, Outcome]) -> Answer:
         rows = {row["partition"]: row for row in answer["partitions"]}
-        for index, error in answering.unknown.items():
-            if "partition" in asked.given:
+        for index, error in leaders.unknown.items():
+            if "partition" in query.given:
                 raise error
             rows[index] = {"partition": index, **_error(error.code.name, error.message)}
-        for broker, indexes in answering.others.items():
-            rows |= _rows_of(question, broker, indexes, outcomes[broker])
+        for broker, indexes in leaders.others.items():
+            rows |= _rows_of(cluster_query, broker, indexes, outcomes[broker])
         return {**answer, "partitions": [rows[index] for index in sorted(rows)]}
 
-    return await question._replace(asked=asked).answered_by(answering.others, merged)
+    return await cluster_query._replace(query=query).answer_with(leaders.others, merged)
 
 
-async def of_one(question: Question) -> str:
-    """Passes the answer of the one leader on."""
-    asked = question.asked
-    if asked.services.cluster is None:
-        return await question.answered_here()
-    answering = _answering(question)
-    for error in answering.unknown.values():
+async def of_one(cluster_query: ClusterQuery) -> str:
+    """Returns the answer of the leader of the one partition that was requested."""
+    query = cluster_query.query
+    if query.services.cluster is None:
+        return await cluster_query.answer_locally()
+    leaders = _leader_map(cluster_query)
+    for error in leaders.unknown.values():
         raise error
-    for broker, (index,) in answering.others.items():
-        with question.others.asking(1):
-            outcome = await question.ask(broker)
-        return await question.pool.run(_passed_on, broker, f"{asked.topic.name}-{index}", outcome)
-    return await question.answered_here()
+    for broker, (index,) in leaders.others.items():
+        with cluster_query.others.reserving(1):
+            outcome = await cluster_query.ask(broker)
+        return await cluster_query.pool.run(
+            _passed_on, broker, f"{query.topic.name}-{index}", outcome
+        )
+    return await cluster_query.answer_locally()
 
 
-async def diagnosis(question: Question) -> str:
+async def diagnosis(cluster_query: ClusterQuery) -> str:
     """Gathers the findings of all brokers that have a session."""
-    asked = question.asked
-    services = asked.services
+    query = cluster_query.query
+    services = query.services
     if services.cluster is None:
-        return await question.answered_here()
+        return await cluster_query.answer_locally()
     topics = services.metadata.image.topics
-    name = topic_of(asked)
+    name = topic_of(query)
     if name is None:
-        answering = await _answering_for_all(services, topics)
+        leaders = await _leader_maps(services, topics)
     else:
-        asked_one = asked._replace(path={"topic": name})
-        answering = {name: answering_for(services, asked_one.topic, asked_one.partitions())}
-    asked = asked._replace(here={each: found.here for each, found in answering.items()})
-    is_of_broker, me = question.is_of_broker, services.metadata.node_id
-    leaders = {broker for found in answering.values() for broker in found.others}
-    others = [] if is_of_broker else sorted({*services.metadata.image.brokers, *leaders} - {me})
+        one_topic = query._replace(path={"topic": name})
+        leaders = {name: leader_map(services, one_topic.topic, one_topic.partitions())}
+    query = query._replace(here={each: found.here for each, found in leaders.items()})
+    from_broker, me = cluster_query.from_broker, services.metadata.node_id
+    others = {broker for found in leaders.values() for broker in found.others}
+    asked = [] if from_broker else sorted({*services.metadata.image.brokers, *others} - {me})
 
     def merged(answer: Answer, outcomes: Mapping[int, Outcome]) -> Answer:
-        for each, found in answering.items():
+        for each, found in leaders.items():
             for index, error in found.unknown.items():
-                if "partition" in asked.given:
+                if "partition" in query.given:
                     raise error
-                if not is_of_broker or topics[each].assignments[index].leader == me:
+                if not from_broker or topics[each].assignments[index].leader == me:
                     answer["errors"].append(unexamined(each, index, error))
-        for broker in others:
-            led = sum(len(found.others.get(broker, ())) for found in answering.values())
+        for broker in asked:
+            led = sum(len(found.others.get(broker, ())) for found in leaders.values())
             _add_diagnosis(answer, broker, led, outcomes[broker])
         return answer
 
-    return await question._replace(asked=asked).answered_by(others, merged)
+    return await cluster_query._replace(query=query).answer_with(asked, merged)
 
 
-async def _answering_for_all(
-    services: Services, topics: Mapping[str, Topic]
-) -> dict[str, Answering]:
-    """Returns who answers for each topic; others are served meanwhile."""
+async def _leader_maps(services: Services, topics: Mapping[str, Topic]) -> dict[str, LeaderMap]:
+    """Returns the leaders of each topic's partitions, in steps between which the loop serves others."""
     found = {}
     for number, (name, topic) in enumerate(topics.items(), 1):
-        found[name] = answering_for(services, topic, range(topic.partitions))
+        found[name] = leader_map(services, topic, range(topic.partitions))
         if number % _AT_ONCE == 0:
             await asyncio.sleep(0)
     return found
@@ -196,36 +197,36 @@ async def _answering_for_all(
 # --- answers of others ---------------------------------------------------------------------------
 
 
-def _answering(question: Question) -> Answering:
-    """Returns who answers for the partitions of a question; a broker asks nobody on for another one."""
-    asked = question.asked
-    topic = asked.topic
-    found = answering_for(asked.services, topic, asked.partitions())
-    if not question.is_of_broker:
+def _leader_map(cluster_query: ClusterQuery) -> LeaderMap:
+    """Returns the leaders of the partitions of a query; none but itself if another broker sent the query."""
+    query = cluster_query.query
+    topic = query.topic
+    found = leader_map(query.services, topic, query.partitions())
+    if not cluster_query.from_broker:
         return found
     led = {index: broker for broker, indexes in found.others.items() for index in indexes}
     elsewhere = {
         index: NotLeaderOrFollower(f"broker {broker} leads {topic.name}-{index}")
         for index, broker in led.items()
     }
-    return Answering(found.here, {}, {**found.unknown, **elsewhere})
+    return LeaderMap(found.here, {}, {**found.unknown, **elsewhere})
 
 
 def _rows_of(
-    question: Question, broker: int, indexes: list[int], outcome: Outcome
+    cluster_query: ClusterQuery, broker: int, indexes: list[int], outcome: Outcome
 ) -> dict[int, Answer]:
-    """Returns the rows that a leader has answered with, or errors in their place.
+    """Returns the rows of a leader's answer, or errors in their place.
 
-    Raises Refused, and LeaderNotAvailable, if it is the only one that was asked for.
+    Raises HttpError, and LeaderNotAvailable, if only one partition was requested.
     """
-    asked = question.asked
-    topic, topic_id = asked.topic.name, str(asked.topic.topic_id)
+    query = cluster_query.query
+    topic, topic_id = query.topic.name, str(query.topic.topic_id)
     found: dict[int, Answer] = {}
     error = _error("LEADER_NOT_AVAILABLE", "")
     try:
         status, answer, rows = _read(outcome)
-        if status != _OK and "partition" in asked.given:
-            raise Refused(status, answer["error"], answer["message"])
+        if status != _OK and "partition" in query.given:
+            raise HttpError(status, answer["error"], answer["message"])
         if status != _OK:
             error = _error(
                 answer["error"], f"broker {broker}, which leads it, answers: {answer['message']}"
@@ -237,7 +238,7 @@ def _rows_of(
             error["message"] = f"broker {broker} leads {topic}, and has not answered for it"
     except NoAnswerError as why:
         error["message"] = f"broker {broker}, which leads it, {why}"
-    if not found and "partition" in asked.given:
+    if not found and "partition" in query.given:
         raise LeaderNotAvailable(error["message"])
     return {
         index: found.get(index, {"partition": index, "leader": broker, **error})
@@ -246,18 +247,18 @@ def _rows_of(
 
 
 def _passed_on(broker: int, name: str, outcome: Outcome) -> str:
-    """Returns the answer of a leader as a line. Raises Refused as it does, and LeaderNotAvailable."""
+    """Returns the answer of a leader as a line. Raises its error as HttpError, and LeaderNotAvailable."""
     try:
         status, answer, _ = _read(outcome)
     except NoAnswerError as why:
         raise LeaderNotAvailable(f"broker {broker}, which leads {name}, {why}") from None
     if status != _OK:
-        raise Refused(status, answer["error"], answer["message"])
-    return line(answer)
+        raise HttpError(status, answer["error"], answer["message"])
+    return json_line(answer)
 
 
 def _add_diagnosis(answer: Answer, broker: int, led: int, outcome: Outcome) -> None:
-    """Adds what another broker, which leads so many of the partitions, has found to a diagnosis."""
+    """Adds the findings of another broker, which leads `led` of the partitions, to a diagnosis."""
     try:
         status, other, findings = _read(outcome)
         if status != _OK:

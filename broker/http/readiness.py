@@ -1,7 +1,7 @@
-"""Why clients get nothing from this broker, or not all: the reasons for which /readyz is 503.
+"""The reasons for which /readyz is 503: why this broker serves no clients, or not all partitions.
 
-/readyz, /v1/doctor and /v1/cluster show the reasons that `reasons` returns, so they cannot differ. A clock
-that has leapt is no reason: it is a warning.
+/readyz, /v1/doctor and /v1/cluster show the reasons that `reasons` returns, so they cannot differ. A leap of
+the clock is a warning and no reason.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def reasons(services: Services) -> list[Reason]:
 
 
 def _of_session(services: Services) -> Iterator[Reason]:
-    """Yields that the broker starts or stops, has no session, leads in vain, or cannot trust the metadata."""
+    """Yields the reasons of the broker: it starts or stops, has no session, or cannot use the metadata."""
     why = None if services.cluster is None else services.cluster.why_not_serving
     if why is not None:
         yield Reason(NOT_SERVING, f"not ready: {why}")
@@ -52,7 +52,7 @@ def _of_session(services: Services) -> Iterator[Reason]:
 
 
 def _of_logs(services: Services) -> Iterator[Reason]:
-    """Yields the logs that a failed write has put offline, and the directories that are full."""
+    """Yields the logs that a failed write has taken offline, and the directories that are full."""
     for each in services.partitions.offline():
         line = f"{each.topic}-{each.index} is offline: {each.offline}"
         yield Reason(OFFLINE, line, each.topic, each.index)

@@ -1,8 +1,8 @@
-"""How an HTTP port of the broker takes connections: a few at a time, for a bounded time, by known names.
+"""Limits the connections of an HTTP port of the broker: their number, their time, and their Host names.
 
 A connection must send the whole head of its first request within `HEAD_TIMEOUT_S`, and the next one within
-`KEEP_ALIVE_S` of an answer. `slots.py` says who may connect beyond a number of open connections. A request
-that aiohttp cannot read is answered with 400, and is one line of the log.
+`KEEP_ALIVE_S` of an answer. `slots.py` decides which connections are accepted beyond a number. A request
+that aiohttp cannot parse is answered with 400, and logged in one line.
 
 If a page in a browser was served under a name that now resolves to this machine, the browser sends that
 name as Host (DNS rebinding). So only plain addresses and known names are answered.
@@ -14,7 +14,7 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
-from tidelog.broker.http.answers import Refused, is_address_or_local, line
+from tidelog.broker.http.answers import HttpError, is_address_or_local, json_line
 from tidelog.broker.http.slots import HEALTH_PATHS, Kind, Slots
 
 if TYPE_CHECKING:
@@ -24,16 +24,16 @@ if TYPE_CHECKING:
 HEAD_TIMEOUT_S: Final = 10.0
 KEEP_ALIVE_S: Final = 75.0
 _LINGERING_S = 1.0  # how long the rest of a body is read that no handler wanted
-_LOOKS_PER_TIMEOUT = 10
+_CHECKS_PER_TIMEOUT = 10
 
 log = logging.getLogger("tidelog.http")
 
 
 class Limits(NamedTuple):
-    """What a port allows: how many connections, and which Host names beside addresses and localhost.
+    """The limits of a port: its number of connections, and the Host names beside addresses and localhost.
 
     `connections` is called for each connection, `names` for each request, and `refused` with the address
-    of each connection too many.
+    of each connection that is refused.
     """
 
     connections: Callable[[], int]
@@ -43,7 +43,7 @@ class Limits(NamedTuple):
 
 
 class HttpServer:
-    """One port: it makes the protocol of each connection, and checks each request."""
+    """One port: accepts connections, makes the protocol of each, and checks each request."""
 
     def __init__(self, web: Any, limits: Limits) -> None:
         self._web = web
@@ -51,19 +51,19 @@ class HttpServer:
         self._runner: Any = None
         self._server: asyncio.Server | None = None
         self.slots: Slots[Any] = Slots()
-        self._look: asyncio.TimerHandle | None = None
+        self._idle_check: asyncio.TimerHandle | None = None
 
     def middleware(self) -> Any:
-        """Returns what answers known Host names alone, and no GET that has a body."""
+        """Returns a middleware that refuses unknown Host names, and GET and HEAD with a body."""
 
         async def check(request: Any, handler: Any) -> Any:
             kind = self.slots.begin(request.protocol)
             try:
                 self._check(request, kind)
                 answer = await handler(request)
-            except Refused as refused:
+            except HttpError as refused:
                 said = {"error": refused.name, "message": str(refused)}
-                answer = self._web.json_response(said, status=refused.status, dumps=line)
+                answer = self._web.json_response(said, status=refused.status, dumps=json_line)
             finally:
                 self.slots.end(request.protocol, asyncio.get_running_loop().time())
             if kind is not Kind.USUAL:
@@ -74,16 +74,16 @@ class HttpServer:
 
     def _check(self, request: Any, kind: Kind) -> None:
         if kind is Kind.HEALTH and request.path not in HEALTH_PATHS:
-            raise Refused(503, "BUSY", "http.max.connections reached: health alone is answered")
+            raise HttpError(503, "BUSY", "http.max.connections reached: health alone is answered")
         host = request.headers.get("Host")
         if not is_address_or_local(host, self._limits.names()):
-            raise Refused(
+            raise HttpError(
                 403,
                 "FORBIDDEN",
                 f"Host: {host[:80]}: this name is not known here (http.allowed.hosts)",
             )
         if request.method in ("GET", "HEAD") and request.body_exists:
-            raise Refused(400, "BAD_REQUEST", f"{request.method} takes no body")
+            raise HttpError(400, "BAD_REQUEST", f"{request.method} takes no body")
 
     async def start(self, app: Any, listening: socket.socket, **options: Any) -> None:
         """Serves an application, which has the middleware, on a listening socket."""
@@ -103,9 +103,9 @@ class HttpServer:
         self._server = await loop.create_server(lambda: _Gate(self._admit), sock=listening)
 
     async def cleanup(self) -> None:
-        """Takes no more connections, and ends those that are there."""
-        if self._look is not None:
-            self._look.cancel()
+        """Stops listening, and closes the open connections."""
+        if self._idle_check is not None:
+            self._idle_check.cancel()
         if self._server is not None:
             self._server.close()
         await self._runner.cleanup()
@@ -118,36 +118,36 @@ class HttpServer:
             return
         now_s, host = asyncio.get_running_loop().time(), peer[0]
         self.slots.retain(set(self._runner.server.connections))
-        taken = self.slots.take(host, self._limits.connections(), now_s)
+        taken = self.slots.acquire(host, self._limits.connections(), now_s)
         if taken is None:
             self._limits.refused(host)
             transport.abort()
             return
-        if taken.leaves is not None:
-            self._close(taken.leaves)
+        if taken.evicted is not None:
+            self._close(taken.evicted)
         protocol: asyncio.Protocol = self._runner.server()
         self.slots.put(protocol, host, taken.kind, now_s)
         transport.set_protocol(protocol)
         protocol.connection_made(transport)
-        if self._look is None:
-            self._look_later()
+        if self._idle_check is None:
+            self._schedule_idle_check()
 
     def _close(self, protocol: Any) -> None:
         self.slots.remove(protocol)
         protocol.force_close()
 
-    def _look_later(self) -> None:
-        wait_s = self._limits.head_timeout_s / _LOOKS_PER_TIMEOUT
-        self._look = asyncio.get_running_loop().call_later(wait_s, self._close_silent)
+    def _schedule_idle_check(self) -> None:
+        wait_s = self._limits.head_timeout_s / _CHECKS_PER_TIMEOUT
+        self._idle_check = asyncio.get_running_loop().call_later(wait_s, self._close_unused)
 
-    def _close_silent(self) -> None:
-        self._look = None
+    def _close_unused(self) -> None:
+        self._idle_check = None
         self.slots.retain(set(self._runner.server.connections))
         oldest_s = asyncio.get_running_loop().time() - self._limits.head_timeout_s
         for protocol in self.slots.without_request(oldest_s):
             self._close(protocol)
-        if self.slots.has_silent:
-            self._look_later()
+        if self.slots.has_unused:
+            self._schedule_idle_check()
 
 
 class _Gate(asyncio.Protocol):
@@ -157,12 +157,12 @@ class _Gate(asyncio.Protocol):
         self._admit = admit
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Hands it over."""
+        """Passes the connection on, now that its address is known."""
         self._admit(cast("asyncio.Transport", transport))
 
 
 def _without_traceback(record: logging.LogRecord) -> bool:
-    """Makes one line of what aiohttp logs of a request that cannot be read."""
+    """Shortens what aiohttp logs of a request that it cannot parse to one line."""
     error = record.exc_info[1] if record.exc_info else None
     if type(error).__module__ == "aiohttp.http_exceptions":
         reason = str(error).partition("\n")[2].strip().partition("\n")[0]

@@ -1,4 +1,4 @@
-"""What requests over HTTP, and the control listener, need of the broker; `boot.py` makes it."""
+"""The services that HTTP and the control listener use; `boot.py` makes them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Services(Below, Protocol):
-    """What requests over HTTP, and the control listener, need."""
+    """The services that HTTP and the control listener use."""
 
     @property
     def cluster_watch(self) -> ClusterWatch | None: ...
@@ -24,4 +24,4 @@ class Services(Below, Protocol):
     def descriptors(self) -> Descriptors: ...
 
     @property
-    def told(self) -> Sequence[Listener]: ...
+    def advertised_listeners(self) -> Sequence[Listener]: ...

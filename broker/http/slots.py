@@ -1,8 +1,9 @@
-"""Who may have an HTTP connection: a number for all, a part of it for each address, and slots that are kept.
+"""The slots of HTTP connections: a limit for all, half of it for each address, and a few reserved slots.
 
-A connection over which no request is served is quiet. When the number is reached, the one that has been
-quiet for longest is closed for a new one. When none is quiet, a few are still served for one request: `KEPT`
-of this machine, and `KEPT` that may ask for health alone. So whoever holds connections, health is answered.
+A connection over which no request is served is idle. When the limit is reached, the connection that has been
+idle for longest is closed for a new one. When none is idle, a few more are accepted for one request each:
+`RESERVED_SLOTS` from this machine, and `RESERVED_SLOTS` that may request health alone. So health is answered,
+however many connections clients hold.
 
 Pure: `now_s` is an argument, and a connection is anything that can be a key.
 """
@@ -17,15 +18,15 @@ from typing import TYPE_CHECKING, Final, Generic, NamedTuple, TypeVar
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable
 
-KEPT: Final = 8
+RESERVED_SLOTS: Final = 8
 HEALTH_PATHS: Final = frozenset(("/healthz", "/readyz"))
-_YOUNG_S = 1.0  # nobody has to leave before he could ask
+_LEAST_IDLE_S = 1.0  # a new connection is not closed before it can send a request
 
 Connection = TypeVar("Connection")
 
 
 class Kind(Enum):
-    """What a connection may do."""
+    """The requests that a connection may send."""
 
     USUAL = "any request, any number of them"
     LOCAL = "one request of this machine"
@@ -34,19 +35,19 @@ class Kind(Enum):
 
 @dataclass(slots=True)
 class Slot:
-    """The slot of one connection; `quiet_since_s` is None while a request is served."""
+    """The slot of one connection; `idle_since_s` is None while a request is served."""
 
     host: str
     kind: Kind
-    quiet_since_s: float | None
-    has_asked: bool = False
+    idle_since_s: float | None
+    has_sent_request: bool = False
 
 
-class Taken(NamedTuple, Generic[Connection]):
-    """The kind of slot for a new connection, and which connection has to be closed for it."""
+class AcquiredSlot(NamedTuple, Generic[Connection]):
+    """The kind of slot for a new connection, and the connection that has to be closed for it, if any."""
 
     kind: Kind
-    leaves: Connection | None
+    evicted: Connection | None
 
 
 class Slots(Generic[Connection]):
@@ -56,11 +57,11 @@ class Slots(Generic[Connection]):
         self._slots: dict[Connection, Slot] = {}
 
     def retain(self, connections: Container[Connection]) -> None:
-        """Forgets connections that are not among those that are open."""
+        """Frees the slots of connections that are not among the open ones."""
         for gone in [each for each in self._slots if each not in connections]:
             del self._slots[gone]
 
-    def take(self, host: str, most: int, now_s: float) -> Taken[Connection] | None:
+    def acquire(self, host: str, most: int, now_s: float) -> AcquiredSlot[Connection] | None:
         """Returns a slot for a new connection of an address; None if there is none.
 
         There are `most` usual slots, and an address may have half of them.
@@ -69,23 +70,23 @@ class Slots(Generic[Connection]):
         own = [each for each in usual if self._slots[each].host == host]
         has_many = len(own) >= (most + 1) // 2
         if not has_many and len(usual) < most:
-            return Taken(Kind.USUAL, None)
-        leaves = self._longest_quiet(own if has_many else usual, now_s - _YOUNG_S)
-        if leaves is not None:
-            return Taken(Kind.USUAL, leaves)
+            return AcquiredSlot(Kind.USUAL, None)
+        evicted = self._longest_idle(own if has_many else usual, now_s - _LEAST_IDLE_S)
+        if evicted is not None:
+            return AcquiredSlot(Kind.USUAL, evicted)
         address = ipaddress.ip_address(host.partition("%")[0])
         is_local = (getattr(address, "ipv4_mapped", None) or address).is_loopback
         for kind in (Kind.LOCAL, Kind.HEALTH) if is_local else (Kind.HEALTH,):
             kept = self._of(kind)
-            if len(kept) < KEPT:
-                return Taken(kind, None)
-            leaves = self._longest_quiet(kept, now_s)
-            if leaves is not None:
-                return Taken(kind, leaves)
+            if len(kept) < RESERVED_SLOTS:
+                return AcquiredSlot(kind, None)
+            evicted = self._longest_idle(kept, now_s)
+            if evicted is not None:
+                return AcquiredSlot(kind, evicted)
         return None
 
     def put(self, connection: Connection, host: str, kind: Kind, now_s: float) -> None:
-        """Gives a new connection a slot that was taken for it."""
+        """Stores the slot that was acquired for a new connection."""
         self._slots[connection] = Slot(host, kind, now_s)
 
     def remove(self, connection: Connection) -> None:
@@ -93,42 +94,41 @@ class Slots(Generic[Connection]):
         self._slots.pop(connection, None)
 
     def begin(self, connection: Connection) -> Kind:
-        """Notes that a request is served; returns what its connection may do."""
+        """Notes that a request is being served; returns the kind of its connection's slot."""
         slot = self._slots.get(connection)
         if slot is None:
             return Kind.HEALTH
-        slot.quiet_since_s, slot.has_asked = None, True
+        slot.idle_since_s, slot.has_sent_request = None, True
         return slot.kind
 
     def end(self, connection: Connection, now_s: float) -> None:
         """Notes that a request has been served."""
         slot = self._slots.get(connection)
         if slot is not None:
-            slot.quiet_since_s = now_s
+            slot.idle_since_s = now_s
 
     def without_request(self, since_s: float) -> list[Connection]:
         """Returns the connections that are older than a time, and have sent no request so far."""
         return [
             each
             for each, slot in self._slots.items()
-            if not slot.has_asked
-            and slot.quiet_since_s is not None
-            and slot.quiet_since_s < since_s
+            if not slot.has_sent_request
+            and slot.idle_since_s is not None
+            and slot.idle_since_s < since_s
         ]
 
     @property
-    def has_silent(self) -> bool:
+    def has_unused(self) -> bool:
         """Whether any connection has sent no request so far."""
-        return any(not slot.has_asked for slot in self._slots.values())
+        return any(not slot.has_sent_request for slot in self._slots.values())
 
     def _of(self, kind: Kind) -> list[Connection]:
         return [each for each, slot in self._slots.items() if slot.kind is kind]
 
-    def _longest_quiet(self, among: Iterable[Connection], since_s: float) -> Connection | None:
+    def _longest_idle(self, among: Iterable[Connection], since_s: float) -> Connection | None:
         quiet = [
-            (slot.quiet_since_s, number, each)
+            (slot.idle_since_s, number, each)
             for number, each in enumerate(among)
-            if (slot := self._slots[each]).quiet_since_s is not None
-            and slot.quiet_since_s <= since_s
+            if (slot := self._slots[each]).idle_since_s is not None and slot.idle_since_s <= since_s
         ]
         return min(quiet, default=(0.0, 0, None), key=lambda each: each[:2])[2]

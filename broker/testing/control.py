@@ -1,9 +1,10 @@
 """The control listener: manual clock, faults, rounds on demand and more, as JSON over HTTP below /v1.
 
-It exists only if it is set at start. It is for tests and has no authentication: any client can stop
-the clock and break the disk, except a page in a browser (`broker.http.answers.guarding`). ROUTES lists the
-requests. Times are given twice: `*_ms`, exact, and as ISO 8601. A bad request is answered
-`{"error": NAME, "message": sentence}` with status 400, an unknown object with 404.
+The listener exists only if control.listener is set at start. It is for tests and has no authentication: any
+client can stop the clock and break the disk, except a page in a browser
+(`broker.http.answers.browser_guard`). ROUTES lists the requests. Times are shown twice: `*_ms`, exact, and as
+ISO 8601. A bad request is answered `{"error": NAME, "message": sentence}` with status 400, an unknown object
+with 404.
 """
 
 from __future__ import annotations
@@ -17,12 +18,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tidelog.broker.clock import ManualClock
 from tidelog.broker.http.answers import (
-    Refused,
-    answering,
+    HttpError,
     body_of,
+    browser_guard,
+    error_middleware,
     fields_of,
-    guarding,
-    line,
+    json_line,
     partition_number,
 )
 from tidelog.broker.http.application import readable
@@ -124,7 +125,7 @@ async def run_clock(control: Control, given: Mapping[str, Any]) -> dict[str, Any
     """Runs the clock at a rate, from now on or from a given time."""
     rate = given.get("rate", 1)
     if not isinstance(rate, int | float) or isinstance(rate, bool):
-        raise Refused(400, "BAD_RATE", f"rate={rate!r}: expected a number above 0")
+        raise HttpError(400, "BAD_RATE", f"rate={rate!r}: expected a number above 0")
     control.clock.run(rate, control.time(given, "from") if "from" in given else None)
     return await _moved(control)
 
@@ -142,12 +143,12 @@ async def sweep(control: Control, given: Mapping[str, Any]) -> dict[str, Any]:
     """
     topic = given.get("topic")
     if topic is not None and not isinstance(topic, str):
-        raise Refused(400, "BAD_REQUEST", f"topic={topic!r}: expected a name")
+        raise HttpError(400, "BAD_REQUEST", f"topic={topic!r}: expected a name")
     if topic is not None and topic not in control.services.metadata.image.topics:
-        raise Refused(404, "UNKNOWN_TOPIC_OR_PARTITION", f"there is no topic {topic}")
+        raise HttpError(404, "UNKNOWN_TOPIC_OR_PARTITION", f"there is no topic {topic}")
     compact = given.get("compact", False)
     if not isinstance(compact, bool):
-        raise Refused(400, "BAD_REQUEST", f"compact={compact!r}: expected true or false")
+        raise HttpError(400, "BAD_REQUEST", f"compact={compact!r}: expected true or false")
     compacted = await control.compaction.sweep(topic) if compact else CompactionRound([], [])
     deleted, failed, forgotten = await control.rounds.sweep(topic)
     now_ms = control.services.clock.now_ms()
@@ -212,7 +213,7 @@ def _fault(find: Callable[[int], Fault | None], given: Mapping[str, Any]) -> Fau
     number = given["id"]
     found = find(int(number)) if number.isdecimal() and len(number) < 10 else None
     if found is None:
-        raise Refused(404, "UNKNOWN_FAULT", f"there is no fault {number}")
+        raise HttpError(404, "UNKNOWN_FAULT", f"there is no fault {number}")
     return found
 
 
@@ -356,7 +357,7 @@ async def start_control(control: Control, listening: socket.socket) -> Any:
     web = await control.services.pools.metrics.run(importlib.import_module, "aiohttp.web")
     paths = list(dict.fromkeys(route.path for route in ROUTES))
     app = web.Application(
-        middlewares=[answering(web, log, paths), guarding(web, listening)],
+        middlewares=[error_middleware(web, log, paths), browser_guard(web, listening)],
         client_max_size=_MOST_BYTES,
     )
     for route in ROUTES:
@@ -371,6 +372,6 @@ def _handler(control: Control, route: _Route, web: Any) -> Callable[[Any], Await
     async def handle(request: Any) -> Any:
         given = fields_of(await body_of(request), route.fields, may_be_empty=True)
         answer = await route.do(control, {**given, **request.match_info})
-        return web.json_response(answer, status=route.status, dumps=line)
+        return web.json_response(answer, status=route.status, dumps=json_line)
 
     return handle

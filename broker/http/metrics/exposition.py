@@ -23,8 +23,8 @@ _ESCAPES = str.maketrans({"\\": r"\\", "\n": r"\n", '"': r"\""})
 _PLAIN_FROM, _PLAIN_TO = -1_000_000, 1_000_000  # whole numbers that the library writes as they are
 
 
-def metrics_text(services: Services, others: Any) -> bytes:
-    """Returns every metric of the broker, and those of `others`, a registry of the library."""
+def metrics_text(services: Services, registry: Any) -> bytes:
+    """Returns every metric of the broker, and those of `registry`, a registry of the library."""
     from prometheus_client import generate_latest
 
     scrape = Scrape(services)
@@ -38,7 +38,7 @@ def metrics_text(services: Services, others: Any) -> bytes:
                 parts.append(generate_latest(_Alone(collected(family, scrape))).decode())
     finally:
         scrape.shared.clear()  # which refers to the scrape
-    parts.append(generate_latest(others).decode())
+    parts.append(generate_latest(registry).decode())
     return "".join(parts).encode()
 
 
@@ -73,8 +73,8 @@ def _shown(names: Labels, values: Labels) -> str:
     if not names:
         return ""
     pairs = sorted(zip(names, values, strict=True))
-    told = ",".join(f'{name}="{value.translate(_ESCAPES)}"' for name, value in pairs)
-    return f"{{{told}}}"
+    text_of_labels = ",".join(f'{name}="{value.translate(_ESCAPES)}"' for name, value in pairs)
+    return f"{{{text_of_labels}}}"
 
 
 def _number(value: Any) -> str:

@@ -1,4 +1,4 @@
-"""How a metric is declared, and the values that one scrape shares."""
+"""The declaration of a metric, and the values that the metrics of one scrape share."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The requests below /v1 as they are declared, and what is made of the declarations.
+"""The declarations of the requests below /v1, and the pages that are generated from them.
 
 `declared.py` has each request: its parameters, the schema of its answer, its errors (`route.py` has what a
 declaration is made of). The handlers (`api`, `changes`) refuse a parameter that is not declared,

@@ -1,11 +1,11 @@
-"""What / and /v1 answer: every route with what it is for, as JSON, or as a small page for a browser."""
+"""The index at / and /v1: every route with its purpose, as JSON, or as a small page for a browser."""
 
 from __future__ import annotations
 
 import html
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from tidelog.broker.http.answers import line
+from tidelog.broker.http.answers import json_line
 from tidelog.broker.http.routes.declared import OPENAPI, ROUTES
 
 if TYPE_CHECKING:
@@ -51,11 +51,11 @@ def as_json() -> str:
         {"method": each.method, "path": each.path, "does": f"{each.does}."}
         for each in (*PAGES, *ROUTES)
     ]
-    return line({"docs": DOCS, "openapi": OPENAPI, "routes": routes})
+    return json_line({"docs": DOCS, "openapi": OPENAPI, "routes": routes})
 
 
 def as_html() -> str:
-    """Returns the index as a page; what can be opened as it is, is a link."""
+    """Returns the index as an HTML page; routes that a browser can open are links."""
     rows = "".join(map(_row, (*PAGES, *ROUTES)))
     return _HTML.format(docs=DOCS, rows=rows)
 

@@ -8,7 +8,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from tidelog import __version__
-from tidelog.broker.http.answers import line
+from tidelog.broker.http.answers import json_line
 from tidelog.broker.http.routes.answer_schemas import SCHEMAS
 from tidelog.broker.http.routes.declared import ALWAYS, PARTS, ROUTES
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 @cache
 def text() -> str:
     """Returns the description as JSON."""
-    return line(document())
+    return json_line(document())
 
 
 def document() -> dict[str, Any]:

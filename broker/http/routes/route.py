@@ -1,10 +1,10 @@
-"""What the declaration of a request is made of, and how its query is read."""
+"""The classes of a request's declaration, and the parser of its query."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from tidelog.broker.http.answers import Refused
+from tidelog.broker.http.answers import HttpError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -17,7 +17,7 @@ FLAG: Final = {"enum": list(TRUTH)}
 class Parameter(NamedTuple):
     """One parameter of a query, part of a path, or field of a body.
 
-    `written` is how the page writes its value, and `schema` the JSON Schema of the value.
+    `written` is the placeholder of its value in docs/http.md, and `schema` the JSON Schema of the value.
     """
 
     name: str
@@ -48,13 +48,13 @@ class Route(NamedTuple):
     """Those of the JSON object in the body."""
 
     def read(self, query: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
-        """Returns the values of each parameter in a query. Raises Refused for what is not declared."""
+        """Returns the values of each parameter in a query. Raises HttpError for one that is not declared."""
         known = {each.name: each for each in self.parameters}
         given: dict[str, list[str]] = {}
         for name, value in query:
             if name not in known:
                 listed = f"it may have {', '.join(known)}" if known else "it takes none"
-                raise Refused(
+                raise HttpError(
                     400,
                     "UNKNOWN_PARAMETER",
                     f"{name[:40]!r} is no parameter of this request: {listed}",
@@ -68,8 +68,8 @@ class Route(NamedTuple):
 def _check(parameter: Parameter, values: list[str]) -> None:
     name, schema = parameter.name, parameter.schema
     if len(values) > 1 and not parameter.is_repeatable:
-        raise Refused(400, "BAD_REQUEST", f"{name} is given {len(values)} times")
+        raise HttpError(400, "BAD_REQUEST", f"{name} is given {len(values)} times")
     value = values[0].lower() if schema is FLAG else values[0]
     if value not in schema.get("enum", (value,)):
         expected = "true or false" if schema is FLAG else " or ".join(schema["enum"])
-        raise Refused(400, "BAD_REQUEST", f"{name}={value[:40]}: expected {expected}")
+        raise HttpError(400, "BAD_REQUEST", f"{name}={value[:40]}: expected {expected}")

@@ -9,7 +9,7 @@ import pytest
 
 from tests.broker import asking
 from tests.broker.inside import Inside
-from tidelog.broker.http.answers import Refused
+from tidelog.broker.http.answers import HttpError
 from tidelog.broker.http.changes import local_peer, reset_topic
 from tidelog.broker.http.routes.declared import ROUTES
 from tidelog.broker.pools import Pool
@@ -32,13 +32,15 @@ def test_this_machine_may_request_a_change(host):
     "host", ["10.0.0.1", "0.0.0.0", "::", "fe80::1%eth0", "::ffff:10.0.0.1", "", "localhost", None]
 )
 def test_no_other_machine_may(host):
-    with pytest.raises(Refused, match="accepted from this machine alone, over loopback") as refused:
+    with pytest.raises(
+        HttpError, match="accepted from this machine alone, over loopback"
+    ) as refused:
         local_peer(request_from(host))
     assert refused.value.status == 403
 
 
 def test_a_connection_that_is_gone_is_nobodys():
-    with pytest.raises(Refused):
+    with pytest.raises(HttpError):
         local_peer(SimpleNamespace(transport=None))
 
 

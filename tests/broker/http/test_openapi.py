@@ -27,7 +27,7 @@ from tests.broker.subject import json_at
 from tests.oracle import recordset
 from tests.oracle.recordset import Rec
 from tidelog.broker.http import answers
-from tidelog.broker.http.answers import not_found, twice
+from tidelog.broker.http.answers import not_found, time_fields
 from tidelog.broker.http.routes.declared import ALWAYS, ROUTES
 from tidelog.broker.http.routes.index import PATHS
 from tidelog.protocol.errors import ErrorCode
@@ -120,7 +120,9 @@ def test_a_field_that_is_not_described_is_found():
 
 def told_clock():
     times = {
-        name: text for each in ("now", "deletion_time") for name, text in twice(each, 0).items()
+        name: text
+        for each in ("now", "deletion_time")
+        for name, text in time_fields(each, 0).items()
     }
     lists = {name: [] for name in ("steps", "steps_back", "topics_ahead")}
     numbers = dict.fromkeys(("ahead_ms", "behind_ms", "clock_start_pause_ms"), 0)
@@ -128,9 +130,9 @@ def told_clock():
 
 
 def raised_in(path):
-    """The names of the errors that a module raises as Refused, with the statuses where they are plain."""
+    """The names of the errors that a module raises as HttpError, with the statuses where they are plain."""
     for call in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-        if isinstance(call, ast.Call) and getattr(call.func, "id", None) == "Refused":
+        if isinstance(call, ast.Call) and getattr(call.func, "id", None) == "HttpError":
             status, name = call.args[:2]
             if isinstance(name, ast.Constant):
                 yield getattr(status, "value", None), name.value

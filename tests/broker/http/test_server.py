@@ -12,9 +12,9 @@ import uvloop
 from aiohttp import web
 
 from tidelog.broker.http import answers
-from tidelog.broker.http.answers import answering, body_of
+from tidelog.broker.http.answers import body_of, error_middleware
 from tidelog.broker.http.server import HttpServer, Limits
-from tidelog.broker.http.slots import KEPT
+from tidelog.broker.http.slots import RESERVED_SLOTS
 
 OK = b"HTTP/1.1 200 OK\r\n"
 BAD = b" 400 Bad Request\r\n"
@@ -57,7 +57,7 @@ async def serving(**limits):
         return web.Response(text=str(len(await body_of(request))))
 
     port = Port(**limits)
-    middlewares = [port.server.middleware(), answering(web, answers, ["/"])]
+    middlewares = [port.server.middleware(), error_middleware(web, answers, ["/"])]
     app = web.Application(middlewares=middlewares)
     app.router.add_route("*", "/length", length)
     await port.server.start(app, port.listening)
@@ -86,14 +86,17 @@ async def test_connections_over_the_limit_are_served_once_or_refused_and_counted
     waiting = request(method="POST", headers="Content-Length: 1\r\n")
     async with serving(connections=1) as port:
         opened = []
-        for _ in range(1 + KEPT):
+        for _ in range(1 + RESERVED_SLOTS):
             opened.append(await asyncio.open_connection(*port.listening.getsockname()))
             opened[-1][1].write(waiting)
-        while port.server.slots.has_silent:  # noqa: ASYNC110 - no event says so
+        while port.server.slots.has_unused:  # noqa: ASYNC110 - no event says so
             await asyncio.sleep(0.01)
         assert b"503 Service Unavailable" in await port.ask(request())
         assert b"BUSY" in await port.ask(request())
-        silent = [await asyncio.open_connection(*port.listening.getsockname()) for _ in range(KEPT)]
+        silent = [
+            await asyncio.open_connection(*port.listening.getsockname())
+            for _ in range(RESERVED_SLOTS)
+        ]
         assert port.refused == 0
         for _, writer in opened:
             writer.write(b"1")
@@ -124,7 +127,7 @@ def test_a_connection_that_was_reset_before_it_is_accepted_is_no_error():
 async def test_a_head_that_does_not_end_is_not_waited_for(sent):
     async with serving(head_timeout_s=0.2) as port:
         assert await port.ask(sent) == b""
-        assert not port.server.slots.has_silent
+        assert not port.server.slots.has_unused
 
 
 async def test_a_connection_with_a_request_is_kept():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tidelog.broker.http.slots import KEPT, Kind, Slots
+from tidelog.broker.http.slots import RESERVED_SLOTS, Kind, Slots
 
 
 class Port:
@@ -15,13 +15,13 @@ class Port:
 
     def come(self, host="10.0.0.1"):
         """A new connection: its kind and number, and whom it replaces; None if it is refused."""
-        taken = self.slots.take(host, self.most, self.now_s)
+        taken = self.slots.acquire(host, self.most, self.now_s)
         if taken is None:
             return None
         self.made += 1
-        self.slots.remove(taken.leaves)
+        self.slots.remove(taken.evicted)
         self.slots.put(self.made, host, taken.kind, self.now_s)
-        return taken.kind, self.made, taken.leaves
+        return taken.kind, self.made, taken.evicted
 
     def ask(self, *connections):
         for each in connections:
@@ -67,11 +67,11 @@ def test_an_ipv4_address_on_an_ipv6_port_is_of_this_machine(full):
 
 
 def test_those_that_are_kept(full):
-    kinds = [full.come("127.0.0.1")[0] for _ in range(KEPT)]
-    assert kinds == [Kind.LOCAL] * KEPT
-    full.ask(*range(5, 5 + KEPT))
-    assert [full.come()[0] for _ in range(KEPT)] == [Kind.HEALTH] * KEPT
-    first = 5 + KEPT
+    kinds = [full.come("127.0.0.1")[0] for _ in range(RESERVED_SLOTS)]
+    assert kinds == [Kind.LOCAL] * RESERVED_SLOTS
+    full.ask(*range(5, 5 + RESERVED_SLOTS))
+    assert [full.come()[0] for _ in range(RESERVED_SLOTS)] == [Kind.HEALTH] * RESERVED_SLOTS
+    first = 5 + RESERVED_SLOTS
     assert full.come("127.0.0.1")[2] == first  # at once: a check asks as soon as it has connected
     full.ask(*range(first, full.made + 1))
     assert full.come("127.0.0.1") is None

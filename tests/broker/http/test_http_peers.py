@@ -10,8 +10,8 @@ import pytest
 
 pytest.importorskip("aiohttp")
 
-from tidelog.broker.http import others
-from tidelog.broker.http.others import NoAnswerError, Others
+from tidelog.broker.http import http_peers
+from tidelog.broker.http.http_peers import HttpPeers, NoAnswerError
 from tidelog.broker.metadata.brokers.records import Endpoint
 
 
@@ -34,7 +34,7 @@ async def asked(answer):
         ended.set()
 
     server = await asyncio.start_server(serve, "127.0.0.1", 0)
-    asking = Others(node_beside(server.sockets[0].getsockname()[1]))
+    asking = HttpPeers(node_beside(server.sockets[0].getsockname()[1]))
     try:
         with pytest.raises(NoAnswerError) as refused:
             await asking.ask(2, "/v1/clock", is_long=False)
@@ -46,7 +46,7 @@ async def asked(answer):
 
 
 async def test_a_port_that_is_silent_is_waited_for_so_long(monkeypatch):
-    monkeypatch.setattr(others, "_WITHIN_S", 0.2)
+    monkeypatch.setattr(http_peers, "_WITHIN_S", 0.2)
 
     async def hang(reader, _writer):
         await reader.read()
@@ -55,7 +55,7 @@ async def test_a_port_that_is_silent_is_waited_for_so_long(monkeypatch):
 
 
 async def test_an_answer_that_is_too_long_is_none(monkeypatch):
-    monkeypatch.setattr(others, "_MOST_BYTES", 1_000)
+    monkeypatch.setattr(http_peers, "_MOST_BYTES", 1_000)
 
     async def flood(reader, writer):
         await reader.readuntil(b"\r\n\r\n")
@@ -68,6 +68,6 @@ async def test_an_answer_that_is_too_long_is_none(monkeypatch):
 
 
 async def test_a_broker_without_a_session_is_not_asked():
-    asking = Others(node_beside(1))
+    asking = HttpPeers(node_beside(1))
     with pytest.raises(NoAnswerError, match="has no session"):
         await asking.ask(3, "/v1/clock", is_long=False)

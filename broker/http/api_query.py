@@ -1,7 +1,7 @@
 """One parsed HTTP request below /v1: the broker, the path, the parameters, and its time.
 
-Every route takes an `Asked` and reads its parameters through it. They are those that the route declares
-(`routes`), and each is given as it says. An invalid value raises `Refused` with a sentence.
+Every handler gets an `ApiQuery` and reads its parameters, which its route declares (`routes`). An invalid
+value raises `HttpError` with a sentence.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from tidelog.broker.http.answers import Refused, partition_number
+from tidelog.broker.http.answers import HttpError, partition_number
 from tidelog.broker.http.routes.route import TRUTH
 from tidelog.config.instants import parse_instant
 from tidelog.protocol.errors import BrokerError, OffsetOutOfRange, UnknownTopicOrPartition
@@ -22,10 +22,10 @@ if TYPE_CHECKING:
     from tidelog.broker.metadata.image import Topic
     from tidelog.storage.log.partition import Partition
 
-_BREATH_S = 0.0002
+_RELEASE_S = 0.0002
 
 
-class Asked(NamedTuple):
+class ApiQuery(NamedTuple):
     """One request: the broker, the path's topic and partition, the parameters, and its time."""
 
     services: Services
@@ -33,26 +33,26 @@ class Asked(NamedTuple):
     given: Mapping[str, list[str]]
     now_ms: int
     here: Mapping[str, frozenset[int]] | None = None
-    """The partitions for which this broker answers, by topic; None: for all."""
+    """The partitions for which this broker answers, by topic; None: all."""
 
-    def is_here(self, topic: str, index: int) -> bool:
+    def answers_for(self, topic: str, index: int) -> bool:
         """Returns whether this broker answers for a partition."""
         return self.here is None or index in self.here.get(topic, ())
 
     def one(self, name: str) -> str | None:
-        """Returns a parameter that is given once at most, None if it is not."""
+        """Returns a parameter that is given at most once, None if it is not given."""
         values = self.given.get(name, [])
         return values[0] if values else None
 
     def flag(self, name: str) -> bool:
-        """Returns a parameter that is true or false; false if it is not given."""
+        """Returns a boolean parameter; false if it is not given."""
         return TRUTH[(self.one(name) or "false").lower()]
 
     def time(self, name: str) -> int | None:
-        """Returns an optional time; -1, which means no time, is refused, or shifted if requested.
+        """Returns an optional time in ms; -1, which means no time, is refused, or 0 with shift=true.
 
         No record has the time -1, so the records at or after it are those at or after 0. Raises
-        Refused.
+        HttpError.
         """
         text = self.one(name)
         if text is None:
@@ -60,12 +60,12 @@ class Asked(NamedTuple):
         try:
             timestamp = parse_instant(text[:100], self.now_ms)
         except ValueError as error:
-            raise Refused(400, "BAD_TIME", f"{name}: {error}") from None
+            raise HttpError(400, "BAD_TIME", f"{name}: {error}") from None
         if timestamp != NO_TIMESTAMP:
             return timestamp
         if self.flag("shift"):
             return 0
-        raise Refused(
+        raise HttpError(
             400,
             "NO_TIME",
             f'{name}: 1969-12-31T23:59:59.999Z is -1 in milliseconds, which means "no time": no record '
@@ -81,7 +81,7 @@ class Asked(NamedTuple):
             raise UnknownTopicOrPartition(f"there is no topic {self.path['topic'][:260]}")
         return topic
 
-    def about(self) -> dict[str, Any]:
+    def topic_fields(self) -> dict[str, Any]:
         """Returns the topic's name and its id, which differs from ids in other clusters.
 
         Raises UnknownTopicOrPartition.
@@ -91,7 +91,7 @@ class Asked(NamedTuple):
     def partitions(self) -> list[int]:
         """Returns the requested partitions: one, or all of the topic.
 
-        Raises UnknownTopicOrPartition and Refused.
+        Raises UnknownTopicOrPartition and HttpError.
         """
         topic = self.topic
         text = self.path.get("partition") or self.one("partition")
@@ -110,15 +110,15 @@ class Asked(NamedTuple):
         """Returns the result of `answer_of` for every requested partition that this broker answers for.
 
         A partition that fails has its error in its place. If it is the only one requested, its
-        BrokerError is raised. Raises Refused when the broker stops.
+        BrokerError is raised. Raises HttpError when the broker stops.
         """
         rows: list[dict[str, Any]] = []
         leader = {} if self.here is None else {"leader": self.services.metadata.node_id}
         for index in self.partitions():
-            if not self.is_here(self.path["topic"], index):
+            if not self.answers_for(self.path["topic"], index):
                 continue
             if not self.services.ready:
-                raise Refused(503, "NOT_READY", "the broker starts or stops")
+                raise HttpError(503, "NOT_READY", "the broker starts or stops")
             try:
                 partition = self.services.partitions.get(self.path["topic"], index)
                 try:
@@ -137,5 +137,5 @@ class Asked(NamedTuple):
                         **leader,
                     }
                 )
-            time.sleep(_BREATH_S)  # releases the interpreter's lock for the loop
+            time.sleep(_RELEASE_S)  # releases the interpreter's lock for the loop
         return rows

@@ -1,7 +1,7 @@
-"""Which broker answers for which partition: what a log's leader alone knows, no follower guesses.
+"""Which broker answers for which partition: only the leader, for no follower knows all of a log's state.
 
-A broker that is alone answers for everything. One of several answers for the partitions that it leads, as
-long as it serves them.
+A broker that is alone answers for every partition. In a cluster a broker answers for the partitions that it
+leads, as long as it serves them.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from tidelog.broker.metadata.image import Topic
 
 
-class Answering(NamedTuple):
-    """Who answers for the partitions of a topic."""
+class LeaderMap(NamedTuple):
+    """The partitions of a topic by the broker that answers for them."""
 
     here: frozenset[int]
     others: Mapping[int, list[int]]
@@ -27,10 +27,10 @@ class Answering(NamedTuple):
     """The partitions for which nobody answers, and why."""
 
 
-def answering_for(services: Services, topic: Topic, indexes: Iterable[int]) -> Answering:
-    """Returns who answers for these partitions; runs on the event loop."""
+def leader_map(services: Services, topic: Topic, indexes: Iterable[int]) -> LeaderMap:
+    """Returns the brokers that answer for these partitions; runs on the event loop."""
     if services.cluster is None:
-        return Answering(frozenset(indexes), {}, {})
+        return LeaderMap(frozenset(indexes), {}, {})
     live = services.metadata.image.brokers
     here: set[int] = set()
     others: dict[int, list[int]] = {}
@@ -52,11 +52,11 @@ def answering_for(services: Services, topic: Topic, indexes: Iterable[int]) -> A
             unknown[index] = LeaderNotAvailable(
                 f"nobody leads {topic.name}-{index}, which has replicas on {replicas}"
             )
-    return Answering(frozenset(here), others, unknown)
+    return LeaderMap(frozenset(here), others, unknown)
 
 
 def _check_led(services: Services, topic: Topic, index: int) -> None:
-    """Raises NotLeaderOrFollower unless this broker serves a partition as the leader that it is."""
+    """Raises NotLeaderOrFollower unless this broker serves a partition that it leads."""
     assert services.cluster is not None
     assert services.replicas is not None
     me = services.metadata.node_id

@@ -1,14 +1,14 @@
-"""The HTTP ports of the other brokers of the cluster, as this one asks them.
+"""Sends requests to the HTTP ports of the other brokers of the cluster.
 
-Only brokers that are registered and have a session are asked, at the address in their session, for a path
-below /v1 that this broker has read from a route of its own. No redirect is followed. A request names the
-broker that asks (ASKED_BY); one that does so is never passed on, so no request goes in a circle. An answer
-counts only if it names the broker that was meant, and its cluster (ANSWERED_BY): an address that means
-another program here, as 127.0.0.1 does on another machine, is found out.
+A request goes only to a broker that is registered and has a session, to the address in its session, for a
+path below /v1 that is one of the routes. No redirect is followed. A request names the broker that sends it
+(ASKED_BY); such a request is never forwarded, so no request goes in a circle. An answer is accepted only if
+it names the expected broker and cluster (ANSWERED_BY): so another program at the address, as at 127.0.0.1 of
+another machine, is detected.
 
-Each request takes a bounded time, and each broker gets a few at once. A client that leaves does not end what
-was asked for it, so those in progress are bounded. No thread waits for them: two brokers
-whose threads all waited for each other would wait for ever.
+Each request has a time limit, and each broker gets a few at once. A client that disconnects does not end the
+requests that were sent for it, so their number is limited. No thread waits for them: two brokers whose
+threads all waited for each other would wait for ever.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from aiohttp import ClientError, ClientSession, ClientTimeout, DummyCookieJar, TCPConnector
 from yarl import URL
 
-from tidelog.broker.http.answers import Refused
+from tidelog.broker.http.answers import HttpError
 from tidelog.broker.network.accepting.listener import HTTP
 
 if TYPE_CHECKING:
@@ -40,22 +40,22 @@ _PIECE = 1 << 16
 
 
 class NoAnswerError(Exception):
-    """A broker has given no answer that counts; the text says why, after its name."""
+    """A broker has returned no valid answer; the text is the reason, to follow the broker's name."""
 
 
-class Answered(NamedTuple):
-    """The answer of a broker, as its JSON is."""
+class BrokerAnswer(NamedTuple):
+    """The answer of a broker: its HTTP status and the bytes of its JSON."""
 
     status: int
     text: bytes
 
 
 def name_of(services: Services) -> str:
-    """Returns what this broker calls itself in ANSWERED_BY."""
+    """Returns the name of this broker in ANSWERED_BY: cluster id and broker id."""
     return _name(services, services.metadata.node_id)
 
 
-class Others:
+class HttpPeers:
     """The other brokers; `close` in the end. All methods run on the event loop."""
 
     def __init__(self, services: Services) -> None:
@@ -65,18 +65,18 @@ class Others:
         self._sessions: dict[bool, ClientSession] = {}  # by whether the requests are long
 
     @contextmanager
-    def asking(self, brokers: int) -> Iterator[None]:
-        """Has room for a question to so many brokers. Raises Refused when too many are in progress."""
+    def reserving(self, brokers: int) -> Iterator[None]:
+        """Counts requests to so many brokers. Raises HttpError when too many are in progress."""
         if self._in_progress and self._in_progress + brokers > _MOST_IN_PROGRESS:
-            raise Refused(503, "BUSY", "too many questions to other brokers are in progress")
+            raise HttpError(503, "BUSY", "too many questions to other brokers are in progress")
         self._in_progress += brokers
         try:
             yield
         finally:
             self._in_progress -= brokers
 
-    async def ask(self, broker: int, path: str, *, is_long: bool) -> Answered:
-        """Asks a broker for a path with its query. Raises NoAnswerError."""
+    async def ask(self, broker: int, path: str, *, is_long: bool) -> BrokerAnswer:
+        """Sends a GET for a path with its query to a broker. Raises NoAnswerError."""
         live = self._services.metadata.image.brokers.get(broker)
         endpoints = () if live is None else live.record.endpoints
         at = next((each for each in endpoints if each.listener == HTTP), None)
@@ -93,7 +93,7 @@ class Others:
         except (ClientError, OSError, ValueError) as error:
             raise NoAnswerError(f"gives no answer at {where} ({error})") from None
 
-    async def _get(self, broker: int, where: str, path: str, *, is_long: bool) -> Answered:
+    async def _get(self, broker: int, where: str, path: str, *, is_long: bool) -> BrokerAnswer:
         url = URL(f"http://{where}{path}", encoded=True)
         headers = {ASKED_BY: str(self._services.metadata.node_id)}
         session = self._session(is_long=is_long)
@@ -110,7 +110,7 @@ class Others:
                 text += piece
                 if len(text) > _MOST_BYTES:
                     raise NoAnswerError(f"answers with more than {_MOST_BYTES} bytes")
-            return Answered(answer.status, bytes(text))
+            return BrokerAnswer(answer.status, bytes(text))
 
     def _session(self, *, is_long: bool) -> ClientSession:
         session = self._sessions.get(is_long)
