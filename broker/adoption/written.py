@@ -27,24 +27,24 @@ def write_inventory(path: Path, inventory: Inventory) -> None:
         }
         for (topic, index), log in sorted(inventory.logs.items())
     ]
-    metadata = None if inventory.metadata is None else _metadata_said(inventory.metadata)
-    said = {"version": _VERSION, **inventory._asdict(), "logs": logs, "metadata": metadata}
+    metadata = None if inventory.metadata is None else _metadata_fields(inventory.metadata)
+    fields = {"version": _VERSION, **inventory._asdict(), "logs": logs, "metadata": metadata}
     path.touch(0o600)
-    path.write_text(json.dumps(said, indent=1) + "\n", encoding="utf-8")
+    path.write_text(json.dumps(fields, indent=1) + "\n", encoding="utf-8")
 
 
 def read_inventory(path: Path) -> Inventory:
     """Returns the inventory in a file. Raises OSError, and AdoptionError if it holds none."""
     try:
-        said = json.loads(path.read_text(encoding="utf-8"))
-        if said["version"] != _VERSION:
+        fields = json.loads(path.read_text(encoding="utf-8"))
+        if fields["version"] != _VERSION:
             raise AdoptionError(f"{path} is an inventory of another version: take it anew")
         return Inventory(
-            str(said["cluster_id"]),
-            int(said["broker"]),
-            tuple(map(str, said["directories"])),
-            {(each["topic"], int(each["partition"])): _log(each) for each in said["logs"]},
-            None if said["metadata"] is None else _metadata(said["metadata"]),
+            str(fields["cluster_id"]),
+            int(fields["broker"]),
+            tuple(map(str, fields["directories"])),
+            {(each["topic"], int(each["partition"])): _log(each) for each in fields["logs"]},
+            None if fields["metadata"] is None else _metadata(fields["metadata"]),
         )
     except (ValueError, KeyError, TypeError) as error:
         raise AdoptionError(
@@ -52,19 +52,19 @@ def read_inventory(path: Path) -> Inventory:
         ) from None
 
 
-def _log(said: dict[str, Any]) -> FoundLog:
+def _log(fields: dict[str, Any]) -> FoundLog:
     return FoundLog(
-        None if said["topic_id"] is None else read_id(said["topic_id"]),
-        int(said["start_offset"]),
-        int(said["end_offset"]),
-        int(said["last_epoch"]),
-        int(said["begun_epoch"]),
-        int(said["high_watermark"]),
-        bool(said["has_append_times"]),
+        None if fields["topic_id"] is None else read_id(fields["topic_id"]),
+        int(fields["start_offset"]),
+        int(fields["end_offset"]),
+        int(fields["last_epoch"]),
+        int(fields["begun_epoch"]),
+        int(fields["high_watermark"]),
+        bool(fields["has_append_times"]),
     )
 
 
-def _metadata_said(metadata: KafkaMetadata) -> dict[str, Any]:
+def _metadata_fields(metadata: KafkaMetadata) -> dict[str, Any]:
     topics = [
         {
             "name": topic.name,
@@ -78,7 +78,7 @@ def _metadata_said(metadata: KafkaMetadata) -> dict[str, Any]:
     return {**metadata._asdict(), "topics": topics, "broker_configs": of_brokers}
 
 
-def _metadata(said: dict[str, Any]) -> KafkaMetadata:
+def _metadata(fields: dict[str, Any]) -> KafkaMetadata:
     topics = tuple(
         KafkaTopic(
             str(topic["name"]),
@@ -86,27 +86,27 @@ def _metadata(said: dict[str, Any]) -> KafkaMetadata:
             _configs(topic["configs"]),
             {int(at): _partition(each) for at, each in topic["partitions"].items()},
         )
-        for topic in said["topics"]
+        for topic in fields["topics"]
     )
     return KafkaMetadata(
-        int(said["epoch"]),
-        int(said["end_offset"]),
-        int(said["next_producer_id"]),
+        int(fields["epoch"]),
+        int(fields["end_offset"]),
+        int(fields["next_producer_id"]),
         topics,
-        {str(name): _configs(configs) for name, configs in said["broker_configs"].items()},
+        {str(name): _configs(configs) for name, configs in fields["broker_configs"].items()},
     )
 
 
-def _configs(said: dict[str, Any]) -> dict[str, str]:
-    return {str(name): str(value) for name, value in said.items()}
+def _configs(fields: dict[str, Any]) -> dict[str, str]:
+    return {str(name): str(value) for name, value in fields.items()}
 
 
-def _partition(said: dict[str, Any]) -> KafkaPartition:
+def _partition(fields: dict[str, Any]) -> KafkaPartition:
     return KafkaPartition(
-        tuple(map(int, said["replicas"])),
-        tuple(map(int, said["isr"])),
-        tuple(map(int, said["elr"])),
-        int(said["leader_epoch"]),
-        int(said["partition_epoch"]),
-        bool(said["is_moving"]),
+        tuple(map(int, fields["replicas"])),
+        tuple(map(int, fields["isr"])),
+        tuple(map(int, fields["elr"])),
+        int(fields["leader_epoch"]),
+        int(fields["partition_epoch"]),
+        bool(fields["is_moving"]),
     )

@@ -14,7 +14,12 @@ from typing import TYPE_CHECKING, Any
 from tidelog.broker.http.answers import time_fields
 from tidelog.broker.http.readiness import reasons
 from tidelog.broker.metadata.brokers.records import OfflineRecord
-from tidelog.broker.metadata.standing import SERVING, standings, state_of, why_missing
+from tidelog.broker.metadata.partition_health import (
+    SERVING,
+    health_of_partitions,
+    state_of,
+    why_missing,
+)
 from tidelog.broker.network.accepting.listener import HTTP
 from tidelog.broker.transactions.open_transactions import opened
 from tidelog.config.broker.listeners import joined
@@ -26,7 +31,7 @@ if TYPE_CHECKING:
     from tidelog.broker.http.api_query import ApiQuery
     from tidelog.broker.http.services import Services
     from tidelog.broker.metadata.image import Image
-    from tidelog.broker.metadata.standing import Standing
+    from tidelog.broker.metadata.partition_health import PartitionHealth
     from tidelog.storage.log.partition import Partition
 
 _IDLE_MS = 60_000
@@ -42,7 +47,7 @@ def cluster(query: ApiQuery) -> dict[str, Any]:
     services = query.services
     image = services.metadata.image
     alone = services.metadata.node_id if services.cluster is None else None
-    found = list(standings(image, alone))
+    found = list(health_of_partitions(image, alone))
     controller = image.controller
     told = None
     if controller is not None:
@@ -115,7 +120,9 @@ def _unable(image: Image, broker: int) -> dict[str, list[str]]:
     }
 
 
-def _brokers(services: Services, image: Image, found: list[Standing]) -> list[dict[str, Any]]:
+def _brokers(
+    services: Services, image: Image, found: list[PartitionHealth]
+) -> list[dict[str, Any]]:
     leads = Counter(each.record.leader for each in found)
     has = Counter(broker for each in found for broker in each.record.replicas)
     in_sync = Counter(broker for each in found for broker in each.record.isr)
@@ -147,7 +154,7 @@ def _brokers(services: Services, image: Image, found: list[Standing]) -> list[di
     return answer
 
 
-def _partition(services: Services, image: Image, each: Standing) -> dict[str, Any]:
+def _partition(services: Services, image: Image, each: PartitionHealth) -> dict[str, Any]:
     record = each.record
     least = services.settings.served(each.topic).min_insync_replicas
     return {
@@ -169,7 +176,7 @@ def _partition(services: Services, image: Image, each: Standing) -> dict[str, An
     }
 
 
-def _followers(services: Services, each: Standing) -> list[dict[str, Any]] | None:
+def _followers(services: Services, each: PartitionHealth) -> list[dict[str, Any]] | None:
     """Returns the lag of each follower of a partition; None if another broker leads the partition.
 
     `lag` is null before the first fetch of a follower in this leader epoch. `caught_up_ms_ago` is
@@ -191,7 +198,7 @@ def _followers(services: Services, each: Standing) -> list[dict[str, Any]] | Non
     ]
 
 
-def _state(each: Standing, least: int) -> str:
+def _state(each: PartitionHealth, least: int) -> str:
     if each.is_offline:
         return OFFLINE
     if len(each.record.isr) < least:

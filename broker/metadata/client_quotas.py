@@ -1,4 +1,4 @@
-"""Changes of the quotas of clients: one key for each entity that has any."""
+"""Changes of client quotas in the metadata: one key for each entity that has quotas."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ _AT_ONCE = MOST_COMPARISONS // 2  # entities of one transaction: each needs two 
 
 
 async def alter(metadata: ClusterMetadata, changes: Mapping[Entity, Changes]) -> None:
-    """Sets some of the quotas of entities, or removes those that are None.
+    """Sets some of the quotas of entities, or removes those that are None; does not check the values.
 
-    They are not checked here. Raises KafkaStorageError; then it is unknown which of them are changed.
+    Raises KafkaStorageError; then it is unknown which of them are changed.
     """
     entities = list(changes)
     for start in range(0, len(entities), _AT_ONCE):
         some = {each: changes[each] for each in entities[start : start + _AT_ONCE]}
         while not await _alter(metadata, some):
-            pass  # others have changed them since the image: once more, on the newest one
+            pass  # others have changed them since the image: try again on the newest one
 
 
 async def _alter(metadata: ClusterMetadata, changes: Mapping[Entity, Changes]) -> bool:

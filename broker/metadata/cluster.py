@@ -77,9 +77,9 @@ class ClusterMetadata:
     ) -> None:
         """`node_id` is this broker, which leads the partitions that are created here.
 
-        `perhaps_dead` returns the brokers that seem to have died just now: if they have, a change
-        of the metadata will say so in a moment. `is_new` tells by all that a store holds whether
-        nobody has begun it yet.
+        `perhaps_dead` returns the brokers whose connections have just ended: if a broker has died, a
+        change of the metadata follows in a moment. `is_new` returns whether a store with this content
+        belongs to no cluster yet.
         """
         self.store = store
         self.node_id = node_id
@@ -90,7 +90,7 @@ class ClusterMetadata:
         self._newer = asyncio.Event()  # set, and replaced, when there is a newer image
         self._watch: asyncio.Task[None] | None = None
         self.went_back: str | None = None
-        """That the store has gone back to an older revision, as a sentence; None while it has not."""
+        """A sentence if the store went back to an older revision, as after a restore; else None."""
 
     async def open(self) -> None:
         """Opens the store and reads it; a new store gets a cluster id.
@@ -102,7 +102,7 @@ class ClusterMetadata:
         try:
             snapshot = await self.store.read()
             if self._is_new(snapshot):
-                await self._begin()
+                await self._initialize()
                 snapshot = await self.store.read()
             self._builder = ImageBuilder(snapshot.revision, snapshot.pairs)
             self.image = self._builder.image
@@ -112,10 +112,10 @@ class ClusterMetadata:
         except ValueError as error:
             await self.store.close()
             raise MetadataError(f"the metadata is damaged: {error}") from None
-        self._watch = asyncio.get_running_loop().create_task(self._follow())
+        self._watch = asyncio.get_running_loop().create_task(self._run_watch())
 
-    async def _begin(self) -> None:
-        """Writes what every store has, into a new one, unless another broker does so first."""
+    async def _initialize(self) -> None:
+        """Writes the keys that every store has into a new one, unless another broker does so first."""
         await self.store.transact(
             absent(records.CLUSTER), records.put_beginning(written_id(new_id()))
         )
@@ -151,21 +151,21 @@ class ClusterMetadata:
         assignments = (PartitionRecord.led_by(self.node_id),) * partitions
         return await self.add_topic(Topic(name, topic_id or new_id(), assignments, dict(configs)))
 
-    async def add_topic(self, topic: Topic, *, still: Sequence[Compare] = ()) -> Topic:
+    async def add_topic(self, topic: Topic, *, conditions: Sequence[Compare] = ()) -> Topic:
         """Stores a topic and returns it as stored.
 
-        Raises InvalidTopic, TopicAlreadyExists, and ChangedMeanwhileError if what must `still` be
-        so is not: then the topic needs another id. Raises NotController for a large topic if this
-        is one of several brokers and has no session.
+        Raises InvalidTopic, TopicAlreadyExists, and ChangedMeanwhileError if one of the `conditions` is
+        false: then the topic needs another id. Raises NotController for a large topic if this is one of
+        several brokers and has no session.
         """
         self.check_name(topic.name)
-        if await topic_writes.add(self, topic, still):
+        if await topic_writes.add(self, topic, conditions):
             return self.image.topics_by_id.get(topic.topic_id, topic)
         self.check_name(topic.name)
         raise ChangedMeanwhileError
 
     def check_name(self, name: str) -> None:
-        """Checks that a topic could have this name. Raises InvalidTopic, TopicAlreadyExists."""
+        """Checks that a new topic may have this name. Raises InvalidTopic, TopicAlreadyExists."""
         check_topic_name(name)
         if name in self.image.topics:
             raise TopicAlreadyExists(f"topic {name} exists")
@@ -183,12 +183,12 @@ class ClusterMetadata:
         *,
         since: Image | None = None,
         placed: Sequence[PartitionRecord] | None = None,
-        still: Sequence[Compare] = (),
+        conditions: Sequence[Compare] = (),
     ) -> Topic:
         """Sets a topic's number of partitions; this broker leads the new ones unless they are `placed`.
 
-        Raises UnknownTopicOrPartition, and ChangedMeanwhileError if the topic has changed `since`,
-        or what must `still` be so is not.
+        Raises UnknownTopicOrPartition, and ChangedMeanwhileError if the topic has changed `since`, or one
+        of the `conditions` is false.
         """
         while True:
             image = since or self.image
@@ -201,7 +201,7 @@ class ClusterMetadata:
             if partitions < topic.partitions:
                 is_done = await topic_writes.shrink(self, before, partitions, compares)
             else:
-                is_done = await topic_writes.grow(self, before, added, compares, still)
+                is_done = await topic_writes.grow(self, before, added, compares, conditions)
             if is_done:
                 return topic._replace(assignments=assignments, mod_revisions=())
             if since is not None:
@@ -224,29 +224,27 @@ class ClusterMetadata:
                 return topic
 
     async def deletion_done(self, topic_id: UUID, broker: int | None = None) -> None:
-        """Records that the logs of a deleted topic are gone here, or everywhere.
+        """Records that this broker has deleted its logs of a deleted topic.
 
-        The last of the brokers that had to delete some removes the deletion. `broker` is another
-        one that is gone for good.
+        The last of the brokers that had logs of it removes the deletion. `broker` stands for another
+        broker, which is gone for good.
         """
         await topic_writes.deletion_done(self, topic_id, broker)
 
     def must_delete(self, topic_id: UUID) -> bool:
-        """Returns whether this broker has not said yet that it has deleted a topic's logs."""
+        """Returns whether this broker has still to delete its logs of a deleted topic."""
         deletion = self.deletion(topic_id)
         return deletion is not None and (not deletion.brokers or self.node_id in deletion.brokers)
 
     def deletion(self, topic_id: UUID) -> DeletionRecord | None:
-        """Returns what is stored of the deletion of a topic; None if there is none, or it is over."""
+        """Returns the pending deletion of a topic; None if there is none, or it is over."""
         assert self._builder is not None
         return self._builder.deletion(topic_id)
 
     async def alter_topic_configs(
         self, name: str, changes: Mapping[str, str | None], *, since: Image | None = None
     ) -> Topic:
-        """Sets some of a topic's settings, or removes those that are None.
-
-        They are not checked here.
+        """Sets some of a topic's settings, or removes those that are None; does not check the values.
 
         Raises UnknownTopicOrPartition, and ChangedMeanwhileError if the topic has changed `since`.
         """
@@ -332,18 +330,18 @@ class ClusterMetadata:
     async def catch_up(self) -> None:
         """Updates the image to the store's newest revision.
 
-        A change that one broker has answered is then seen by a change that another one is asked
-        for next. Raises KafkaStorageError.
+        A change that one broker has acknowledged is then in the image of another broker before that one
+        decides its next change. Raises KafkaStorageError.
         """
         try:
-            self._take(await self.store.changes(self.image.revision))
+            self._apply(await self.store.changes(self.image.revision))
         except CompactedError:
             await self._read_again()
         except WentBackError as error:
             self.went_back = error.message
             raise
 
-    def _take(self, changes: list[Change]) -> None:
+    def _apply(self, changes: list[Change]) -> None:
         assert self._builder is not None
         newer = [change for change in changes if change.revision > self.image.revision]
         if not newer:
@@ -352,10 +350,10 @@ class ClusterMetadata:
             self._builder.apply(newer)
         except ValueError as error:
             raise KafkaStorageError(f"the metadata is damaged: {error}") from None
-        self._publish(self._builder.image)
+        self._replace_image(self._builder.image)
 
-    def _publish(self, image: Image) -> None:
-        """Lets a newer image be seen."""
+    def _replace_image(self, image: Image) -> None:
+        """Replaces the image, and wakes those that wait for a newer one."""
         before, self.image = self.image, image
         if before.brokers is not image.brokers:
             self._departed.observe(before, image, asyncio.get_running_loop().time())
@@ -363,7 +361,7 @@ class ClusterMetadata:
         self._newer = asyncio.Event()
 
     def departed(self, within_s: float) -> list[LiveBroker]:
-        """Returns the brokers whose sessions have ended not longer ago, and who have no other one."""
+        """Returns brokers whose sessions ended within the last `within_s`, unless they have new ones."""
         if not self._departed:
             return []
         return self._departed.since(asyncio.get_running_loop().time() - within_s)
@@ -376,14 +374,14 @@ class ClusterMetadata:
             self._builder = ImageBuilder(snapshot.revision, snapshot.pairs)
         except ValueError as error:
             raise KafkaStorageError(f"the metadata is damaged: {error}") from None
-        self._publish(self._builder.image)
+        self._replace_image(self._builder.image)
 
-    async def _follow(self) -> None:
+    async def _run_watch(self) -> None:
         """Applies every change, of any broker, until the store is closed."""
         while True:
             try:
                 async for changes in self.store.watch(self.image.revision):
-                    self._take(changes)
+                    self._apply(changes)
             except CompactedError:
                 with contextlib.suppress(BrokerError):  # the next iteration tries again
                     await self._read_again()

@@ -118,10 +118,10 @@ class Image(NamedTuple):
 
 
 def changed_topics(image: Image, before: Image | None) -> Sequence[Topic]:
-    """Returns the topics of which an earlier image says something else; all if there is none.
+    """Returns the topics that differ from those of an earlier image; all if there is none.
 
-    An image that was made from the earlier one shares the topics that have not changed, so each costs a
-    look. Settings that topics have from the brokers are not looked at.
+    An image that was made from the earlier one shares the topics that have not changed, so comparing one is
+    cheap. Settings that topics inherit from the brokers are not compared.
     """
     topics = image.topics.values()
     if before is None:
@@ -131,9 +131,9 @@ def changed_topics(image: Image, before: Image | None) -> Sequence[Topic]:
 
 
 def changed_partitions(image: Image, topic: Topic, before: Image | None) -> Sequence[int]:
-    """Returns the numbers of the partitions of which an earlier image says something else.
+    """Returns the numbers of the partitions that differ from those of an earlier image.
 
-    They are those whose assignments differ, and all if the topic's settings do, or there is none.
+    Compares the assignments; if the topic's settings differ or there is no earlier image, returns all.
     """
     known = None if before is None else before.topics.get(topic.name)
     if before is None or known is None or known.topic_id != topic.topic_id:
@@ -157,10 +157,10 @@ def deleters(image: Image, topic: Topic) -> set[int]:
 def abandonment(
     topic_id: UUID, creation: Creation
 ) -> tuple[tuple[Compare, ...], tuple[Operation, ...]]:
-    """Returns the comparisons and operations by which a creation becomes a deletion.
+    """Returns the comparisons and operations of the transaction that turns a creation into a deletion.
 
-    Its partitions then go as those of a topic that was deleted do. Nothing is done if the creation
-    has ended meanwhile.
+    The partitions are then deleted as those of a deleted topic. The transaction changes nothing if the
+    creation has ended meanwhile.
     """
     key = records.creation_key(topic_id)
     deletion = records.put_deletion(topic_id, creation.record.name)

@@ -1,4 +1,4 @@
-"""How an image is made of the store's keys: the first one from all of them, the next ones from changes.
+"""Builds images from the store's keys: the first one from all keys, the next ones from changes.
 
 Images share what a change does not touch, so a change of one partition of thousands costs little.
 """
@@ -34,7 +34,7 @@ class _Stored(NamedTuple):
 
 
 class ImageBuilder:
-    """The keys as records, and their image. Keys that are not known are left out."""
+    """The keys as records, and their image. Unknown keys are left out."""
 
     def __init__(self, revision: int, pairs: Iterable[KeyValue]) -> None:
         """Builds the first image. Raises ValueError if the keys do not make a complete image."""
@@ -45,7 +45,7 @@ class ImageBuilder:
             for pair in pairs
             if records.is_known(pair.key)
         }
-        self.image = self._whole(revision)
+        self.image = self._first_image(revision)
 
     def apply(self, changes: Iterable[Change]) -> Image:
         """Returns the image after changes, which must be whole revisions later than the image.
@@ -59,8 +59,8 @@ class ImageBuilder:
         changes = [change for change in changes if records.is_known(change.key)]
         before = {change.key: self._stored.get(change.key) for change in changes}
         try:
-            self._take(changes)
-            self.image = self._next(revision, before)
+            self._store(changes)
+            self.image = self._next_image(revision, before)
         except ValueError:
             self._restore(before)
             raise
@@ -80,7 +80,7 @@ class ImageBuilder:
         stored = self._stored.get(key)
         return None if stored is None else stored.record
 
-    def _take(self, changes: list[Change]) -> None:
+    def _store(self, changes: list[Change]) -> None:
         for change in changes:
             if change.value is None:
                 self._stored.pop(change.key, None)
@@ -97,7 +97,7 @@ class ImageBuilder:
             else:
                 self._stored[key] = stored
 
-    def _whole(self, revision: int) -> Image:
+    def _first_image(self, revision: int) -> Image:
         topics = [
             self._topic(stored.record)
             for stored in self._stored.values()
@@ -118,7 +118,7 @@ class ImageBuilder:
             sum(_config_bytes(stored) for stored in self._stored.values()),
         )
 
-    def _next(self, revision: int, before: Mapping[str, _Stored | None]) -> Image:
+    def _next_image(self, revision: int, before: Mapping[str, _Stored | None]) -> Image:
         """Returns the image after the records of some keys have changed from `before`."""
         # `copy` needs no hash of an id, as `dict` does of what is behind a proxy.
         topics, by_id = self.image.topics.copy(), self.image.topics_by_id.copy()
@@ -153,9 +153,9 @@ class ImageBuilder:
             MappingProxyType(by_id),
             self._broker_configs(),
             self._next_producer_id(),
-            _after(self.image.deletions, before, records.DELETION_PREFIX, self._deletion_at),
+            _updated(self.image.deletions, before, records.DELETION_PREFIX, self._deletion_at),
             self._members() if touches_members else self.image.members,
-            _after(self.image.creations, before, records.CREATION_PREFIX, self._creation_at),
+            _updated(self.image.creations, before, records.CREATION_PREFIX, self._creation_at),
             self._own_configs() if touches_own_configs else self.image.own_configs,
             self._quotas() if touches_quotas else self.image.quotas,
             self.image.config_bytes
@@ -232,7 +232,7 @@ class ImageBuilder:
         return record.next_id
 
     def _deletions(self) -> Mapping[UUID, str]:
-        return _after(
+        return _updated(
             MappingProxyType({}), self._stored, records.DELETION_PREFIX, self._deletion_at
         )
 
@@ -242,7 +242,7 @@ class ImageBuilder:
         return records.deletion_of(key), name
 
     def _creations(self) -> Mapping[UUID, Creation]:
-        return _after(
+        return _updated(
             MappingProxyType({}), self._stored, records.CREATION_PREFIX, self._creation_at
         )
 
@@ -267,20 +267,20 @@ class ImageBuilder:
 
 
 def _config_bytes(stored: _Stored | None) -> int:
-    """Returns what the settings take that a key holds."""
+    """Returns the size, in bytes, of the settings in a key's record; 0 if the record has none."""
     record = None if stored is None else stored.record
     if isinstance(record, records.TopicRecord | records.BrokerConfigsRecord):
         return records.size_of(record.configs)
     return 0
 
 
-def _after(
+def _updated(
     known: Mapping[UUID, _Value],
     keys: Iterable[str],
     prefix: str,
     read: Callable[[str], tuple[UUID, _Value | None]],
 ) -> Mapping[UUID, _Value]:
-    """Returns what keys with a prefix say by topic id, after some of them have changed."""
+    """Returns the values of keys with a prefix, by topic id, after some of the keys have changed."""
     changed = [key for key in keys if key.startswith(prefix)]
     if not changed:
         return known

@@ -1,4 +1,4 @@
-"""The metadata that a broker's settings name: in a file of its machine, or in etcd."""
+"""Opens the metadata store that a broker's settings name: a file of its machine, or etcd."""
 
 from __future__ import annotations
 
@@ -31,8 +31,10 @@ def metadata_of(config: BrokerConfig) -> ClusterMetadata:
     path = shared_path(config)
     if path is None:
         return _in_etcd(config.cluster)
-    patience_s = config.cluster.broker_session_timeout_ms / 1000
-    return local_metadata(path, config.cluster.node_id, is_shared=True, patience_s=patience_s)
+    blocked_after_s = config.cluster.broker_session_timeout_ms / 1000
+    return local_metadata(
+        path, config.cluster.node_id, is_shared=True, blocked_after_s=blocked_after_s
+    )
 
 
 def places_of(config: BrokerConfig) -> list[Path]:
@@ -79,17 +81,17 @@ def _in_etcd(config: ClusterConfig) -> ClusterMetadata:
 
 
 def local_metadata(
-    path: Path, node_id: int = 1, *, is_shared: bool = False, patience_s: float | None = None
+    path: Path, node_id: int = 1, *, is_shared: bool = False, blocked_after_s: float | None = None
 ) -> ClusterMetadata:
     """Returns the metadata in a SQLite file, not opened yet, for the broker with this id.
 
-    If the file is shared, other brokers of this machine have it open too: each notices at once what
-    another has committed, and that another has died, and then deletes its key `live/ID`. If a change
-    waits for others for longer than `patience_s`, the log names them.
+    If the file is shared, other brokers of this machine have it open too: each notices at once that
+    another has committed, or has died, and then deletes the dead broker's key `live/ID`. If a write waits
+    for other processes for longer than `blocked_after_s`, the log names them.
     """
     if not is_shared:
         return ClusterMetadata(SqliteStore(path), node_id)
-    store, peers = _shared(path, node_id, patience_s)
+    store, peers = _shared(path, node_id, blocked_after_s)
     return ClusterMetadata(store, node_id, peers.perhaps_dead)
 
 
@@ -98,7 +100,9 @@ def shared_store(path: Path, node_id: int) -> SqliteStore:
     return _shared(path, node_id)[0]
 
 
-def _shared(path: Path, node_id: int, patience_s: float | None = None) -> tuple[SqliteStore, Peers]:
+def _shared(
+    path: Path, node_id: int, blocked_after_s: float | None = None
+) -> tuple[SqliteStore, Peers]:
     # Loaded here, because a broker that is alone needs none of it.
     from tidelog.broker.metadata.brokers.records import live_key
     from tidelog.broker.metadata.liveness.peers import Peers
@@ -108,5 +112,5 @@ def _shared(path: Path, node_id: int, patience_s: float | None = None) -> tuple[
         await remove_dead(store, path.parent, other, live_key(other))
 
     peers = Peers(path.parent, node_id, on_death)
-    store = SqliteStore(path, peers=peers, patience_s=patience_s)
+    store = SqliteStore(path, peers=peers, blocked_after_s=blocked_after_s)
     return store, peers

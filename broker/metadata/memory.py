@@ -215,7 +215,7 @@ class MemoryStore:
         return self.state.keep_alive(lease)
 
     async def why_no_writes(self) -> str | None:
-        """See `KeyValueStore`. Nothing but writes would tell."""
+        """See `KeyValueStore`. Returns None: only a write would find out."""
         return None
 
     async def revoke(self, lease: int) -> None:

@@ -1,7 +1,7 @@
 """The dynamic settings of one of several brokers, which win over those of all brokers.
 
-They are in a key of each broker's own. A broker that has none has no key. A tidelog that does not know
-such keys takes them for damage; it does not name its protocol when it registers, either.
+Each broker's settings are in a key of its own. A broker without any has no key. An older tidelog refuses
+such keys as damage; it can be recognized because its registration names no protocol.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ if TYPE_CHECKING:
 
 
 def of(image: Image, broker: int) -> Mapping[str, str]:
-    """Returns the settings that a broker has alone."""
+    """Returns the dynamic settings of one broker."""
     return image.own_configs.get(broker, MappingProxyType({}))
 
 
 def check_readable(image: Image, what: str = "settings of one broker") -> None:
-    """Checks that every broker that is registered leaves keys alone that it does not know.
+    """Checks that every registered broker ignores keys that it does not know.
 
-    `what` is in such keys. Raises InvalidConfig.
+    `what` names the content of such keys for the error. Raises InvalidConfig.
     """
     older = [
         str(broker)

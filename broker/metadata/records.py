@@ -1,8 +1,8 @@
 """The keys of the metadata and their values. docs/formats.md lists them.
 
 Values are JSON objects in UTF-8. `read` turns a key and its value into one of the records below, or
-raises ValueError; `put_*` return the operations that write them. What brokers say of themselves is
-in `brokers/records.py`. A key that is not known is that of a newer tidelog, and nobody reads it: so
+raises ValueError; `put_*` return the operations that write them. The records that brokers write about
+themselves are in `brokers/records.py`. An unknown key was written by a newer tidelog, and is ignored: so
 brokers of both can be members of one cluster.
 """
 
@@ -72,8 +72,8 @@ class PartitionRecord(NamedTuple):
     `isr` are the in-sync replicas, `elr` the eligible leader replicas: they left the ISR while it
     was below `min.insync.replicas`, and have every committed record (KIP-966). `last_leader` is the
     last leader of a partition without one, or the last member of ISR and ELR, if it left after that
-    leader. During a reassignment (KIP-455) `adding` and `removing` are those of the `replicas` that
-    come and go. `is_recovering` says that the leader was in neither ISR nor ELR when it was elected
+    leader. During a reassignment (KIP-455) `adding` and `removing` are the `replicas` that are added and
+    removed. `is_recovering` is true if the leader was in neither ISR nor ELR when it was elected
     (KIP-704). `nonce` makes two proposals of the same state different values.
 
     The leader NO_LEADER and the leader epoch UNKNOWN_EPOCH belong to a partition that an older
@@ -120,8 +120,7 @@ class ProducerIdsRecord(NamedTuple):
 class DeletionRecord(NamedTuple):
     """A deleted topic whose logs may still exist.
 
-    `brokers` are those that have not said yet that they have deleted theirs; a broker that is alone
-    is not named.
+    `brokers` are those that have still to delete their logs; a broker that is alone is not named.
     """
 
     name: str
@@ -182,7 +181,7 @@ def own_configs_of(key: str) -> int:
 
 
 def partition_keys(topic_id: UUID) -> str:
-    """Returns how the keys of a topic's partitions begin."""
+    """Returns the prefix of the keys of a topic's partitions."""
     return f"{PARTITION_PREFIX}{written_id(topic_id)}/"
 
 
@@ -218,7 +217,7 @@ def put_cluster(cluster_id: str) -> Put:
 
 
 def size_of(configs: Mapping[str, str]) -> int:
-    """Returns how many bytes the names and the values of settings have."""
+    """Returns the size of settings in bytes: the names and the values in UTF-8."""
     return sum(len(name.encode()) + len(value.encode()) for name, value in configs.items())
 
 
@@ -238,15 +237,15 @@ def put_topic(topic: TopicRecord) -> Put:
 def put_partition(topic_id: UUID, index: int, partition: PartitionRecord) -> Put:
     """Returns the operation that writes a partition.
 
-    What replication alone needs is left out while it is as by default, so a partition of a broker
-    that is alone takes no more room.
+    Fields that have their default are left out, so a partition without replication is stored in no more
+    bytes than before there was replication.
     """
-    said = {
+    fields = {
         name: value
         for name, value in partition._asdict().items()
         if name not in _PARTITION_DEFAULTS or value != _PARTITION_DEFAULTS[name]
     }
-    return put(partition_key(topic_id, index), said)
+    return put(partition_key(topic_id, index), fields)
 
 
 def put_broker_configs(configs: Mapping[str, str]) -> Put:
@@ -257,7 +256,7 @@ def put_broker_configs(configs: Mapping[str, str]) -> Put:
 def put_beginning(
     cluster_id: str, next_producer_id: int = 0, broker_configs: Mapping[str, str] = _NO_CONFIGS
 ) -> tuple[Put, ...]:
-    """Returns the operations that write what every store has: a cluster begins with them."""
+    """Returns the operations that write the keys that every store has: the first ones of a cluster."""
     return (
         put_cluster(cluster_id),
         put_producer_ids(next_producer_id),
@@ -277,10 +276,10 @@ def put_producer_ids(next_id: int) -> Put:
 
 def put_deletion(topic_id: UUID, name: str, brokers: Iterable[int] = ()) -> Put:
     """Returns the operation that records that a topic's logs must be deleted, by these brokers."""
-    said: dict[str, object] = {"name": name}
+    fields: dict[str, object] = {"name": name}
     if named := sorted(brokers):
-        said["brokers"] = named
-    return put(deletion_key(topic_id), said)
+        fields["brokers"] = named
+    return put(deletion_key(topic_id), fields)
 
 
 def put_creation(topic_id: UUID, creation: CreationRecord) -> Put:
@@ -294,7 +293,7 @@ def put_quotas(entity: Entity, quotas: Mapping[str, float]) -> Put:
 
 
 def is_known(key: str) -> bool:
-    """Returns whether this tidelog writes such keys, and `read` reads them."""
+    """Returns whether this tidelog writes such keys, and `read` can parse them."""
     return key in _KEYS or key.startswith(_PREFIXES)
 
 
@@ -309,60 +308,60 @@ def read(key: str, value: bytes) -> Record:
     return record
 
 
-def _read(key: str, said: dict[str, Any]) -> Record:
+def _read(key: str, fields: dict[str, Any]) -> Record:
     if key == CLUSTER:
-        return ClusterRecord(text(said["id"]))
+        return ClusterRecord(text(fields["id"]))
     if key == BROKER_CONFIGS:
-        return BrokerConfigsRecord(_configs(said, BROKER_ALIASES))
+        return BrokerConfigsRecord(_configs(fields, BROKER_ALIASES))
     if key.startswith(OWN_CONFIGS_PREFIX):
         own_configs_of(key)
-        return BrokerConfigsRecord(_configs(said, BROKER_ALIASES))
+        return BrokerConfigsRecord(_configs(fields, BROKER_ALIASES))
     if key == PRODUCER_IDS:
-        return ProducerIdsRecord(int(said["next"]))
+        return ProducerIdsRecord(int(fields["next"]))
     if key.startswith(TOPIC_PREFIX):
-        topic_id, configs = read_id(said["id"]), _configs(said["configs"], TOPIC_ALIASES)
-        return TopicRecord(text(said["name"]), topic_id, int(said["partitions"]), configs)
+        topic_id, configs = read_id(fields["id"]), _configs(fields["configs"], TOPIC_ALIASES)
+        return TopicRecord(text(fields["name"]), topic_id, int(fields["partitions"]), configs)
     if key.startswith(PARTITION_PREFIX):
         partition_of(key)
-        return _partition(said)
+        return _partition(fields)
     if key.startswith(DELETION_PREFIX):
         deletion_of(key)
-        return DeletionRecord(text(said["name"]), numbers(said.get("brokers", ())))
+        return DeletionRecord(text(fields["name"]), numbers(fields.get("brokers", ())))
     if key.startswith(CREATION_PREFIX):
         creation_of(key)
-        return CreationRecord(text(said["name"]), int(said["broker"]), int(said["epoch"]))
+        return CreationRecord(text(fields["name"]), int(fields["broker"]), int(fields["epoch"]))
     if key.startswith(QUOTA_PREFIX):
         quota_of(key)
-        return QuotasRecord(MappingProxyType({text(k): float(v) for k, v in said.items()}))
+        return QuotasRecord(MappingProxyType({text(k): float(v) for k, v in fields.items()}))
     if key.startswith(MEMBER_KEYS):
         from tidelog.broker.metadata.brokers import (
             records as of_brokers,  # a broker that is alone has no such key
         )
 
-        return of_brokers.read(key, said)
+        return of_brokers.read(key, fields)
     raise ValueError("nobody here writes such a key")
 
 
-def _partition(said: Mapping[str, Any]) -> PartitionRecord:
-    said = {**_PARTITION_DEFAULTS, **said}  # older values lack what replication needs
+def _partition(fields: Mapping[str, Any]) -> PartitionRecord:
+    fields = {**_PARTITION_DEFAULTS, **fields}  # older values lack what replication needs
     return PartitionRecord(
-        numbers(said["replicas"]),
-        numbers(said["isr"]),
-        int(said["leader"]),
-        int(said["leader_epoch"]),
-        int(said["partition_epoch"]),
-        numbers(said["elr"]),
-        int(said["last_leader"]),
-        numbers(said["adding"]),
-        numbers(said["removing"]),
-        bool(said["is_recovering"]),
-        text(said["nonce"]),
+        numbers(fields["replicas"]),
+        numbers(fields["isr"]),
+        int(fields["leader"]),
+        int(fields["leader_epoch"]),
+        int(fields["partition_epoch"]),
+        numbers(fields["elr"]),
+        int(fields["last_leader"]),
+        numbers(fields["adding"]),
+        numbers(fields["removing"]),
+        bool(fields["is_recovering"]),
+        text(fields["nonce"]),
     )
 
 
-def _configs(said: Mapping[str, object], aliases: Mapping[str, str]) -> Mapping[str, str]:
+def _configs(fields: Mapping[str, object], aliases: Mapping[str, str]) -> Mapping[str, str]:
     """Returns settings under their own names: older versions stored second names as well."""
-    configs = {text(name): text(value) for name, value in said.items()}
+    configs = {text(name): text(value) for name, value in fields.items()}
     named = {aliases.get(name, name): value for name, value in configs.items()}
     own = {name: value for name, value in configs.items() if name not in aliases}
     return MappingProxyType({**named, **own})

@@ -48,8 +48,8 @@ class CompactedError(Exception):
 class WentBackError(KafkaStorageError, code=ErrorCode.KAFKA_STORAGE_ERROR):
     """The store has an older revision than it had, as after a restore of an older snapshot.
 
-    What was read before is not to be mixed with what is there now. The store does nothing more until
-    it is opened again, but for keeping leases.
+    Keys that were read before must not be mixed with those of the older revision. So the store refuses
+    every call until it is opened again, except to keep leases alive.
     """
 
     def __init__(self, revision: int, known: int) -> None:
@@ -138,7 +138,7 @@ class KeyValueStore(Protocol):
 
     Every method but open() raises KafkaStorageError if the store cannot do its work, and its subclass
     WentBackError if the store has gone back; `keep_alive`, `revoke` and `close` do not. If a
-    transaction raises it, the outcome is unknown: only another transaction can tell.
+    transaction raises it, the outcome is unknown, until another transaction reads the keys.
     """
 
     async def open(self) -> None:
@@ -169,7 +169,7 @@ class KeyValueStore(Protocol):
         ...
 
     async def grant(self, ttl_ms: int) -> int:
-        """Begins a lease, and returns its id, which is above 0 and which no lease has again.
+        """Grants a lease, and returns its id, which is above 0 and never used again.
 
         The lease ends `ttl_ms` after this call and after each `keep_alive`, or later. A span that is
         not above 0 is a ValueError.
@@ -177,13 +177,13 @@ class KeyValueStore(Protocol):
         ...
 
     async def keep_alive(self, lease: int) -> bool:
-        """Gives a lease its whole span again; returns False if it has ended."""
+        """Renews a lease for its whole span; returns False if it has ended."""
         ...
 
     async def why_no_writes(self) -> str | None:
-        """Returns why the store takes no writes though it answers, as a sentence; None if it does.
+        """Returns why the store refuses writes though it answers, as a sentence; None if it accepts them.
 
-        A lease may be prolonged meanwhile.
+        Leases may be renewed meanwhile.
         """
         ...
 
@@ -210,9 +210,9 @@ def check_span(ttl_ms: int) -> None:
 
 
 def check_transaction(compares: Sequence[Compare], operations: Sequence[Operation]) -> None:
-    """Raises ValueError for a transaction that no store takes.
+    """Raises ValueError for a transaction that every store refuses.
 
-    It is too large, or two operations are on one key: their order would be undefined.
+    That is one that is too large, or has two operations on one key, whose order would be undefined.
     """
     if len(compares) > MOST_COMPARISONS or len(operations) > MOST_OPERATIONS:
         raise ValueError(

@@ -1,13 +1,13 @@
-"""Topics in the store: how they come, grow and go, in transactions of at most MOST_OPERATIONS operations.
+"""Creates, grows and deletes topics in the store, in transactions of at most MOST_OPERATIONS operations.
 
-A topic is in the image by its own key, which says how many partitions it has. Where it needs several
-transactions, that key is written last if partitions come, and first if they go. So nobody sees a
-part of them, and a crash in between leaves keys of partitions that are no topic's:
+A topic is in the image by its own key, which has its number of partitions. Where a change needs several
+transactions, that key is written last if partitions are added, and first if they are removed. So nobody sees
+a part of the change, and a crash in between leaves keys of partitions that belong to no topic:
 
-- of a creation: its own key, `creation/ID`, says so meanwhile. When the session of its broker has
-  ended before it, the creation becomes a deletion (`abandonment`);
-- of a deletion: `deletion/ID` stays until all of them are gone;
-- beyond the partitions of a topic: the next ones are written over them, and they go with the topic.
+- of a creation: the key `creation/ID` marks it meanwhile. When the session of its broker has ended before
+  the creation, it becomes a deletion (`abandonment`);
+- of a deletion: `deletion/ID` stays until all of them are deleted;
+- beyond the partitions of a topic: the next ones overwrite them, and they are deleted with the topic.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from tidelog.broker.metadata.store import KeyValueStore, Operation
 
 
-_BESIDE = 2  # operations on other keys than those of partitions, in one transaction
+_OTHER_OPERATIONS = 2  # operations on other keys than those of partitions, in one transaction
 _ALONE = 0  # the epoch of a broker that needs no session
 
 
@@ -65,16 +65,16 @@ class TopicStore(Protocol):
         """Returns the revision of a transaction, which is in the image then; None if it failed."""
 
 
-async def add(metadata: TopicStore, topic: Topic, still: Sequence[Compare]) -> bool:
-    """Stores a new topic; returns False, and stores nothing, if its key exists.
+async def add(metadata: TopicStore, topic: Topic, conditions: Sequence[Compare]) -> bool:
+    """Stores a new topic; returns False, and stores nothing, if its key exists or a condition is false.
 
-    So it does if what must `still` be so is not. The id of a topic that is not stored must not be
-    used again. Raises what the store raises; then the topic is stored or not. Raises NotController,
-    and stores nothing, if this is one of several brokers, has no session, and the topic needs
-    several transactions: a client that tries again finds the session, or asks another broker.
+    The id of a topic that is not stored must not be used again. Raises what the store raises; then the
+    topic is stored or not. Raises NotController, and stores nothing, if this is one of several brokers,
+    has no session, and the topic needs several transactions: a client that tries again finds the session,
+    or another broker.
     """
     record = records.TopicRecord(topic.name, topic.topic_id, topic.partitions, topic.configs)
-    compares = (*absent(records.topic_key(topic.name)), *still)
+    compares = (*absent(records.topic_key(topic.name)), *conditions)
     *first, last = _batches(_puts(topic.topic_id, 0, topic.assignments))
     if not first:
         return await metadata.transact(compares, (records.put_topic(record), *last)) is not None
@@ -110,11 +110,11 @@ async def grow(
     before: TopicRecord,
     added: Sequence[PartitionRecord],
     compares: Sequence[Compare],
-    still: Sequence[Compare],
+    conditions: Sequence[Compare],
 ) -> bool:
     """Adds partitions to a topic; returns False, and adds none, if a comparison is false.
 
-    `compares` say that the topic is as it was seen. Each transaction writes the topic's key, so no
+    `compares` require that the topic has not changed. Each transaction writes the topic's key, so no
     other change of the topic comes in between. Raises what the store raises.
     """
     after = before._replace(partitions=before.partitions + len(added))
@@ -125,7 +125,7 @@ async def grow(
             return False
         compares = (Compare(records.topic_key(before.name), "mod", "=", revision),)
     put = records.put_topic(after)
-    return await metadata.transact((*compares, *still), (put, *last)) is not None
+    return await metadata.transact((*compares, *conditions), (put, *last)) is not None
 
 
 async def shrink(
@@ -164,7 +164,7 @@ async def delete(
 
 
 async def abandon_creations(metadata: TopicStore) -> None:
-    """Gives up all creations that are not over, of a process before; this broker is alone."""
+    """Turns all unfinished creations of an earlier process into deletions; this broker is alone."""
     for topic_id, creation in metadata.image.creations.items():
         await metadata.transact(*abandonment(topic_id, creation))
 
@@ -181,7 +181,7 @@ async def deletion_done(metadata: TopicStore, topic_id: UUID, broker: int | None
             return
         left = [] if deletion is None else [one for one in deletion.brokers if one != done]
         if deletion is None or not left:
-            await _forget(metadata, topic_id)
+            await _end_deletion(metadata, topic_id)
             return
         compares = unchanged_since(records.deletion_key(topic_id), image.revision)
         put = records.put_deletion(topic_id, deletion.name, left)
@@ -189,7 +189,7 @@ async def deletion_done(metadata: TopicStore, topic_id: UUID, broker: int | None
             return
 
 
-async def _forget(metadata: TopicStore, topic_id: UUID) -> None:
+async def _end_deletion(metadata: TopicStore, topic_id: UUID) -> None:
     """Ends a deletion: removes the keys of partitions that are left, then the deletion's.
 
     Raises what the store raises.
@@ -202,7 +202,7 @@ async def _forget(metadata: TopicStore, topic_id: UUID) -> None:
 async def _while_deleted(
     metadata: TopicStore, topic_id: UUID, batches: Sequence[Sequence[Operation]]
 ) -> None:
-    """Removes keys of a deleted topic until there are none, or others have removed them."""
+    """Deletes keys of a deleted topic, until none is left or another broker has ended the deletion."""
     is_deleted = Compare(records.deletion_key(topic_id), "mod", ">", 0)
     for batch in batches:
         if batch and await metadata.transact((is_deleted,), batch) is None:
@@ -211,13 +211,13 @@ async def _while_deleted(
 
 def _batches(operations: Sequence[Operation]) -> list[Sequence[Operation]]:
     """Returns operations in parts that fit into a transaction; one part at least."""
-    size = MOST_OPERATIONS - _BESIDE
+    size = MOST_OPERATIONS - _OTHER_OPERATIONS
     starts = range(0, max(len(operations), 1), size)
     return [operations[start : start + size] for start in starts]
 
 
 def _puts(topic_id: UUID, first: int, states: Sequence[PartitionRecord]) -> list[Operation]:
-    """Returns what writes the partitions. Thousands have few states: each is written out once."""
+    """Returns the operations that write partitions. Thousands have few states: each is encoded once."""
     values: dict[PartitionRecord, bytes] = {}
     puts: list[Operation] = []
     keys = records.partition_keys(topic_id)

@@ -1,4 +1,4 @@
-"""How the values of keys are written: JSON objects in UTF-8, without spaces."""
+"""Encodes the values of keys: JSON objects in UTF-8, without spaces."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ def put(key: str, value: Mapping[str, object]) -> Put:
 
 
 def text(value: object) -> str:
-    """Returns a text that was read. Raises TypeError for anything else."""
+    """Returns a JSON value that must be a string. Raises TypeError for anything else."""
     if not isinstance(value, str):
         raise TypeError(f"{value!r} is no text")
     return value
 
 
 def numbers(values: Iterable[object]) -> tuple[int, ...]:
-    """Returns whole numbers that were read. Raises TypeError for anything else."""
+    """Returns JSON values that must be integers. Raises TypeError for anything else."""
     found = []
     for value in values:
         if not isinstance(value, int):

@@ -45,10 +45,10 @@ class Watches:
     ) -> AsyncIterator[list[Change]]:
         """Yields what `changes` returns after each revision, whenever it is not empty.
 
-        It is called after every commit of this process, and if `mark` returns something else than
-        before. `mark` is called `interval_s` after a change, and then less and less often, down to
-        every 16th interval, because each call wakes a process that may be idle. Without an interval
-        only this process commits.
+        Calls `changes` after every commit of this process, and when `mark` returns another value than
+        before. Calls `mark` `interval_s` after a change, and then less and less often, down to every 16th
+        interval, because each call wakes a process that may be idle. Without an interval only this
+        process commits.
         """
         watcher = asyncio.Event()
         self._watchers.add(watcher)

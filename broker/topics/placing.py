@@ -152,9 +152,9 @@ def _placed(image: Image, assignments: Iterable[Sequence[int]]) -> Placed:
     records: list[PartitionRecord] = []
     compares: dict[Compare, None] = {}
     for replicas in assignments:
-        record, still = new_partition(image, replicas)
+        record, conditions = new_partition(image, replicas)
         records.append(record)
-        compares.update(dict.fromkeys(still))
+        compares.update(dict.fromkeys(conditions))
     return Placed(tuple(records), tuple(compares))
 
 

@@ -107,7 +107,7 @@ class TopicAdmin:
         settings = {**given, **brought}
         while True:
             self._metadata.check_name(name)
-            partitions, still = self._placed(wanted)
+            partitions, conditions = self._placed(wanted)
             check_room(self._settings.broker, self._metadata.image, name, len(partitions))
             if not is_internal(name):
                 self._settings.check_room(self._metadata.image, {}, settings)
@@ -115,7 +115,7 @@ class TopicAdmin:
             if validate_only:
                 return topic
             try:
-                topic = await self._metadata.add_topic(topic, still=still)
+                topic = await self._metadata.add_topic(topic, conditions=conditions)
             except ChangedMeanwhileError:
                 continue
             log.info("topic created", extra={"topic": name, "partitions": topic.partitions})
@@ -162,13 +162,13 @@ class TopicAdmin:
             for index in sorted(self._unclaimed(name)):
                 if topic.partitions <= index < partitions:
                     raise InvalidPartitions(f"a log that is no topic's lies here as {name}-{index}")
-            added, still = self._added(topic, partitions - topic.partitions, assignments)
+            added, conditions = self._added(topic, partitions - topic.partitions, assignments)
             check_room(self._settings.broker, image, name, len(added))
             if validate_only:
                 return topic, topic
             try:
                 grown = await self._metadata.set_partitions(
-                    name, partitions, since=image, placed=added, still=still
+                    name, partitions, since=image, placed=added, conditions=conditions
                 )
             except ChangedMeanwhileError:
                 continue

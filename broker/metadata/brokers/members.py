@@ -34,7 +34,7 @@ class Registration(NamedTuple):
     """The last registration of a broker.
 
     `epoch` is the revision of the registration, in which the session with that epoch began.
-    `is_first` says that the cluster has known no registration of it before.
+    `is_first` is true if the cluster has had no registration of it before.
     """
 
     broker: int
@@ -44,7 +44,7 @@ class Registration(NamedTuple):
 
 
 class Offline(NamedTuple):
-    """What a broker cannot lead, and the revision that last modified it."""
+    """The partitions that a broker cannot lead, and the revision that last modified the key."""
 
     broker: int
     record: OfflineRecord

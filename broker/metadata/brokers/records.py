@@ -1,4 +1,4 @@
-"""What brokers say of themselves: sessions, registrations, what they cannot lead, the controller.
+"""The records that brokers write about themselves: sessions, registrations, offline logs, the controller.
 
 `live/ID`, `seen/ID` and `controller` belong to a lease and end with it; `broker/ID` and `offline/ID`
 stay. The revision that created `live/ID` is the broker epoch (KIP-631), that of `controller` the
@@ -38,7 +38,7 @@ class Endpoint(NamedTuple):
 
 
 class Secret(str):
-    """A text that shows itself in no log: only the session's own broker and its peers use it."""
+    """A string whose repr is hidden, so that no log shows it: only brokers of the cluster use it."""
 
     __slots__ = ()
 
@@ -52,7 +52,7 @@ NO_SECRET: Final = Secret()
 class LiveBrokerRecord(NamedTuple):
     """A session of a broker. Each session has a different `incarnation`.
 
-    By the `secret` its requests to other brokers are proven (decision 44); "" in the session of an
+    Its requests to other brokers are authenticated by the `secret` (decision 44); "" in the session of an
     older tidelog, which has none.
 
     A fenced broker leads nothing and is in no ISR; it is fenced until it has caught up with the
@@ -71,9 +71,9 @@ class LiveBrokerRecord(NamedTuple):
 class RegistrationRecord(NamedTuple):
     """The last registration of a broker, which outlives its session.
 
-    `directories` are the ids of the log directories that it had. `is_clean` says whether its logs
-    had lost nothing since the registration before. `protocol` is its inter.broker.protocol.version;
-    "" in what an older tidelog has written.
+    `directories` are the ids of its log directories. `is_clean` is true if its logs have lost nothing
+    since the registration before. `protocol` is its inter.broker.protocol.version; "" in a registration
+    of an older tidelog.
     """
 
     incarnation: str
@@ -83,7 +83,7 @@ class RegistrationRecord(NamedTuple):
 
 
 class OfflineRecord(NamedTuple):
-    """What a broker cannot or should not lead: numbers of partitions, by the id of their topic.
+    """The partitions that a broker cannot or should not lead: their numbers, by topic id.
 
     The logs of `partitions` have failed, in the log directories with the ids `directories`; the
     broker's next start is then unclean. Those of `full` take no appends, because their disk is
@@ -97,7 +97,7 @@ class OfflineRecord(NamedTuple):
 
 
 class SeenRecord(NamedTuple):
-    """The revision that a broker's image had when it saw that a stopping broker leads nothing."""
+    """The revision of a broker's image in which a stopping broker leads nothing any more."""
 
     revision: int
 
@@ -124,12 +124,12 @@ def registration_key(broker: int) -> str:
 
 
 def offline_key(broker: int) -> str:
-    """Returns the key of what a broker cannot lead."""
+    """Returns the key of the partitions that a broker cannot lead."""
     return f"{OFFLINE_PREFIX}{broker}"
 
 
 def seen_key(broker: int) -> str:
-    """Returns the key of what a broker has seen of those that stop."""
+    """Returns the key of the revision at which a broker has seen the last stop of another one."""
     return f"{SEEN_PREFIX}{broker}"
 
 
@@ -149,17 +149,17 @@ def put_registration(broker: int, record: RegistrationRecord) -> Put:
 
 
 def put_offline(broker: int, record: OfflineRecord) -> Put:
-    """Returns the operation that writes what a broker cannot lead."""
-    said = {
+    """Returns the operation that writes the partitions that a broker cannot lead."""
+    fields = {
         "partitions": _by_written_id(record.partitions),
         "full": _by_written_id(record.full),
         "slow": _by_written_id(record.slow),
     }
-    return put(offline_key(broker), {"directories": record.directories, **said})
+    return put(offline_key(broker), {"directories": record.directories, **fields})
 
 
 def put_seen(broker: int, revision: int, lease: int) -> Put:
-    """Returns the operation that says which revision a broker has seen, until its lease ends."""
+    """Returns the operation that writes the revision that a broker has seen, until its lease ends."""
     return put(seen_key(broker), {"revision": revision})._replace(lease=lease)
 
 
@@ -168,41 +168,41 @@ def put_controller(broker: int, lease: int) -> Put:
     return put(CONTROLLER, {"broker": broker})._replace(lease=lease)
 
 
-def read(key: str, said: Mapping[str, Any]) -> BrokerRecord:
+def read(key: str, fields: Mapping[str, Any]) -> BrokerRecord:
     """Returns the record in the JSON value of a key. Raises KeyError, TypeError and ValueError."""
     if key == CONTROLLER:
-        return ControllerRecord(int(said["broker"]))
+        return ControllerRecord(int(fields["broker"]))
     if key.startswith(LIVE_PREFIX):
         broker_of(key)
         return LiveBrokerRecord(
-            text(said["incarnation"]),
+            text(fields["incarnation"]),
             tuple(
                 Endpoint(text(listener), text(host), int(port))
-                for listener, host, port in said["endpoints"]
+                for listener, host, port in fields["endpoints"]
             ),
-            None if said["rack"] is None else text(said["rack"]),
-            bool(said["is_fenced"]),
-            bool(said["is_stopping"]),
-            Secret(text(said.get("secret", NO_SECRET))),  # an older tidelog writes none
+            None if fields["rack"] is None else text(fields["rack"]),
+            bool(fields["is_fenced"]),
+            bool(fields["is_stopping"]),
+            Secret(text(fields.get("secret", NO_SECRET))),  # an older tidelog writes none
         )
     if key.startswith(REGISTRATION_PREFIX):
         broker_of(key)
-        directories = tuple(map(text, said["directories"]))
-        protocol = text(said.get("protocol", ""))
-        is_clean = bool(said["is_clean"])
-        return RegistrationRecord(text(said["incarnation"]), directories, is_clean, protocol)
+        directories = tuple(map(text, fields["directories"]))
+        protocol = text(fields.get("protocol", ""))
+        is_clean = bool(fields["is_clean"])
+        return RegistrationRecord(text(fields["incarnation"]), directories, is_clean, protocol)
     if key.startswith(SEEN_PREFIX):
         broker_of(key)
-        return SeenRecord(int(said["revision"]))
+        return SeenRecord(int(fields["revision"]))
     if not key.startswith(OFFLINE_PREFIX):
         raise ValueError("nobody here writes such a key")
     broker_of(key)
-    directories = tuple(map(text, said["directories"]))
+    directories = tuple(map(text, fields["directories"]))
     return OfflineRecord(
         directories,
-        _by_id(said["partitions"]),
-        _by_id(said["full"]),
-        _by_id(said.get("slow", {})),  # an older tidelog writes none
+        _by_id(fields["partitions"]),
+        _by_id(fields["full"]),
+        _by_id(fields.get("slow", {})),  # an older tidelog writes none
     )
 
 

@@ -1,4 +1,4 @@
-"""What the clients of one listener see of several brokers: who can be reached, and who leads.
+"""The brokers and leaders that clients of one listener can reach in a cluster.
 
 A broker is visible if it has a session, is not fenced, and has the listener by which the client came. A
 leader that is not visible is none for the client, which then asks again.
@@ -77,7 +77,7 @@ def controller_of(image: Image, visible: Mapping[int, VisibleBroker], me: int) -
 def visible_partition(
     image: Image, visible: Mapping[int, VisibleBroker], topic: Topic, index: int
 ) -> VisiblePartition:
-    """Returns what clients see of a partition. Offline is also a replica whose log has failed."""
+    """Returns the reachable leader and the offline replicas of a partition, also those with a failed log."""
     record = topic.assignments[index]
     failed = _failed(image, topic, index) if image.offline else ()
     return VisiblePartition(
@@ -90,8 +90,8 @@ def _failed(image: Image, topic: Topic, index: int) -> set[int]:
     """Returns the brokers whose logs of a partition have failed."""
     return {
         broker
-        for broker, said in image.offline.items()
-        if index in said.record.partitions.get(topic.topic_id, ())
+        for broker, offline in image.offline.items()
+        if index in offline.record.partitions.get(topic.topic_id, ())
     }
 
 

@@ -2,9 +2,10 @@
 
 Promises what `broker/metadata/store.py` says, over etcd's own guarantees: strictly serializable
 transactions, leases, and an ordered watch. Begin with `store.py`. The other questions:
-- which member is asked, how long, and what its errors mean: `members.py`
+- which member gets a request, its deadline, and the meaning of its errors: `members.py`
 - contract and etcd's messages: `wire.py`; reading many keys in pages: `reading.py`
-- the watch, and the changes that are kept in this process: `follower.py`, `change_log.py`
+- the watch, and the changes that are kept in this process: `etcd_watch.py`, `change_log.py`
+- user, password and token: `login.py`
 - the event loop of its own, in which all of gRPC runs: `loop_thread.py`
 
 Imported only by a broker whose `metadata.store` asks for it; it needs the extra `tidelog[etcd]`.

@@ -1,8 +1,8 @@
-"""The last changes that the watch has told, kept in this process for those who ask for them.
+"""The last changes that the watch has returned, kept in this process for `changes` and `watch`.
 
-It has every change of the cluster's keys between two revisions, and the revisions of every key at
-the second of them. If etcd answers with an older revision than that, it has gone back: the log ends, and
-every call says so. All methods run in the loop of gRPC.
+The log has every change of the cluster's keys between two revisions, and the revisions of every key at
+the second of them. If etcd answers with an older revision than that, it went back: the log ends, and every
+call raises WentBackError. All methods run in the loop of gRPC.
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ class ChangeLog:
     """The changes after `begin` up to `end`, both revisions."""
 
     def __init__(self, kept_revisions: int) -> None:
-        """Is empty, and closed, until `restart`."""
+        """The log is empty until `restart`."""
         self.begin = self.end = 0
         self.revisions: dict[str, Revisions] = {}
         """The revisions that created and last modified each key that exists at `end`."""
         self._kept = kept_revisions
         self._revisions: deque[list[Change]] = deque()
-        self._news = asyncio.Event()
+        self._changed = asyncio.Event()
         self._is_closed = False
         self._answered = (
             0  # the newest revision of an answer, which the watch may not have told yet
@@ -56,7 +56,7 @@ class ChangeLog:
 
     @property
     def known(self) -> int:
-        """The newest revision of which anything is known."""
+        """The newest revision that the watch or an answer had."""
         return max(self.end, self._answered)
 
     @property
@@ -70,9 +70,9 @@ class ChangeLog:
             raise WentBackError(*self._went_back.revisions)
 
     def check_newest(self, revision: int, known: int) -> None:
-        """Compares the revision of an answer with `known` as it was before the question.
+        """Compares the revision of an answer with `known` as it was before the request.
 
-        Only for answers that are never older than the question (etcd's linearizable ones). Raises
+        Only for answers that are never older than the request (etcd's linearizable ones). Raises
         WentBackError, and so does every later call.
         """
         self._answered = max(self._answered, revision)
@@ -85,16 +85,16 @@ class ChangeLog:
         self.check()
 
     def restart(self, revision: int, revisions: Mapping[str, Revisions]) -> None:
-        """Forgets all changes, and goes on at a revision at which the keys are as given."""
+        """Drops all changes, and starts again at a revision at which the keys have these revisions."""
         self._revisions.clear()
         self.begin = self.end = revision
         self.revisions = dict(revisions)
         self._notify()
 
     def add(self, revisions: Iterable[tuple[int, list[Change]]]) -> None:
-        """Adds what a watch tells; drops what is not newer than what it has told before.
+        """Appends the changes of a watch; drops those that are not newer than the last ones.
 
-        A member that lags behind may tell old changes again.
+        A member that lags behind may return old changes again.
         """
         for revision, changes in revisions:
             if revision <= self.end:
@@ -134,10 +134,10 @@ class ChangeLog:
             found = self.after(revision)
             if found:
                 return found
-            await self._news.wait()
+            await self._changed.wait()
         return None
 
-    async def reach(self, revision: int, within_s: float) -> bool:
+    async def wait_for(self, revision: int, within_s: float) -> bool:
         """Waits until the changes up to a revision are here; returns whether they are.
 
         Raises WentBackError.
@@ -146,11 +146,11 @@ class ChangeLog:
             async with asyncio.timeout(within_s):
                 while self.end < revision and not self._is_closed:
                     self.check()
-                    await self._news.wait()
+                    await self._changed.wait()
         except TimeoutError:
             return False
         return self.end >= revision
 
     def _notify(self) -> None:
-        self._news.set()
-        self._news = asyncio.Event()
+        self._changed.set()
+        self._changed = asyncio.Event()

@@ -1,10 +1,9 @@
-"""A user and a password for etcd: a token for each call, and a new one when etcd asks for it.
+"""Logs in to etcd with a user and a password: a token for each call, and a new one when etcd requires it.
 
-etcd forgets a token after some minutes, when a member restarts, and when users or roles change. It
-then refuses a call before anything is done, so the call is sent again with a new token. Each member is
-asked for one token at a time, for all calls that need it: a member that hangs keeps nobody waiting who
-asks another one. The file with the password is read for each login: who changes the password changes
-the file.
+etcd drops a token after some minutes, when a member restarts, and when users or roles change. It then
+refuses a call before anything is done, so the call is sent again with a new token. At each member there is
+one login at a time, for all calls that wait for it: a member that hangs does not delay calls to another one.
+The file with the password is read for each login: to change the password, change the file.
 
 Source: etcd's guide to role-based access control, and its api/v3rpc/rpctypes.
 """
@@ -35,21 +34,21 @@ _NOT_ENABLED = "authentication is not enabled"
 
 
 class User(NamedTuple):
-    """Who the broker is to etcd, and the file whose first line is the password."""
+    """The broker's user in etcd, and the file whose first line is the password."""
 
     name: str
     password_file: Path
 
 
 class LoginError(KafkaStorageError, code=ErrorCode.KAFKA_STORAGE_ERROR):
-    """etcd does not let this broker in, and trying again does not help."""
+    """etcd refuses the login or the rights of this broker, and trying again does not help."""
 
 
 class Login:
     """The token of one user. All coroutines run in the loop of gRPC."""
 
     def __init__(self, user: User | None) -> None:
-        """`user` is None for an etcd that asks for none."""
+        """`user` is None for an etcd without authentication."""
         self._user = user
         self._token: str | None = None
         self._logins: dict[Any, asyncio.Task[str]] = {}  # those under way, by member
@@ -60,7 +59,7 @@ class Login:
         return self._user is not None
 
     async def metadata(self, member: Any) -> Metadata:
-        """Returns what a call carries; logs in first, at this member, if there is no token.
+        """Returns the metadata of a call; logs in first, at this member, if there is no token.
 
         Raises AioRpcError as any call does, and LoginError.
         """
@@ -81,10 +80,10 @@ class Login:
         if not attempt.cancelled() and attempt.exception() is None:
             self._token = attempt.result()
 
-    def forget(self, details: str, used: Metadata) -> bool:
-        """Hears why a call with this metadata was refused; returns whether to send it again.
+    def discard_token(self, details: str, used: Metadata) -> bool:
+        """Discards the token if a call with this metadata was refused for it, by etcd's `details`.
 
-        If it was for an old token, the next call logs in.
+        Returns whether to send the call again; then the next call logs in.
         """
         if self._user is None or not any(each in details for each in _OLD_TOKEN):
             return False
@@ -93,7 +92,7 @@ class Login:
         return True
 
     def refusal(self, where: str, details: str) -> LoginError | None:
-        """Returns what a call's refusal means; None if it is not about the user."""
+        """Returns the error for a refused call; None if the refusal is not about the user."""
         if _NO_USER in details:
             return LoginError(
                 f"etcd at {where} asks for a user: set metadata.store.user and "

@@ -1,9 +1,9 @@
-"""The members of etcd: which one is asked, how long it may take, and what its errors mean.
+"""The members of etcd: chooses the member of each call, with a deadline, and translates its errors.
 
 Every call has a deadline. It goes to a member that is connected, and the next one goes to another
-member if this one has failed. A call that may be repeated is tried again within its time. Every
-call asks for a member that has a leader (`hasleader`, etcd's API guide): without it, a member that
-is cut off from the others would let a watch wait for ever.
+member if this one has failed. A call that may be repeated is tried again within its deadline. Every
+call requires a member that has a leader (`hasleader`, etcd's API guide): without it, a watch would wait for
+ever at a member that is cut off from the others.
 
 All coroutines run in the loop of gRPC.
 """
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("tidelog.etcd")
 
 HAS_LEADER: Metadata = (("hasleader", "true"),)
-_ATTEMPT_S = 1.5  # one member has so long to answer, then another is asked
+_ATTEMPT_S = 1.5  # one member has so long to answer, then another one gets the call
 _CALL_S = 4.0  # all attempts together
 _RETRY_S = 0.05
 _NO_LEADER = "etcdserver: no leader"  # before anything is done with the call
@@ -53,7 +53,7 @@ _OPTIONS = (
 
 
 class Tls(NamedTuple):
-    """Files in PEM form: whom to trust (None: whom gRPC trusts), and who this client is, if asked."""
+    """Files in PEM form: the trusted CAs (None: those of gRPC), and the client's certificate and key."""
 
     ca: Path | None
     certificate: Path | None
@@ -97,7 +97,7 @@ class Members:
         self._first = 0  # where the search for a member begins
 
     async def open(self) -> None:
-        """Begins to connect to all of them."""
+        """Starts to connect to all of them."""
         self._members = [Member(each, self._credentials) for each in self._endpoints]
         for member in self._members:
             member.channel.get_state(try_to_connect=True)
@@ -113,7 +113,7 @@ class Members:
     ) -> Any:
         """Makes a call, and returns its answer.
 
-        One that is not repeatable is sent again only if a member has said that it did nothing.
+        A call that is not repeatable is sent again only if a member has refused it without effect.
         Raises RefusedError, and KafkaStorageError.
         """
 
@@ -125,7 +125,7 @@ class Members:
     async def try_each(self, ask: Callable[[Member, Metadata], Any], *, is_repeatable: bool) -> Any:
         """Awaits `ask(member, metadata)` for one member after another until one answers; see `call`.
 
-        A member that refuses an old token has done nothing, and is asked again with a new one.
+        A member that refuses an old token has done nothing, and gets the call again with a new one.
         """
         loop = asyncio.get_running_loop()
         deadline_s = loop.time() + _CALL_S
@@ -136,7 +136,9 @@ class Members:
                 metadata += await self.login.metadata(member)
                 return await ask(member, metadata)
             except grpc.aio.AioRpcError as error:
-                is_old = self.login.forget(error.details() or "", metadata[len(HAS_LEADER) :])
+                is_old = self.login.discard_token(
+                    error.details() or "", metadata[len(HAS_LEADER) :]
+                )
                 if not is_old:
                     self.failed(member)
                 failure = self.failure_of(member, error)
@@ -170,18 +172,18 @@ class Members:
             await _any_change(states, left_s)
 
     def failure_of(self, member: Member, error: Any) -> RefusedError | KafkaStorageError:
-        """Returns what an error of gRPC means."""
+        """Translates an error of gRPC, also one about the user."""
         refusal = self.login.refusal(member.endpoint, error.details() or "")
         return failure_of(member, error) if refusal is None else refusal
 
     def failed(self, member: Member) -> None:
-        """Lets the next calls go to another member than this one, if there is one."""
+        """Sends the next calls to another member than this one, if there is one."""
         if self._members and self._members[self._first] is member:
             self._first = (self._first + 1) % len(self._members)
 
 
 async def _any_change(states: list[tuple[Member, Any]], within_s: float) -> None:
-    """Waits until the connection to any of the members is another than it was."""
+    """Waits until the state of the connection to any of the members changes."""
     waits = [
         asyncio.ensure_future(member.channel.wait_for_state_change(state))
         for member, state in states
@@ -196,7 +198,7 @@ async def _any_change(states: list[tuple[Member, Any]], within_s: float) -> None
 
 
 def failure_of(member: Member, error: Any) -> RefusedError | KafkaStorageError:
-    """Returns what an error of gRPC means."""
+    """Translates an error of gRPC."""
     code, details = error.code(), error.details() or ""
     if _NO_SPACE in details:
         return KafkaStorageError(f"etcd at {member.endpoint} {_NO_SPACE_MEANS}")
@@ -212,9 +214,9 @@ def failure_of(member: Member, error: Any) -> RefusedError | KafkaStorageError:
 
 
 def alarm_of(errors: Iterable[str]) -> str | None:
-    """Returns what the errors in a member's status say about writes; None if all are taken.
+    """Returns why a member refuses writes, by the errors in its status, as a sentence; None if it does not.
 
-    They are alarms, such as `memberID:7 alarm:NOSPACE`, and "etcdserver: no leader".
+    The errors are alarms, such as `memberID:7 alarm:NOSPACE`, and "etcdserver: no leader".
     """
     text = " ".join(errors)
     if "NOSPACE" in text:

@@ -3,17 +3,16 @@
 A transaction is etcd's own. Its revision is that of the whole etcd, which may hold more than the
 keys of one cluster: revisions are not dense, and a new store has one above 0.
 
-What etcd does not answer in time may have happened, or may happen later: KafkaStorageError then
-says nothing about the outcome of a transaction, as the contract has it. Reads, and what may be done
-twice, are tried with another member.
+A transaction without an answer in time may have been applied, or may be later: after KafkaStorageError its
+outcome is unknown, as in the contract. Reads, and calls that may be repeated, are tried at another member.
 
-A watch hears every change of the cluster's keys, from the moment the store is opened. `changes` asks
-etcd for its newest revision, and waits until the watch has arrived there. Where keys of others have
-been modified last, the watch cannot know that it has; then a key is put that tells.
+A watch returns every change of the cluster's keys, from the moment the store is opened. `changes` reads
+etcd's newest revision, and waits until the watch has returned it. If keys of other users of etcd have that
+revision, the watch never returns it; then the barrier key is put, which the watch does return.
 
-A restored etcd may have an older revision than it had. Every answer to a transaction or to `changes` is
-compared with what was known before, and all keys are when a watch goes on: then this store says that etcd
-has gone back, and does nothing more.
+A restored etcd may have an older revision than before. The revision of every answer to a transaction or to
+`changes` is compared with the newest one before it, and all keys are compared when a watch resumes. If etcd
+went back, this store raises WentBackError from then on.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ import grpc
 from aetcd import rpc
 
 from tidelog.broker.metadata.etcd.change_log import ChangeLog
-from tidelog.broker.metadata.etcd.follower import Follower
+from tidelog.broker.metadata.etcd.etcd_watch import EtcdWatch
 from tidelog.broker.metadata.etcd.login import LoginError
 from tidelog.broker.metadata.etcd.loop_thread import grpc_loop
 from tidelog.broker.metadata.etcd.members import Member, Members, RefusedError, alarm_of
@@ -72,17 +71,17 @@ class EtcdStore:
         barrier_after_s: float = _BARRIER_AFTER_S,
         wait_s: float = _OPEN_S,
     ) -> None:
-        """Connects to nothing yet. `open` waits so long for an etcd that does not answer yet.
+        """Connects to nothing yet. `open` waits at most `wait_s` for an etcd that does not answer yet.
 
         `kept_revisions` with changes are kept for `changes` and `watch`. `barrier_after_s` is how
-        long the watch may take to arrive at the newest revision, before a key is put to see it.
+        long the watch may take to return the newest revision, before the barrier key is put.
         """
         self._address, self._tls, self._user = address, tls, user
         self._barrier_after_s, self._wait_s = barrier_after_s, wait_s
         self._keys = Keys(address.name)
         self._log = ChangeLog(kept_revisions)
         self._members: Members | None = None
-        self._follower: Follower | None = None
+        self._etcd_watch: EtcdWatch | None = None
         self._has_granted = False  # a lease: what came since the start may have been lost
         self._writing = 0  # transactions in progress
         self._written = asyncio.Event()  # set when there are none
@@ -127,7 +126,7 @@ class EtcdStore:
             yield found
 
     async def grant(self, ttl_ms: int) -> int:
-        """See `KeyValueStore`. etcd's leases last whole seconds, and at least some: it rounds up."""
+        """See `KeyValueStore`. Rounds up to whole seconds, the unit of etcd's leases."""
         check_span(ttl_ms)
         return await grpc_loop.run(self._grant(-(-ttl_ms // 1000)))
 
@@ -136,7 +135,7 @@ class EtcdStore:
         return await grpc_loop.run(self._keep_alive(lease))
 
     async def why_no_writes(self) -> str | None:
-        """See `KeyValueStore`. An alarm of etcd is no error of a call that writes nothing."""
+        """See `KeyValueStore`. Reads etcd's alarms, of which a call that writes nothing returns no error."""
         return await grpc_loop.run(self._why_no_writes())
 
     async def revoke(self, lease: int) -> None:
@@ -148,12 +147,12 @@ class EtcdStore:
     async def _open(self) -> None:
         self._members = members = Members(self._address.endpoints, self._tls, self._user)
         await members.open()
-        self._follower = Follower(members, self._keys, self._log)
+        self._etcd_watch = EtcdWatch(members, self._keys, self._log)
         loop = asyncio.get_running_loop()
         give_up_s, is_logged = loop.time() + self._wait_s, False
         while True:
             try:
-                return await self._follower.start()
+                return await self._etcd_watch.start()
             except KafkaStorageError as error:  # machines start in any order
                 if isinstance(error, LoginError) or loop.time() > give_up_s:
                     raise
@@ -166,8 +165,8 @@ class EtcdStore:
         while self._writing:
             self._written.clear()
             await self._written.wait()
-        if self._follower is not None:
-            await self._follower.stop()
+        if self._etcd_watch is not None:
+            await self._etcd_watch.stop()
         if self._members is not None:
             await self._members.close()
             self._members = None
@@ -204,33 +203,33 @@ class EtcdStore:
             lambda at: at.kv.Range, self._keys.newest_revision(), is_repeatable=True
         )
         self._log.check_newest(newest.header.revision, known)
-        await self._arrive(newest.header.revision)
+        await self._wait_for_watch(newest.header.revision)
         return self._log.after(after)
 
-    async def _arrive(self, revision: int) -> None:
-        """Waits until the watch has told all changes up to a revision. Raises KafkaStorageError."""
-        if await self._log.reach(revision, self._barrier_after_s):
+    async def _wait_for_watch(self, revision: int) -> None:
+        """Waits until the watch has returned all changes up to a revision. Raises KafkaStorageError."""
+        if await self._log.wait_for(revision, self._barrier_after_s):
             return
         barrier = await self._call(
             lambda at: at.kv.Put, self._keys.put_barrier(), is_repeatable=True
         )
-        if not await self._log.reach(barrier.header.revision, _REACH_S):
-            assert self._follower is not None
-            self._follower.go_elsewhere()
+        if not await self._log.wait_for(barrier.header.revision, _REACH_S):
+            assert self._etcd_watch is not None
+            self._etcd_watch.switch_member()
             raise KafkaStorageError("the watch of etcd lags behind")
 
     async def _grant(self, ttl_s: int) -> int:
         self._log.check()
         if self._has_granted:
-            # A leader of before goes on with what it knows of its followers: none of that may be lost.
-            assert self._follower is not None
-            await self._follower.check_complete()
+            # A leader keeps its followers' state in the next session: no change of it may be lost.
+            assert self._etcd_watch is not None
+            await self._etcd_watch.check_complete()
         lease = 1 + secrets.randbelow(2**63 - 1)
         request = rpc.LeaseGrantRequest(TTL=ttl_s, ID=lease)
         try:
             await self._call(lambda at: at.lease.LeaseGrant, request, is_repeatable=True)
         except RefusedError as error:
-            # An attempt whose answer was lost has begun it: nobody else chooses this number.
+            # An attempt whose answer was lost has granted it: nobody else chooses this number.
             if error.code is not grpc.StatusCode.FAILED_PRECONDITION:
                 raise KafkaStorageError(f"etcd has refused a lease: {error}") from None
         self._has_granted = True

@@ -42,11 +42,11 @@ class Keys:
         )
 
     def newest_revision(self) -> Any:
-        """Returns a request whose answer has the newest revision, and no keys."""
+        """Returns a request whose answer has etcd's newest revision, and no keys."""
         return rpc.RangeRequest(key=self._written(BARRIER), count_only=True)
 
     def put_barrier(self) -> Any:
-        """Returns the request that puts the key that is no key of the contract."""
+        """Returns the request that puts the barrier key, which is not one of the contract."""
         return rpc.PutRequest(key=self._written(BARRIER))
 
     def transaction(self, compares: Sequence[Compare], operations: Sequence[Operation]) -> Any:
@@ -55,16 +55,16 @@ class Keys:
             compare=[self._compare(each) for each in compares],
             # A transaction without operations is answered by a member that may be behind, unless
             # it reads.
-            success=[self._operation(each) for each in operations] or [self._look()],
-            failure=[self._look()],
+            success=[self._operation(each) for each in operations]
+            or [self._read_newest_revision()],
+            failure=[self._read_newest_revision()],
         )
 
     def watch(self, revision: int) -> Any:
-        """Returns the request to watch the changes from a revision on: the last one that was heard.
+        """Returns the request to watch the changes from a revision on: the last one that was received.
 
-        A watch that begins at the revision to which etcd was compacted is not refused, and not told
-        what that revision has deleted (etcd issue 18089, in 3.4 and 3.5). One that begins a revision
-        earlier is refused.
+        etcd accepts a watch from the revision to which it was compacted, but does not return the deletions
+        of that revision (etcd issue 18089, in 3.4 and 3.5). A watch from a revision earlier is refused.
         """
         first, end = self.range_of()
         start = max(revision, 1)  # 0: from now on
@@ -111,7 +111,7 @@ class Keys:
             return rpc.RequestOp(request_put=put)
         return rpc.RequestOp(request_delete_range=rpc.DeleteRangeRequest(key=key))
 
-    def _look(self) -> Any:
+    def _read_newest_revision(self) -> Any:
         return rpc.RequestOp(request_range=self.newest_revision())
 
     def _written(self, key: str) -> bytes:

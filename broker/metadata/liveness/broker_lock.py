@@ -1,9 +1,9 @@
 """The lock by which one process at a time is the broker with an id, as long as it lives.
 
-The kernel gives the lock back when its process ends, by kill -9 too. Descriptors are closed in
-programs that the process starts (PEP 446); a fork that goes on without starting one would keep the
-lock. No other user can hold it (`storage/lock_file.py`). It is no proof for what its holder writes to
-the metadata: that takes a comparison of revisions.
+The kernel releases the lock when its process ends, by kill -9 too. Descriptors are closed in
+programs that the process starts (PEP 446); a fork that starts no other program would keep the
+lock. No other user can hold it (`storage/lock_file.py`). The lock alone does not make a write to the
+metadata safe: that takes a comparison of revisions.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ class BrokerLock:
     """The lock on a broker's id in the directory of the metadata."""
 
     def __init__(self, directory: Path, broker_id: int) -> None:
-        """Takes nothing yet."""
+        """Acquires nothing yet."""
         self.directory, self.broker_id = directory, broker_id
         self._path = _path(directory, broker_id)
         self._lock: LockFile | None = None
 
-    async def take(self) -> None:
-        """Takes the lock. Raises MetadataError if another process has it for a second."""
+    async def acquire(self) -> None:
+        """Acquires the lock. Raises MetadataError if another process holds it for a second."""
         try:
             self.directory.mkdir(0o700, parents=True, exist_ok=True)
             self._lock = await self._locked()
@@ -40,7 +40,7 @@ class BrokerLock:
             raise MetadataError(f"cannot lock {self._path}: {error.strerror}") from None
 
     def release(self) -> None:
-        """Gives the lock back, if it was taken."""
+        """Releases the lock, if it was acquired."""
         if self._lock is not None:
             self._lock.release()
             self._lock = None
@@ -57,7 +57,7 @@ class BrokerLock:
 
 
 def is_held(directory: Path, broker_id: int) -> bool:
-    """Returns whether a process is the broker with this id. Raises OSError if that is unknown."""
+    """Returns whether a process holds the lock of a broker's id. Raises OSError if that is unknown."""
     return is_locked(_path(directory, broker_id))
 
 
@@ -69,7 +69,7 @@ def known_ids(directory: Path) -> list[int]:
 
 
 def pids_of(directory: Path) -> dict[int, int]:
-    """Returns the process that has written itself into each lock file, by broker id."""
+    """Returns the process id in each lock file, by broker id."""
     holders = {each: holder_of(_path(directory, each)) for each in known_ids(directory)}
     return {each: holder.pid for each, holder in holders.items() if holder is not None}
 

@@ -1,10 +1,10 @@
-"""Which processes hold the locks of SQLite on a metadata file, and whether they run.
+"""Finds the processes that hold the locks of SQLite on a metadata file, and whether they run.
 
-A process that is stopped (SIGSTOP) while it holds one keeps all others from writing, for as
+A process that is stopped (SIGSTOP) while it holds one blocks the writes of all others for as
 long as it is stopped; kill -9 frees the lock. SQLite locks bytes far behind the data of the file or,
 with write-ahead logging, a few bytes of the file `-shm` (`os.h` and `wal.c` of SQLite). The kernel
-lists all locks in /proc/locks (proc(5)); where there is none, nobody is found. The files themselves
-are not opened: closing them would take this process's own locks away.
+lists all locks in /proc/locks (proc(5)); where there is no such file, no process is found. The files
+themselves are not opened: closing them would release this process's own locks.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _PROCESSES = Path("/proc")
 _FILE_LOCKS = range(0x4000_0000, 0x4000_0000 + 512)  # pending, reserved, and those of readers
 _LOG_LOCKS = range(120, 123)  # of `-shm`: to write, to move the log into the file, to recover
-_STOPPED = "T"  # by a signal, of which the parent process is told; by a debugger it would be "t"
+_STOPPED = "T"  # by a signal; by a debugger it would be "t"
 
 
 class Holder(NamedTuple):
@@ -36,7 +36,7 @@ def holders(metadata: Path) -> list[Holder]:
     """Returns the processes that hold a lock on a metadata file, once for each lock."""
     with contextlib.suppress(OSError):
         if (log := metadata.with_name(metadata.name + "-shm")).exists():
-            # Readers are in nobody's way there.
+            # Readers block nobody there.
             return [each for each in _locks(log, _LOG_LOCKS) if not each.is_shared]
         return list(_locks(metadata, _FILE_LOCKS))
     return []
@@ -51,10 +51,10 @@ def is_stopped(pid: int) -> bool:
     return status.rpartition(") ")[2][:1] == _STOPPED
 
 
-def who_blocks(metadata: Path) -> str | None:
-    """Returns who keeps this process from writing to a metadata file, as a sentence; None if nobody.
+def describe_blocker(metadata: Path) -> str | None:
+    """Returns which processes block writes to a metadata file, as a sentence; None if there are none.
 
-    Those that are stopped are named alone: the others wait for them, too.
+    Names only stopped processes, if there are any: the others wait for them, too.
     """
     # Loaded here, because a supervisor needs none of it.
     from tidelog.broker.metadata.liveness.broker_lock import pids_of
@@ -76,7 +76,7 @@ def who_blocks(metadata: Path) -> str | None:
 
 
 def _named(pid: int) -> str:
-    """Returns how a process is named that is no broker, with its user if that is another one."""
+    """Returns the name of a process that is no broker, with its user if that is another one."""
     with contextlib.suppress(OSError, ValueError):
         user = user_of(pid)
         if user != os.geteuid():

@@ -1,9 +1,9 @@
-"""Sockets between the brokers of one directory: they tell at once who has died or committed.
+"""Sockets between the brokers of one directory, by which each notices at once that another died or committed.
 
-Each broker listens on a Unix stream socket in the directory of the metadata and connects to the
-sockets that are there. A byte says that its sender has committed. The end of a stream says that a
-peer may have died; the lock on its id proves it. A lost byte or connection costs time only: watches
-also look at the file from time to time, and a lease ends.
+Each broker listens on a Unix stream socket in the directory of the metadata and connects to the sockets
+of the others. A byte means that its sender has committed. The end of a stream means that the peer may have
+died; the lock on its id proves it. A lost byte or connection costs time only: watches also poll the file,
+and a lease ends.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ log = logging.getLogger("tidelog.metadata")
 
 _COMMITTED = b"."
 _LONGEST_ID = 20
-# A process that ends closes its sockets and gives its lock back in any order, within moments.
+# A process that ends closes its sockets and releases its lock in any order, within moments.
 _CONFIRM_TRIES, _CONFIRM_PAUSE_S = 100, 0.005
 _CONFIRM_ROUNDS = 10  # a process that waits for a CPU, or for memory to be freed, ends more slowly
 
 
 class Peers:
-    """The other brokers of a directory, as one of them sees them; all methods run on the loop."""
+    """One broker's connections to the other brokers of a directory; all methods run on the loop."""
 
     def __init__(
         self,
@@ -41,26 +41,26 @@ class Peers:
         broker_id: int,
         on_death: Callable[[int], Awaitable[None]],
     ) -> None:
-        """`on_death` is called with the id of a broker that no process is any more."""
+        """`on_death` is called with the id of a broker whose process has ended."""
         self._lock = BrokerLock(directory, broker_id)
         self._directory, self.broker_id = directory, broker_id
         self._on_death = on_death
         self._on_commit: Callable[[], None] = lambda: None
-        self._folder = -1  # a descriptor of the directory
+        self._directory_descriptor = -1  # a descriptor of the directory
         self._server: asyncio.Server | None = None
-        self._links: set[_Link] = set()
+        self._links: set[_PeerLink] = set()
         self._tasks: dict[int, asyncio.Task[None]] = {}  # of confirming a death, by broker
 
     async def open(self, on_commit: Callable[[], None]) -> None:
-        """Takes the lock on this broker's id, listens, and connects to the others.
+        """Acquires the lock on this broker's id, listens, and connects to the others.
 
         `on_commit` is called when a peer has committed. Brokers that are dead already are reported
-        too. Raises MetadataError, also if another process is this broker.
+        too. Raises MetadataError, also if another process holds the lock on this broker's id.
         """
         self._on_commit = on_commit
-        await self._lock.take()
+        await self._lock.acquire()
         try:
-            self._folder = os.open(self._directory, os.O_RDONLY | os.O_CLOEXEC)
+            self._directory_descriptor = os.open(self._directory, os.O_RDONLY | os.O_CLOEXEC)
             await self._listen()
             for other in self._others():
                 await self._connect(other)
@@ -73,7 +73,7 @@ class Peers:
             raise
 
     async def close(self) -> None:
-        """Ends the connections, and gives the lock on this broker's id back last."""
+        """Closes the connections, and releases the lock on this broker's id last."""
         for task in self._tasks.values():
             task.cancel()
         if self._tasks:
@@ -85,36 +85,36 @@ class Peers:
                 self._socket_path(self.broker_id).unlink()
         for link in list(self._links):
             link.abort()
-        if self._folder >= 0:
-            os.close(self._folder)
-            self._folder = -1
+        if self._directory_descriptor >= 0:
+            os.close(self._directory_descriptor)
+            self._directory_descriptor = -1
         self._lock.release()
 
     def perhaps_dead(self) -> frozenset[int]:
-        """Returns the brokers whose connection has ended, until it is known why."""
+        """Returns the brokers whose connection has ended, until their lock shows whether they died."""
         if not self._tasks:
             return frozenset()
         return frozenset(self._tasks).difference(link.broker_id for link in self._links)
 
-    def tell(self) -> None:
+    def notify_commit(self) -> None:
         """Wakes every peer after a commit."""
         for link in self._links:
-            link.tell()
+            link.notify_commit()
 
     # -- called by links ------------------------------------------------------------------------
 
-    def joined(self, link: _Link) -> None:
-        """Begins to use a connection whose other end is known."""
+    def link_opened(self, link: _PeerLink) -> None:
+        """Adds a connection whose broker id is known."""
         self._links.add(link)
 
-    def left(self, link: _Link) -> None:
-        """Finds out why a connection has ended."""
+    def link_lost(self, link: _PeerLink) -> None:
+        """Removes a connection that has ended, and checks whether its broker has died."""
         self._links.discard(link)
         if self._server is not None and link.broker_id is not None:
             self._confirm(link.broker_id)
 
-    def told(self) -> None:
-        """Hears that a peer has committed."""
+    def peer_committed(self) -> None:
+        """Calls `on_commit` when a peer has committed."""
         self._on_commit()
 
     # -- connections ----------------------------------------------------------------------------
@@ -126,10 +126,10 @@ class Peers:
         listening.bind(self._address(self.broker_id))
         path.chmod(0o600)
         loop = asyncio.get_running_loop()
-        self._server = await loop.create_unix_server(lambda: _Link(self), sock=listening)
+        self._server = await loop.create_unix_server(lambda: _PeerLink(self), sock=listening)
 
     async def _connect(self, other: int) -> None:
-        """Connects to a broker; without effect if it does not listen, or is too busy to."""
+        """Connects to a broker; does nothing if it does not listen, or its backlog is full."""
         sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         sock.setblocking(False)
         try:
@@ -138,7 +138,7 @@ class Peers:
             sock.close()
             return
         loop = asyncio.get_running_loop()
-        await loop.create_unix_connection(lambda: _Link(self, other), sock=sock)
+        await loop.create_unix_connection(lambda: _PeerLink(self, other), sock=sock)
 
     def _confirm(self, other: int) -> None:
         if other not in self._tasks:
@@ -173,17 +173,17 @@ class Peers:
     def _address(self, broker_id: int) -> str:
         """Returns the address of a broker's socket.
 
-        An address has at most 107 bytes (unix(7)), which a path may exceed; one by way of a
-        descriptor of the directory does not.
+        An address has at most 107 bytes (unix(7)), which a path may exceed; a path through a descriptor
+        of the directory does not.
         """
         path = str(self._socket_path(broker_id))
-        if not os.path.isdir(f"/proc/self/fd/{self._folder}"):  # noqa: PTH112 - no Path is needed
+        if not os.path.isdir(f"/proc/self/fd/{self._directory_descriptor}"):  # noqa: PTH112 - no Path is needed
             return path
-        return f"/proc/self/fd/{self._folder}/broker-{broker_id}.sock"
+        return f"/proc/self/fd/{self._directory_descriptor}/broker-{broker_id}.sock"
 
 
-class _Link(asyncio.Protocol):
-    """One connection. Who connects says its id first; from then on each byte is a commit."""
+class _PeerLink(asyncio.Protocol):
+    """One connection. The side that connects sends its id first; from then on each byte is a commit."""
 
     def __init__(self, peers: Peers, broker_id: int | None = None) -> None:
         """`broker_id` is the broker to which this one connects; None for one that connects."""
@@ -191,22 +191,22 @@ class _Link(asyncio.Protocol):
         self._peers = peers
         self._transport: asyncio.Transport | None = None
         self._greeting = b""
-        self._has_left = False
+        self._is_lost = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)  # uvloop's is no subclass
         if self.broker_id is not None:
             self._transport.write(b"%d\n" % self._peers.broker_id)
-            self._peers.joined(self)
+            self._peers.link_opened(self)
 
-    def tell(self) -> None:
+    def notify_commit(self) -> None:
         """Sends the byte of a commit, unless one is on its way to a peer that does not read."""
         if self._transport is not None and not self._transport.get_write_buffer_size():
             self._transport.write(_COMMITTED)
 
     def data_received(self, data: bytes) -> None:
         if self.broker_id is not None:
-            self._peers.told()
+            self._peers.peer_committed()
             return
         self._greeting += data
         name, ends, _ = self._greeting.partition(b"\n")
@@ -214,23 +214,23 @@ class _Link(asyncio.Protocol):
             self.abort()
         elif ends:
             self.broker_id = int(name)
-            self._peers.joined(self)
-            self._peers.told()  # commits may have followed at once, or preceded the connection
+            self._peers.link_opened(self)
+            self._peers.peer_committed()  # commits may have followed at once, or preceded the connection
 
     def eof_received(self) -> None:
-        """The peer may have died; `connection_lost` comes only when others have had their turn."""
-        self._leave()
+        """Reports the end of the stream at once; `connection_lost` comes some callbacks later."""
+        self._report_lost()
 
     def connection_lost(self, _: Exception | None) -> None:
         self._transport = None
-        self._leave()
+        self._report_lost()
 
-    def _leave(self) -> None:
-        if not self._has_left:
-            self._has_left = True
-            self._peers.left(self)
+    def _report_lost(self) -> None:
+        if not self._is_lost:
+            self._is_lost = True
+            self._peers.link_lost(self)
 
     def abort(self) -> None:
-        """Ends the connection."""
+        """Closes the connection."""
         if self._transport is not None:
             self._transport.abort()

@@ -1,7 +1,7 @@
-"""The key of a live broker: written by who holds its id, deleted by whoever knows that it died.
+"""The key of a live broker: its own process writes it, and any broker that finds it dead deletes it.
 
 The key belongs to a lease, and only the process that holds the lock on the broker's id creates it.
-A registration therefore ends what an earlier process of that id has left, and does not wait for its
+A registration therefore deletes the key of an earlier process of that id, and does not wait for its
 lease. The old key is deleted in one revision and the new one is created in the next, so others see a
 death and a start, and the key has another create revision: the broker epoch (KIP-903).
 """
@@ -32,9 +32,9 @@ async def register(
 ) -> Session:
     """Creates a broker's key under a new lease; the process must hold the lock on its id.
 
-    The operations are applied in the same transaction. Whoever puts the key again must name the
-    lease, or the key would outlive it. Raises KafkaStorageError. Then the key may
-    exist or not, and the call may be repeated.
+    The operations are applied in the same transaction. Every later put of the key must name the lease, or
+    the key would outlive it. Raises KafkaStorageError; then the key may exist or not, and the call may be
+    repeated.
     """
     while True:
         await _delete(store, await _pair(store, live.key))
@@ -51,8 +51,8 @@ async def remove_dead(store: KeyValueStore, directory: Path, broker_id: int, key
 
     Returns whether no process held it. Raises KafkaStorageError.
     """
-    # Read before the look at the lock: what was written until then, a dead process has written. A
-    # process that has started since has another key, and another lease, which this does not touch.
+    # Read before the lock is checked: a key from before was written by a dead process. A process that
+    # has started since has another key, and another lease, which this does not touch.
     pair = await _pair(store, key)
     if is_held(directory, broker_id):
         return False

@@ -1,10 +1,10 @@
-"""Tells whether anybody has committed to a SQLite file, without a transaction on it.
+"""Detects commits of any process to a SQLite file, without a transaction on it.
 
 A commit changes the counter in the header of the file or, with write-ahead logging, the header of
 the index of that log, which all processes share in `-shm`. Reading both is two system calls.
 
-The descriptors stay open until the database is closed: POSIX takes all locks of a process on a file
-away, those of SQLite too, when the process closes any of its descriptors for that file.
+The descriptors stay open until the database is closed: POSIX releases all locks of a process on a file,
+those of SQLite too, when the process closes any of its descriptors for that file.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _INDEX_HEADER = (48, 0)  # in `-shm`
 
 
 class CommitMark:
-    """What the last commit to one SQLite file has left in it."""
+    """The bytes of one SQLite file that every commit changes."""
 
     def __init__(self, path: Path) -> None:
         """Opens nothing yet."""

@@ -1,9 +1,9 @@
 """The clock by which leases end: the same for all processes of one machine, and never set back.
 
-It is CLOCK_MONOTONIC, which stands still while the machine is suspended: after a night's sleep no
-lease is over that its holder could not prolong. A reading means something on one boot only, so the
-clock has the name of the boot. A process in a time namespace sees this clock with an offset
-(time_namespaces(7)), which is taken off again.
+The clock is CLOCK_MONOTONIC, which stands still while the machine is suspended: after a night's sleep no
+lease is over that its holder could not renew. A reading is valid on one boot only, so the clock has the
+name of the boot. A process in a time namespace sees this clock with an offset (time_namespaces(7)), which
+is subtracted.
 """
 
 from __future__ import annotations

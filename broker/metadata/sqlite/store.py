@@ -87,24 +87,26 @@ class SqliteStore:
         poll_interval_s: float | None = 1.0,
         clock: LeaseClock | None = None,
         peers: Peers | None = None,
-        patience_s: float | None = None,
+        blocked_after_s: float | None = None,
     ) -> None:
         """Names the file for `open`. Without an interval, commits of others are not watched.
 
-        All stores of a file have the same clock; by default it is the machine's. With `peers` the
-        watches of their stores see a commit at once, and it theirs. If a change waits for longer than
-        `patience_s`, the log says who is in its way.
+        All stores of a file have the same clock; by default it is the machine's. With `peers` the watches
+        of the other stores see a commit at once, and this store theirs. If a write waits for longer than
+        `blocked_after_s`, the log names the process that blocks it.
         """
         self._path = path
         self._kept_revisions = kept_revisions
         self._poll_interval_s = poll_interval_s
         self._clock = clock
         self._peers = peers
-        self._patience_s = patience_s
-        self._blamed = ""  # who was in the way of changes, until one is stored
+        self._patience_s = blocked_after_s
+        self._logged_blocker = ""  # who was in the way of changes, until one is stored
         self._db: sqlite3.Connection | None = None
         self._loop: asyncio.AbstractEventLoop | None = None  # on which the watches are
-        self._told = 0  # the newest revision of this store of which watches and peers know
+        self._notified_revision = (
+            0  # the newest revision of this store of which watches and peers know
+        )
         self._mark = CommitMark(path)
         self._watches = Watches()
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="metadata")
@@ -165,7 +167,7 @@ class SqliteStore:
         )
 
     async def why_no_writes(self) -> str | None:
-        """See `KeyValueStore`. Nothing but writes would tell."""
+        """See `KeyValueStore`. Returns None: only a write would find out."""
         return None
 
     async def revoke(self, lease: int) -> None:
@@ -175,31 +177,31 @@ class SqliteStore:
     async def _call(self, work: Work[Result], *, writes: bool = False) -> Result:
         """Runs work in the thread, in a transaction. Raises KafkaStorageError.
 
-        The caller may have a loop of its own: a session is renewed beside the loop of the broker.
+        May be called on another event loop than the broker's: the session is renewed on one of its own.
         """
         run = self._run(lambda: self._in_transaction(work, writes=writes))
         if not writes or self._patience_s is None:
             return await run
-        timer = asyncio.get_running_loop().call_later(self._patience_s, self._name_who_blocks)
+        timer = asyncio.get_running_loop().call_later(self._patience_s, self._log_blocker)
         try:
             result = await run
         finally:
             timer.cancel()
-        self._blamed = ""
+        self._logged_blocker = ""
         return result
 
-    def _name_who_blocks(self) -> None:
-        """Logs who keeps a change waiting; once, until a change is stored again."""
-        why = self._who_blocks()
-        if why != self._blamed:
-            self._blamed = why
+    def _log_blocker(self) -> None:
+        """Logs the process that blocks a write; once, until a write succeeds again."""
+        why = self._describe_blocker()
+        if why != self._logged_blocker:
+            self._logged_blocker = why
             log.error("metadata write blocked", extra={"reason": why})
 
-    def _who_blocks(self) -> str:
+    def _describe_blocker(self) -> str:
         # Loaded here, because a broker that is alone seldom needs it.
-        from tidelog.broker.metadata.liveness.lock_holders import who_blocks
+        from tidelog.broker.metadata.liveness.lock_holders import describe_blocker
 
-        return who_blocks(self._path) or "no other process holds the lock of the metadata"
+        return describe_blocker(self._path) or "no other process holds the lock of the metadata"
 
     # -- in the thread --------------------------------------------------------------------------
 
@@ -217,7 +219,7 @@ class SqliteStore:
     ) -> Result:
         """Ends the leases that are over, and does the work, in one transaction.
 
-        On a full disk the reserves of the log directories are given up for it.
+        On a full disk, deletes the reserve files of the log directories and tries again.
         """
         db = self._db
         if db is None:
@@ -232,13 +234,15 @@ class SqliteStore:
                     raise
                 result, newest = self._attempt(db, work, writes=writes)
         except sqlite3.Error as error:
-            why = f"{error}: {self._who_blocks()}" if _is_busy(error) else str(error)
+            why = f"{error}: {self._describe_blocker()}" if _is_busy(error) else str(error)
             raise KafkaStorageError(f"the metadata in {self._path} failed: {why}") from error
         if (
-            newest > self._told and self._loop is not None
+            newest > self._notified_revision and self._loop is not None
         ):  # a lease that is kept alive changes no key
-            self._told = newest  # the watches are told also if the caller no longer waits
-            self._loop.call_soon_threadsafe(self._tell)
+            self._notified_revision = (
+                newest  # the watches are told also if the caller no longer waits
+            )
+            self._loop.call_soon_threadsafe(self._notify)
         if isinstance(result, _Refusal):
             raise result.error
         return result
@@ -276,10 +280,10 @@ class SqliteStore:
                 raise KafkaStorageError(str(error)) from None
         return self._clock
 
-    def _tell(self) -> None:
+    def _notify(self) -> None:
         self._watches.notify()
         if self._peers is not None:
-            self._peers.tell()
+            self._peers.notify_commit()
 
     def _open(self) -> None:
         if self._peers is not None and self._clock is None:
@@ -312,7 +316,7 @@ class SqliteStore:
 
 
 def _keep_to_owner(path: Path) -> None:
-    """Keeps other users from reading, who would keep changes waiting: SQLite gives its files this mode."""
+    """Denies other users access to the file: their reads would block writes. SQLite copies the mode."""
     permissions.keep_to_owner(path)
     for suffix in ("-journal", "-wal", "-shm"):
         permissions.close_to_others(path.with_name(path.name + suffix))

@@ -1,4 +1,4 @@
-"""The tables of the metadata file: what each call of the contract does in one SQLite transaction.
+"""The tables of the metadata file, and each call of the contract as one SQLite transaction.
 
 `kv` holds the keys with both revisions and their lease, `change` the changes of the last revisions,
 `lease` the leases that have not ended, and `counter` the newest revision, the revision up to which
@@ -75,7 +75,7 @@ def transact(
 
 
 def grant(db: sqlite3.Connection, ttl_ms: int, clock: LeaseClock) -> int:
-    """Begins a lease and returns its id."""
+    """Grants a lease and returns its id."""
     lease = _counter(db, _LEASE) + 1
     _set_counters(db, {_LEASE: lease})
     row = (lease, ttl_ms, clock.now_ms() + ttl_ms, clock.name)
@@ -84,7 +84,7 @@ def grant(db: sqlite3.Connection, ttl_ms: int, clock: LeaseClock) -> int:
 
 
 def keep_alive(db: sqlite3.Connection, lease: int, clock: LeaseClock) -> bool:
-    """Prolongs a lease; returns False if it has ended."""
+    """Renews a lease; returns False if it has ended."""
     update = "UPDATE lease SET deadline_ms = ? + ttl_ms, clock = ? WHERE id = ?"
     return db.execute(update, (clock.now_ms(), clock.name, lease)).rowcount > 0
 

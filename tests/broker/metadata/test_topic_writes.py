@@ -124,7 +124,7 @@ async def test_a_creation_that_is_cut_short_leaves_nothing(store, left):
 async def test_a_creation_whose_last_transaction_is_refused_leaves_nothing(store):
     metadata = await opened(store)
     revision = metadata.image.revision
-    still = (Compare("config/broker", "mod", "<", revision + 1),)
+    conditions = (Compare("config/broker", "mod", "<", revision + 1),)
 
     async def configure():
         store.before = None
@@ -132,7 +132,7 @@ async def test_a_creation_whose_last_transaction_is_refused_leaves_nothing(store
 
     store.before = configure
     with pytest.raises(ChangedMeanwhileError):
-        await metadata.add_topic(topic(), still=still)
+        await metadata.add_topic(topic(), conditions=conditions)
     assert not metadata.image.creations
     assert set(metadata.image.deletions) == {TOPIC}
     await settle(metadata)

@@ -57,10 +57,10 @@ def test_a_cordoned_broker_gets_replicas_only_if_a_client_chose_it(cluster):
 
 
 def test_what_was_decided_on_a_session_that_ended_is_refused(cluster):
-    _, still = placing.of_new_topic(cluster.image, RequestedPartitions(4, 4))
-    assert cluster.store.transact((*still, *absent("a")), ()) is not None
+    _, conditions = placing.of_new_topic(cluster.image, RequestedPartitions(4, 4))
+    assert cluster.store.transact((*conditions, *absent("a")), ()) is not None
     cluster.die(3)
-    assert cluster.store.transact(still, ()) is None
+    assert cluster.store.transact(conditions, ()) is None
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from aetcd import rpc
 
 from tests.simulation.replication.planted import Mistake, mistake, nothing
 from tidelog.broker.metadata.etcd.change_log import ChangeLog
-from tidelog.broker.metadata.etcd.follower import Follower
+from tidelog.broker.metadata.etcd.etcd_watch import EtcdWatch
 from tidelog.broker.metadata.etcd.store import EtcdStore
 from tidelog.broker.metadata.etcd.wire import Keys
 from tidelog.broker.replicas.acknowledgements import Acknowledgements
@@ -67,7 +67,7 @@ def never_again(self: ChangeLog, *what: Any) -> None:
         RESTART(self, *what)
 
 
-async def always_same(self: Follower) -> bool:
+async def always_same(self: EtcdWatch) -> bool:
     """What the watch has told is never compared with the keys."""
     return True
 
@@ -99,6 +99,6 @@ PLANTED_AROUND: dict[str, Mistake] = {
         ChangeLog, "restart", never_again, has_etcd=True
     ),
     "nobody compares what a watch has told": mistake(
-        Follower, "compare", always_same, known=5, has_etcd=True
+        EtcdWatch, "compare", always_same, known=5, has_etcd=True
     ),
 }

@@ -10,28 +10,34 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tidelog.broker.http.metrics.family import COUNTER, GAUGE, Family
-from tidelog.broker.metadata.standing import FENCED, SERVING, STOPPING, standings, state_of
+from tidelog.broker.metadata.partition_health import (
+    FENCED,
+    SERVING,
+    STOPPING,
+    health_of_partitions,
+    state_of,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tidelog.broker.http.metrics.family import Read, Samples, Scrape
-    from tidelog.broker.metadata.standing import Standing
+    from tidelog.broker.metadata.partition_health import PartitionHealth
 
 _SERVER = "kafka_server_replicamanager_"
 _CONTROLLER = "kafka_controller_kafkacontroller_"
 
 
-def _all(scrape: Scrape) -> list[Standing]:
+def _all(scrape: Scrape) -> list[PartitionHealth]:
     found = scrape.shared.get(__name__)
     if not isinstance(found, list):
         services = scrape.services
         alone = services.metadata.node_id if services.cluster is None else None
-        found = scrape.shared[__name__] = list(standings(services.metadata.image, alone))
+        found = scrape.shared[__name__] = list(health_of_partitions(services.metadata.image, alone))
     return found
 
 
-def _counted(matches: Callable[[Scrape, Standing], bool]) -> Read:
+def _counted(matches: Callable[[Scrape, PartitionHealth], bool]) -> Read:
     """Declares how many partitions match."""
 
     def read(scrape: Scrape) -> Samples:
@@ -40,31 +46,31 @@ def _counted(matches: Callable[[Scrape, Standing], bool]) -> Read:
     return read
 
 
-def _leads(scrape: Scrape, each: Standing) -> bool:
+def _leads(scrape: Scrape, each: PartitionHealth) -> bool:
     return each.record.leader == scrape.services.metadata.node_id
 
 
-def _has(scrape: Scrape, each: Standing) -> bool:
+def _has(scrape: Scrape, each: PartitionHealth) -> bool:
     return scrape.services.metadata.node_id in each.record.replicas
 
 
-def _is_under_replicated(scrape: Scrape, each: Standing) -> bool:
+def _is_under_replicated(scrape: Scrape, each: PartitionHealth) -> bool:
     return _leads(scrape, each) and bool(each.missing)
 
 
-def _least(scrape: Scrape, each: Standing) -> int:
+def _least(scrape: Scrape, each: PartitionHealth) -> int:
     return scrape.services.settings.served(each.topic).min_insync_replicas
 
 
-def _is_under_min(scrape: Scrape, each: Standing) -> bool:
+def _is_under_min(scrape: Scrape, each: PartitionHealth) -> bool:
     return _leads(scrape, each) and len(each.record.isr) < _least(scrape, each)
 
 
-def _is_at_min(scrape: Scrape, each: Standing) -> bool:
+def _is_at_min(scrape: Scrape, each: PartitionHealth) -> bool:
     return _leads(scrape, each) and len(each.record.isr) == _least(scrape, each)
 
 
-def _is_reassigned(scrape: Scrape, each: Standing) -> bool:
+def _is_reassigned(scrape: Scrape, each: PartitionHealth) -> bool:
     return _leads(scrape, each) and bool(each.record.adding or each.record.removing)
 
 
@@ -265,7 +271,7 @@ FAMILIES = (
         GAUGE,
         "Partitions of the cluster that another replica than the preferred one leads",
         (),
-        _counted(lambda _, each: each.is_led_by_another),
+        _counted(lambda _, each: each.is_led_by_non_preferred),
     ),
     Family(
         _CONTROLLER + "globalpartitioncount",

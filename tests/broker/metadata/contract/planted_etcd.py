@@ -57,7 +57,7 @@ def _serializable(keys, first, end, revision, *, keys_only):
 
 
 ETCD = {
-    "changes do not wait for the watch": (EtcdStore, "_arrive", _at_once),
+    "changes do not wait for the watch": (EtcdStore, "_wait_for_watch", _at_once),
     "a key is put without its lease": (Keys, "_operation", _without_lease),
     "the watch tells deletions as empty values": (Keys, "revisions", _empty_deletions),
     "the watch tells a revision in parts": (Keys, "revisions", _event_by_event),

@@ -71,5 +71,5 @@ async def test_calls_share_one_login_and_one_that_is_cancelled_ends_none(login):
     await asyncio.wait([first])
     member.answers.set()
     assert await asyncio.gather(*others) == [(("token", "a-1"),)] * 2
-    assert login.forget("etcdserver: invalid auth token", (("token", "a-1"),))
+    assert login.discard_token("etcdserver: invalid auth token", (("token", "a-1"),))
     assert await login.metadata(member) == (("token", "a-2"),)

@@ -14,7 +14,12 @@ import pytest
 
 from tests.broker.subject import eventually
 from tidelog.broker.metadata.liveness.broker_lock import BrokerLock
-from tidelog.broker.metadata.liveness.lock_holders import Holder, holders, is_stopped, who_blocks
+from tidelog.broker.metadata.liveness.lock_holders import (
+    Holder,
+    describe_blocker,
+    holders,
+    is_stopped,
+)
 from tidelog.broker.metadata.sqlite.store import SqliteStore
 from tidelog.broker.metadata.store import Put
 from tidelog.protocol.errors import KafkaStorageError
@@ -67,7 +72,7 @@ def stop(process):
 
 def test_nobody_holds_the_lock_of_a_file_that_is_not_used(path, tmp_path):
     assert holders(path) == []
-    assert who_blocks(path) is None
+    assert describe_blocker(path) is None
     assert holders(tmp_path / "missing") == []
 
 
@@ -77,10 +82,10 @@ def test_a_writer_and_a_reader_hold_it(path, begun):
     assert Holder(writer.pid, is_shared=False) in found
     assert Holder(reader.pid, is_shared=True) in found
     assert {each.pid for each in found} == {writer.pid, reader.pid}
-    assert who_blocks(path) == f"process {writer.pid} holds the lock of the metadata"
+    assert describe_blocker(path) == f"process {writer.pid} holds the lock of the metadata"
     writer.kill()
     writer.wait()
-    assert who_blocks(path) == f"process {reader.pid} holds the lock of the metadata"
+    assert describe_blocker(path) == f"process {reader.pid} holds the lock of the metadata"
 
 
 def test_one_that_is_stopped_is_named_before_those_that_wait_for_it(path, begun):
@@ -88,9 +93,9 @@ def test_one_that_is_stopped_is_named_before_those_that_wait_for_it(path, begun)
     assert not is_stopped(reader.pid)
     stop(reader)
     expected = f"process {reader.pid} is stopped and holds the lock of the metadata"
-    assert who_blocks(path) == expected
+    assert describe_blocker(path) == expected
     stop(writer)
-    assert "are stopped and hold the lock" in who_blocks(path)
+    assert "are stopped and hold the lock" in describe_blocker(path)
 
 
 def test_with_write_ahead_logging_only_writers_are_in_the_way(path, begun):
@@ -98,9 +103,9 @@ def test_with_write_ahead_logging_only_writers_are_in_the_way(path, begun):
     with contextlib.closing(sqlite3.connect(path)) as store:
         store.execute("PRAGMA journal_mode = WAL")
         reader = begun(path, READS)
-        assert who_blocks(path) is None
+        assert describe_blocker(path) is None
         stop(reader)
-        assert who_blocks(path) is None
+        assert describe_blocker(path) is None
         writer = begun(path, WRITES)
         assert holders(path) == [Holder(writer.pid, is_shared=False)]
 
@@ -109,30 +114,30 @@ def test_this_process_is_not_in_its_own_way(path):
     with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as store:
         store.execute("BEGIN IMMEDIATE")
         assert {each.pid for each in holders(path)} == {os.getpid()}
-        assert who_blocks(path) is None
+        assert describe_blocker(path) is None
 
 
 def test_without_a_list_of_locks_nobody_is_found(path, begun, tmp_path, monkeypatch):
     begun(path, WRITES)
     monkeypatch.setattr(lock_file, "_LOCKS", tmp_path / "missing")
-    assert who_blocks(path) is None
+    assert describe_blocker(path) is None
 
 
 async def test_a_broker_is_named_by_its_id(path, begun):
     writer = begun(path, WRITES)
     mine = BrokerLock(path.parent, 7)
-    await mine.take()
+    await mine.acquire()
     try:
         (path.parent / "broker-7.lock").write_text(f"{writer.pid}\n")
         named = f"broker 7 (process {writer.pid}) holds the lock of the metadata"
-        assert who_blocks(path) == named
+        assert describe_blocker(path) == named
     finally:
         mine.release()
 
 
 async def test_a_change_that_waits_for_long_says_for_whom_and_once(tmp_path, begun, caplog):
     path = tmp_path / "kept.sqlite"
-    store = SqliteStore(path, patience_s=0.02)
+    store = SqliteStore(path, blocked_after_s=0.02)
     await store.open()
     try:
         writer = begun(path, WRITES)

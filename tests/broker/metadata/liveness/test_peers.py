@@ -24,7 +24,7 @@ async def two(tmp_path):
     first, second = (Peers(tmp_path, number, on_death) for number in (1, 2))
     await first.open(heard.set)
     await second.open(lambda: None)
-    await eventually(lambda: second.tell() or heard.is_set())
+    await eventually(lambda: second.notify_commit() or heard.is_set())
     yield first, second, reported, may_report
     await first.close()
 

@@ -23,7 +23,7 @@ async def store():
 @pytest.fixture
 async def lock(tmp_path):
     lock = BrokerLock(tmp_path / "metadata", 2)
-    await lock.take()
+    await lock.acquire()
     yield lock
     lock.release()
 
@@ -83,7 +83,7 @@ async def test_a_lock_is_taken_once_and_looked_at_without_taking_it(lock):
     assert not is_held(lock.directory, 3)
     assert known_ids(lock.directory) == [2]
     with pytest.raises(MetadataError, match=r"broker 2 is running already: process [0-9]+ holds "):
-        await BrokerLock(lock.directory, 2).take()
+        await BrokerLock(lock.directory, 2).acquire()
     lock.release()
     assert not is_held(lock.directory, 2)
     assert known_ids(lock.directory) == [2]
@@ -92,4 +92,4 @@ async def test_a_lock_is_taken_once_and_looked_at_without_taking_it(lock):
 async def test_a_lock_that_cannot_be_made_says_so(tmp_path):
     (tmp_path / "file").write_bytes(b"")
     with pytest.raises(MetadataError, match=r"cannot lock .*broker-2\.lock: Not a directory"):
-        await BrokerLock(tmp_path / "file" / "metadata", 2).take()
+        await BrokerLock(tmp_path / "file" / "metadata", 2).acquire()

@@ -1,10 +1,10 @@
-"""Follows etcd's watch: every change, once and in order, into the change log.
+"""Watches etcd's keys: appends every change, once and in order, to the change log.
 
-A watch that ends, for whatever reason, goes on at the next member, at the last revision that was
-heard. If etcd has compacted what comes next, the log starts anew at what is read. Once a minute, and
-when a watch has gone on or another session begins, all keys are compared with those that the watch has
-told, because etcd has had faults that lost events (etcd issue 17529); a difference starts the log anew,
-too. If etcd has gone back to an older revision, nothing is followed any more.
+A watch that ends, for whatever reason, resumes at the next member, at the last revision that it returned.
+If etcd has compacted the next changes, all keys are read and the log starts again. Once a minute, and after a
+watch was resumed or before another session starts, all keys are compared with those that the watch has
+returned, because etcd has had faults that lost events (etcd issue 17529); a difference starts the log again,
+too. If etcd went back to an older revision, the watch ends.
 
 All methods run in the loop of gRPC.
 """
@@ -40,7 +40,7 @@ _REACH_S = 5.0
 _REFUSED_AGAIN_S = 0.5
 
 
-class Follower:
+class EtcdWatch:
     """The watch of one store, from `start` until `stop`."""
 
     def __init__(self, members: Members, keys: Keys, changes: ChangeLog) -> None:
@@ -55,9 +55,9 @@ class Follower:
         self._has_lost = False  # changes that nobody else will tell
 
     async def start(self) -> None:
-        """Reads all keys, then begins to watch them from that revision. Raises KafkaStorageError."""
+        """Reads all keys, then watches them from that revision on. Raises KafkaStorageError."""
         self._restart(await self._read_keys())
-        self._work = [asyncio.create_task(work) for work in (self._follow(), self._compare_often())]
+        self._work = [asyncio.create_task(work) for work in (self._run(), self._compare_often())]
 
     async def stop(self) -> None:
         """Ends the watch."""
@@ -67,24 +67,24 @@ class Follower:
             await asyncio.wait(self._work)
         self._work = []
 
-    def go_elsewhere(self) -> None:
-        """Ends the watch of a member that does not tell what it should; another one goes on."""
+    def switch_member(self) -> None:
+        """Ends the watch at a member that lags or has lost changes, and resumes it at another one."""
         if self._member is not None:
             self._members.failed(self._member)
         if self._watch is not None:
             self._watch.cancel()
 
     async def compare(self) -> bool:
-        """Compares all keys with what the watch has told; returns whether they are the same.
+        """Compares all keys with those that the watch has returned; returns whether they are the same.
 
-        Raises KafkaStorageError. True also if that cannot be known, as after many changes, and
-        while no member has begun the next watch: that one may tell what is missing.
+        Returns True also if that cannot be known, as after many changes, and while no member has started
+        the next watch, which may return the missing changes. Raises KafkaStorageError.
         """
         watches, is_watching = self._watches, self._is_watching
         found = await self._read_keys()
         revisions = _revisions_of(found)
-        if not await self._has_heard(found.revision):
-            # Nothing is told of revisions that are another cluster's: then the keys are the same.
+        if not await self._has_received(found.revision):
+            # The watch returns no revision of another cluster's keys: then the keys are the same.
             is_same_watch = is_watching and self._is_watching and watches == self._watches
             return not is_same_watch or revisions == self._log.revisions
         try:
@@ -95,21 +95,21 @@ class Follower:
         return revisions == self._log.revisions
 
     async def check_complete(self) -> None:
-        """Lets all keys be read again if the watch has lost changes; raises KafkaStorageError then."""
+        """Starts to read all keys again if the watch has lost changes, and raises KafkaStorageError."""
         if not await self.compare():
             log.error("etcd watch lost changes, reading all keys again")
             self._has_lost = True
-            self.go_elsewhere()
+            self.switch_member()
             raise KafkaStorageError("the watch of etcd has lost changes")
 
-    async def _has_heard(self, revision: int) -> bool:
-        """Waits until the watch has told a revision; returns whether it has.
+    async def _has_received(self, revision: int) -> bool:
+        """Waits until the watch has returned a revision; returns whether it has.
 
-        It waits twice: where the process stood still during the first wait, what has arrived
-        meanwhile is read in the second.
+        Waits twice: if the process stood still during the first wait, changes that have arrived meanwhile
+        are read in the second one.
         """
         for _ in range(2):
-            if await self._log.reach(revision, _REACH_S / 2):
+            if await self._log.wait_for(revision, _REACH_S / 2):
                 return True
         return False
 
@@ -123,20 +123,20 @@ class Follower:
     def _restart(self, found: Snapshot) -> None:
         self._log.restart(found.revision, _revisions_of(found))
 
-    async def _follow(self) -> None:
+    async def _run(self) -> None:
         try:
             while not self._log.has_gone_back:
                 self._watch = asyncio.create_task(self._next_watch())
                 await asyncio.wait([self._watch])
                 if not self._watch.cancelled():
-                    self._note(self._watch.exception())
+                    self._log_end(self._watch.exception())
                 await asyncio.sleep(_AGAIN_S)
         finally:
             if self._watch is not None:
                 self._watch.cancel()
                 await asyncio.wait([self._watch])
 
-    def _note(self, error: BaseException | None) -> None:
+    def _log_end(self, error: BaseException | None) -> None:
         if isinstance(error, grpc.aio.AioRpcError):
             text = error.details() or error.code().name
         else:
@@ -152,13 +152,13 @@ class Follower:
 
     async def _next_watch(self) -> None:
         if self._has_lost:
-            await self._start_anew()
+            await self._restart_at_new_revision()
         await self._one_watch()
 
     async def _one_watch(self) -> None:
-        """Follows one member until it ends the watch. Raises AioRpcError, KafkaStorageError.
+        """Watches at one member until the watch ends.
 
-        TimeoutError if the member does not begin it.
+        Raises AioRpcError, KafkaStorageError, and TimeoutError if the member does not start the watch.
         """
         deadline_s = asyncio.get_running_loop().time() + _CONNECT_S
         self._member = None
@@ -173,7 +173,7 @@ class Follower:
                 self._has_begun()
             while answer is not grpc.aio.EOF:
                 if answer.canceled:
-                    self._is_watching = False  # nothing is told while all keys are read again
+                    self._is_watching = False  # no changes come while all keys are read again
                     await self._cancelled(token, answer)
                     return
                 self._log.add(self._keys.revisions(answer.events))
@@ -183,14 +183,14 @@ class Follower:
             call.cancel()
 
     def _has_begun(self) -> None:
-        """A member tells the changes from now on."""
+        """Notes that a member returns the changes from now on."""
         self._watches += 1
         self._is_watching = True
         if self._watches > 1:
             self._resumed.set()
 
-    async def _start_anew(self) -> None:
-        """Lets the log begin at a revision that nobody has heard of: who follows it reads all keys."""
+    async def _restart_at_new_revision(self) -> None:
+        """Restarts the log at a new revision, so that its readers get CompactedError and read all keys."""
         await self._members.call(
             lambda member: member.kv.Put, self._keys.put_barrier(), is_repeatable=True
         )
@@ -206,20 +206,22 @@ class Follower:
             "etcd compacted changes before the watch returned them, reading all keys again",
             extra={"revision": self._log.end, "compacted": answer.compact_revision},
         )
-        await self._start_anew()  # the watch may have lost changes before those that are forgotten
+        await (
+            self._restart_at_new_revision()
+        )  # the watch may have lost changes before those that are forgotten
 
     async def _refused(self, token: Metadata, reason: str) -> None:
-        """Lets the next watch begin with a new token, if this one was refused for its own."""
-        if self._members.login.forget(reason, token):
+        """Discards the token if the watch was refused for it, so that the next one logs in again."""
+        if self._members.login.discard_token(reason, token):
             return
-        # etcd 3.4 says "permission denied" of an old token as well. A read tells which it is: it is
+        # etcd 3.4 answers "permission denied" for an old token as well. A read finds the cause: it is
         # refused for the token, and sent again with a new one, or for the user.
         await asyncio.sleep(_REFUSED_AGAIN_S)
         request = self._keys.newest_revision()
         await self._members.call(lambda at: at.kv.Range, request, is_repeatable=True)
 
     async def _compare_often(self) -> None:
-        """Compares now and then, and soon after a watch was resumed."""
+        """Compares every `_COMPARE_S`, and after a watch was resumed."""
         while not self._log.has_gone_back:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(_COMPARE_S):

@@ -14,8 +14,8 @@ from tidelog.broker.metadata.brokers.records import (
     RegistrationRecord,
 )
 from tidelog.broker.metadata.image import Image, Topic
+from tidelog.broker.metadata.partition_health import health_of_partitions, state_of, why_missing
 from tidelog.broker.metadata.records import NO_LEADER, PartitionRecord
-from tidelog.broker.metadata.standing import standings, state_of, why_missing
 from tidelog.broker.metrics.cluster_watch import ClusterWatch
 
 ID = UUID(int=1)
@@ -39,13 +39,13 @@ def image(*records, away=(), fenced=(), stopping=(), offline=None):
 
 
 def only(found, alone=None):
-    (standing,) = standings(found, alone)
-    return standing
+    (health,) = health_of_partitions(found, alone)
+    return health
 
 
 def test_a_partition_with_all_replicas_in_sync_misses_none():
-    standing = only(image(WHOLE))
-    assert (standing.missing, standing.is_offline, standing.is_led_by_another) == ((), False, False)
+    health = only(image(WHOLE))
+    assert (health.missing, health.is_offline, health.is_led_by_non_preferred) == ((), False, False)
 
 
 def test_a_replica_that_is_being_added_is_not_missing():
@@ -54,7 +54,7 @@ def test_a_replica_that_is_being_added_is_not_missing():
 
 
 def test_another_leader_than_the_preferred_one():
-    assert only(image(WHOLE._replace(leader=2))).is_led_by_another
+    assert only(image(WHOLE._replace(leader=2))).is_led_by_non_preferred
 
 
 @pytest.mark.parametrize(
@@ -63,9 +63,9 @@ def test_another_leader_than_the_preferred_one():
     ids=["no leader", "a leader without a session"],
 )
 def test_nobody_leads(found):
-    standing = only(found)
-    assert standing.is_offline
-    assert not standing.is_led_by_another
+    health = only(found)
+    assert health.is_offline
+    assert not health.is_led_by_non_preferred
 
 
 def test_a_broker_that_is_alone_leads_without_a_session():
@@ -100,9 +100,9 @@ def test_a_broker_that_is_alone_leads_without_a_session():
 )
 def test_why_a_replica_is_not_in_sync(broken, state, why):
     found = image(WHOLE._replace(isr=(1, 3)), **broken)
-    standing = only(found)
-    assert standing.missing == (2,)
-    assert (state_of(found, 2), why_missing(found, standing, 2)) == (state, why)
+    health = only(found)
+    assert health.missing == (2,)
+    assert (state_of(found, 2), why_missing(found, health, 2)) == (state, why)
 
 
 @pytest.mark.parametrize(

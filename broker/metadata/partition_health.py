@@ -1,4 +1,4 @@
-"""How well partitions are replicated, and why a replica is not in sync, by one image: pure functions."""
+"""Finds offline and under-replicated partitions of an image, and why a replica is not in sync. Pure."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ STOPPING = "stopping"
 AWAY = "away"
 
 
-class Standing(NamedTuple):
+class PartitionHealth(NamedTuple):
     """One partition of an image."""
 
     topic: Topic
     number: int
     record: PartitionRecord
     is_offline: bool
-    """Nobody leads it: it has no leader, or one without a session."""
+    """Whether the partition has no leader, or one without a session."""
 
     @property
     def missing(self) -> tuple[int, ...]:
@@ -36,20 +36,20 @@ class Standing(NamedTuple):
         )
 
     @property
-    def is_led_by_another(self) -> bool:
+    def is_led_by_non_preferred(self) -> bool:
         """Whether another replica than the preferred one leads."""
         return not self.is_offline and self.record.leader != self.record.replicas[0]
 
 
-def standings(image: Image, alone: int | None) -> Iterator[Standing]:
+def health_of_partitions(image: Image, alone: int | None) -> Iterator[PartitionHealth]:
     """Yields every partition, by topic. `alone` is the id of a broker that is alone, else None."""
     for topic in image.topics.values():
         for index, record in enumerate(topic.assignments):
-            yield Standing(topic, index, record, _is_offline(image, record, alone))
+            yield PartitionHealth(topic, index, record, _is_offline(image, record, alone))
 
 
 def state_of(image: Image, broker: int) -> str:
-    """Returns what a broker is doing: SERVING, FENCED, STOPPING, or AWAY without a session."""
+    """Returns the state of a broker: SERVING, FENCED, STOPPING, or AWAY without a session."""
     live = image.brokers.get(broker)
     if live is None:
         return AWAY
@@ -58,7 +58,7 @@ def state_of(image: Image, broker: int) -> str:
     return FENCED if live.record.is_fenced else SERVING
 
 
-def why_missing(image: Image, standing: Standing, broker: int) -> str:
+def why_missing(image: Image, health: PartitionHealth, broker: int) -> str:
     """Returns in a few words why a replica is not in sync."""
     state = state_of(image, broker)
     if state == AWAY:
@@ -68,18 +68,18 @@ def why_missing(image: Image, standing: Standing, broker: int) -> str:
     if state == STOPPING:
         return "the broker is stopping"
     offline = image.offline.get(broker)
-    topic_id, index = standing.topic.topic_id, standing.number
+    topic_id, index = health.topic.topic_id, health.number
     if offline is not None and index in offline.record.partitions.get(topic_id, ()):
         return "its log has failed"
     if offline is not None and index in offline.record.full.get(topic_id, ()):
         return "its disk is full"
     if offline is not None and index in offline.record.slow.get(topic_id, ()):
         return "its disk is slow"
-    return "nobody leads" if standing.is_offline else "it is behind the leader"
+    return "nobody leads" if health.is_offline else "it is behind the leader"
 
 
 def _is_offline(image: Image, record: PartitionRecord, alone: int | None) -> bool:
-    """Returns whether nobody leads; a broker that is alone has no session."""
+    """Returns whether a partition has no live leader; a broker that is alone has no session."""
     if alone is not None:
         return record.leader != alone
     return record.leader not in image.brokers
