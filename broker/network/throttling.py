@@ -88,7 +88,7 @@ class RequestQuota:
         limit = self._limits.fetch
         if limit is None:
             return most_bytes
-        return min(most_bytes, self._services.client_quotas.most_bytes(limit))
+        return min(most_bytes, self._services.client_quotas.max_burst_bytes(limit))
 
     def holds_back(self, size_bytes: int) -> bool:
         """Counts what a fetch has read; returns whether its answer has to be empty for now.
@@ -99,11 +99,13 @@ class RequestQuota:
         self._work(now_ms)
         if limit is None:
             return bool(self._waits)
-        is_alone = size_bytes > quotas.most_bytes(limit) and quotas.is_idle(FETCH, limit, now_ms)
-        self._note(FETCH, limit, quotas.take(FETCH, limit, size_bytes, now_ms))
+        is_alone = size_bytes > quotas.max_burst_bytes(limit) and quotas.is_idle(
+            FETCH, limit, now_ms
+        )
+        self._note(FETCH, limit, quotas.record(FETCH, limit, size_bytes, now_ms))
         if is_alone or not self._waits:
             return False
-        quotas.give_back(FETCH, limit, size_bytes, now_ms)
+        quotas.unrecord(FETCH, limit, size_bytes, now_ms)
         return True
 
     def check_change(self) -> None:
@@ -111,7 +113,7 @@ class RequestQuota:
         limit = self._limits.mutation
         if limit is None:
             return
-        wait_ms = self._services.client_quotas.change_wait_ms(limit, self._now_ms())
+        wait_ms = self._services.client_quotas.mutation_wait_ms(limit, self._now_ms())
         if wait_ms:
             self._note(MUTATION, limit, wait_ms)
             raise ThrottlingQuotaExceeded
@@ -120,7 +122,9 @@ class RequestQuota:
         """Counts partitions that were changed; a client that `is_strict` is refused the next time."""
         limit = self._limits.mutation
         if limit is not None:
-            wait_ms = self._services.client_quotas.change(limit, partitions, self._now_ms())
+            wait_ms = self._services.client_quotas.record_mutations(
+                limit, partitions, self._now_ms()
+            )
             self._note(MUTATION, limit, 0 if is_strict else wait_ms)
 
     # -- for dispatch ----------------------------------------------------------------------------
@@ -194,7 +198,7 @@ class RequestQuota:
         """Counts the request, mutes its connection if it has to wait, and returns the response."""
         limit, now_ms = self._limits.produce, self._now_ms()
         if limit is not None and self._header.api_key == _PRODUCE:
-            wait_ms = self._services.client_quotas.take(PRODUCE, limit, self._size_bytes, now_ms)
+            wait_ms = self._services.client_quotas.record(PRODUCE, limit, self._size_bytes, now_ms)
             self._note(PRODUCE, limit, wait_ms)
         if response is not None:  # acks=0 has none, and its time does not count
             self._work(now_ms)
@@ -227,7 +231,7 @@ class RequestQuota:
         self._note(
             REQUEST,
             limit,
-            self._services.client_quotas.take(REQUEST, limit, _PERCENT * held, now_ms),
+            self._services.client_quotas.record(REQUEST, limit, _PERCENT * held, now_ms),
         )
 
     def _pause(self) -> None:

@@ -1,4 +1,4 @@
-"""Which changes of quotas are valid, as Kafka's controller checks them (KIP-546)."""
+"""Validates changes of quotas as Kafka's controller does (KIP-546)."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ if TYPE_CHECKING:
 
 _WHOLE: Final[Mapping[str, int]] = {PRODUCE: LONG_MAX, FETCH: LONG_MAX, CONNECTION: INT_MAX}
 _LONGEST_NAMES: Final = 1_024  # each is held in memory, and in the metadata of every broker
-_NEARLY: Final = 1e-6  # how far from a whole number a value may be that has to be one, as in Kafka
+_NEARLY: Final = 1e-6  # the tolerance for values that must be whole numbers, as in Kafka
 
 
 def checked_entity(parts: Iterable[tuple[str, str | None]]) -> Entity:
-    """Returns the entity that has these parts. Raises InvalidRequest for one that can have no quota."""
+    """Returns the entity with these parts. Raises InvalidRequest if it cannot have quotas."""
     named: dict[str, str | None] = {}
     for kind, name in parts:
         if kind not in KINDS:
@@ -51,7 +51,7 @@ def checked_entity(parts: Iterable[tuple[str, str | None]]) -> Entity:
 
 
 def _address(name: str) -> str:
-    """Returns an address as this broker writes those of peers."""
+    """Returns an address in the form in which this broker writes the addresses of peers."""
     try:
         return str(ip_address(name))
     except ValueError:
@@ -82,7 +82,7 @@ def _kind(entity: Entity) -> str:
 
 
 def _checked(key: str, value: float) -> float:
-    """Returns the value of a quota. Raises InvalidRequest."""
+    """Returns the value of a quota if it is valid. Raises InvalidRequest."""
     if not math.isfinite(value) or value <= 0:
         raise InvalidRequest(f"{key} must be greater than 0, and finite: it is {value}")
     if value < LEAST[key]:

@@ -1,7 +1,7 @@
-"""What clients that have quotas have taken, and how long they have to wait.
+"""Records the usage of clients that have quotas, and returns their throttle times.
 
-One bucket counts for all connections of a user, of a client id, or of both, as the entity says whose quota
-it is. Clients choose their ids, so what is kept of them is bounded.
+One bucket counts all connections of a user, of a client id, or of both, as the entity of the quota has them.
+Clients choose their ids, so the number of buckets is limited.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from tidelog.broker.quotas.entity import (
     REQUEST,
     limit_of,
 )
-from tidelog.broker.quotas.rates import Rate, Tokens, Windows
+from tidelog.broker.quotas.rates import Rate, TokenBucket, Windows
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 MOST_BUCKETS: Final = 10_000
 MOST_CLIENTS: Final = 10_000
 UNUSED_MS: Final = 3_600_000
-"""For how long a bucket is kept that nobody uses, as in Kafka."""
+"""An unused bucket is dropped after this time, as in Kafka."""
 
 
 class Limits(NamedTuple):
@@ -38,20 +38,20 @@ class Limits(NamedTuple):
 
 
 class Used(NamedTuple):
-    """What one bucket shows to those who watch."""
+    """The state of one bucket, for metrics."""
 
     key: str
     entity: Entity
     per_second: float  # of MUTATION the tokens that are left
-    throttled_ms: int  # for how long in all its clients were told to wait
+    throttled_ms: int  # the sum of the throttle times of its clients
 
 
 class _Bucket:
-    """What was taken from one bucket, when it was used last, and whose quota it counts for."""
+    """One bucket: its rate or tokens, its quota, and when it was last used."""
 
     __slots__ = ("counted", "limit", "throttled_ms", "used_ms")
 
-    def __init__(self, counted: Rate | Tokens, limit: Limit, now_ms: int) -> None:
+    def __init__(self, counted: Rate | TokenBucket, limit: Limit, now_ms: int) -> None:
         self.counted, self.limit = counted, limit
         self.used_ms, self.throttled_ms = now_ms, 0
 
@@ -79,51 +79,52 @@ class ClientQuotas:
         limits = self._limits[client] = found if any(found) else None
         return limits
 
-    def take(self, key: str, limit: Limit, size: float, now_ms: int) -> int:
-        """Counts what a client has taken; returns for how many ms it has to wait, 0 if not at all.
+    def record(self, key: str, limit: Limit, size: float, now_ms: int) -> int:
+        """Records the usage of a client; returns its throttle time in ms, 0 if it is below the quota.
 
-        The time of requests, in s, is taken as 100 for each: of REQUEST the wait is one window at most.
+        `size` is in bytes, or for REQUEST in percent-seconds: 100 for each second of request time. The
+        throttle time of REQUEST is at most one window.
         """
         rate = self._rate(key, limit, now_ms)
         rate.record(size, now_ms)
         wait_ms = rate.wait_ms(limit.value, now_ms)
         return min(wait_ms, self.windows.size_ms) if key == REQUEST else wait_ms
 
-    def give_back(self, key: str, limit: Limit, size: float, now_ms: int) -> None:
-        """Takes back what was counted, because the client has not got it."""
+    def unrecord(self, key: str, limit: Limit, size: float, now_ms: int) -> None:
+        """Subtracts recorded usage again, because the client did not get the response."""
         self._rate(key, limit, now_ms).record(-size, now_ms)
 
     def is_idle(self, key: str, limit: Limit, now_ms: int) -> bool:
-        """Returns whether nothing was taken in the windows."""
+        """Returns whether no usage was recorded in the windows."""
         return self._rate(key, limit, now_ms).is_idle(now_ms)
 
-    def most_bytes(self, limit: Limit) -> int:
-        """Returns how many bytes may be taken at once by who has taken none: those of all windows but one."""
+    def max_burst_bytes(self, limit: Limit) -> int:
+        """Returns how many bytes an idle client may use at once: those of all windows but one."""
         return int(limit.value * (self.windows.number - 1) * self.windows.size_ms / 1000)
 
-    def change(self, limit: Limit, partitions: int, now_ms: int) -> int:
-        """Counts changes of partitions; returns for how many ms the client has to wait."""
-        tokens = self._tokens(limit, now_ms)
-        tokens.take(partitions, limit.value, now_ms)
+    def record_mutations(self, limit: Limit, partitions: int, now_ms: int) -> int:
+        """Records created or deleted partitions; returns the throttle time of the client in ms."""
+        tokens = self._token_bucket(limit, now_ms)
+        tokens.record(partitions, limit.value, now_ms)
         return tokens.wait_ms(limit.value, now_ms)
 
-    def change_wait_ms(self, limit: Limit, now_ms: int) -> int:
-        """Returns for how many ms a client has to wait before it may change partitions."""
-        return self._tokens(limit, now_ms).wait_ms(limit.value, now_ms)
+    def mutation_wait_ms(self, limit: Limit, now_ms: int) -> int:
+        """Returns the time in ms until a client may create or delete partitions again."""
+        return self._token_bucket(limit, now_ms).wait_ms(limit.value, now_ms)
 
     def throttled(self, key: str, limit: Limit, wait_ms: int) -> None:
-        """Counts that a client was told to wait."""
+        """Counts a throttle time that was sent to a client."""
         bucket = self._buckets.get((key, limit.bucket))
         if bucket is not None:
             bucket.throttled_ms += wait_ms
 
     def used(self, now_ms: int) -> Iterator[Used]:
-        """Yields what the buckets show now."""
+        """Yields the state of each bucket."""
         for (key, _), bucket in dict(self._buckets).items():
             counted, limit = bucket.counted, bucket.limit
             rate = (
-                counted.left(limit.value, now_ms)
-                if isinstance(counted, Tokens)
+                counted.remaining(limit.value, now_ms)
+                if isinstance(counted, TokenBucket)
                 else counted.per_second(now_ms)
             )
             yield Used(key, limit.entity, rate, bucket.throttled_ms)
@@ -133,18 +134,18 @@ class ClientQuotas:
         assert isinstance(counted, Rate)
         return counted
 
-    def _tokens(self, limit: Limit, now_ms: int) -> Tokens:
+    def _token_bucket(self, limit: Limit, now_ms: int) -> TokenBucket:
         counted = self._bucket(MUTATION, limit, now_ms).counted
-        assert isinstance(counted, Tokens)
+        assert isinstance(counted, TokenBucket)
         return counted
 
     def _bucket(self, key: str, limit: Limit, now_ms: int) -> _Bucket:
-        """Returns a bucket, a new one if there is none, and forgets those that nobody uses."""
+        """Returns a bucket, a new one if there is none, and drops unused ones."""
         name = key, limit.bucket
         bucket = self._buckets.pop(name, None)
         if bucket is None:
             self._forget(now_ms)
-            counted = Tokens(self._mutation_windows) if key == MUTATION else Rate(self.windows)
+            counted = TokenBucket(self._mutation_windows) if key == MUTATION else Rate(self.windows)
             bucket = _Bucket(counted, limit, now_ms)
         bucket.limit, bucket.used_ms = limit, now_ms
         self._buckets[name] = bucket

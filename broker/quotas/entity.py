@@ -1,4 +1,4 @@
-"""What can have a quota, and which quota holds for a client (KIP-55, KIP-546, KIP-612).
+"""The entities of quotas, and which quota holds for a client (KIP-55, KIP-546, KIP-612).
 
 An entity is a user, a client id, both, or an address. A name of None is the default: it holds for every name
 that has no quota of its own. Each quota is found separately, by the most specific entity that has it.
@@ -28,9 +28,9 @@ CLIENT_QUOTAS: Final = (PRODUCE, FETCH, REQUEST, MUTATION)
 LEAST: Final[Mapping[str, float]] = MappingProxyType(
     {PRODUCE: 1.0, FETCH: 1.0, REQUEST: 1e-6, MUTATION: 1e-6, CONNECTION: 1.0}
 )
-"""The least value of each: with less, waits have no end, and nobody could undo it.
+"""The least value of each quota: with less, throttle times are endless, and nobody could change it back.
 
-An older tidelog has stored smaller ones, which hold as these.
+Smaller values that an older tidelog has stored count as these.
 """
 
 Entity: TypeAlias = tuple[tuple[str, str | None], ...]
@@ -40,7 +40,7 @@ NO_QUOTAS: Quotas = MappingProxyType({})
 
 
 class Limit(NamedTuple):
-    """A quota that holds for a client: the entity that has it, and the bucket that it is counted in.
+    """A quota that holds for a client: its value, its entity, and the bucket that counts the usage.
 
     A bucket is a user and a client id; "" where the entity does not distinguish them.
     """
@@ -94,7 +94,7 @@ def _candidates(user: str, client_id: str) -> Iterator[tuple[Entity, tuple[str, 
 
 
 def connection_rate(quotas: Quotas, address: str) -> float | None:
-    """Returns how many connections a second an address may make; None if there is no limit."""
+    """Returns the connection_creation_rate of an address, per second; None if there is no limit."""
     for name in (address, None):
         value = quotas.get(((IP, name),), {}).get(CONNECTION)
         if value is not None:

@@ -1,10 +1,10 @@
-"""What was counted in the last windows of time: Kafka's `SampledStat`."""
+"""A sum over the last windows of time: Kafka's `SampledStat`."""
 
 from __future__ import annotations
 
 
 class _Window:
-    """What came in one window, when the window began, and when the last of it came."""
+    """The sum of one window, when the window began, and when the last value was added."""
 
     __slots__ = ("last_ms", "size", "start_ms")
 
@@ -17,7 +17,7 @@ class _Window:
 
 
 class Samples:
-    """What was counted in the last `windows` windows of `window_ms` each. Times are monotonic, in ms."""
+    """The sum over the last `windows` windows of `window_ms` each. Times are monotonic, in ms."""
 
     __slots__ = ("_at", "_most", "_window_ms", "_windows", "span_ms")
 
@@ -29,7 +29,7 @@ class Samples:
         self._at = 0
 
     def record(self, size: float, now_ms: int) -> None:
-        """Counts `size`; one below 0 takes back what was counted."""
+        """Adds `size`; a negative one subtracts what was added before."""
         windows = self._windows
         if not windows:
             windows.append(_Window(now_ms))
@@ -44,12 +44,10 @@ class Samples:
         window.last_ms = now_ms
 
     def measured(self, now_ms: int) -> tuple[float, int]:
-        """Returns what counts, and the ms since the oldest window of it began; forgets what is older."""
+        """Returns the sum, and the ms since its oldest window began; drops older windows."""
         windows = self._windows
         if not windows:
-            windows.append(
-                _Window(now_ms)
-            )  # Kafka's first window begins when it is first looked at
+            windows.append(_Window(now_ms))  # Kafka's first window begins when it is first read
         for window in windows:
             if now_ms - window.last_ms >= self.span_ms:
                 window.begin(now_ms)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tidelog.broker.quotas.rates import Rate, Tokens, Windows
+from tidelog.broker.quotas.rates import Rate, TokenBucket, Windows
 
 VECTORS = Path(__file__).parents[2] / "vectors/kafka-3.9.1"
 KAFKAS = Windows()
@@ -59,25 +59,25 @@ def test_rates_and_waits_are_those_of_kafkas_own_classes():
 
 def test_tokens_are_those_of_kafkas_own_class():
     """Captured from TokenBucket of 3.9.1."""
-    buckets: dict[str, Tokens] = {}
+    buckets: dict[str, TokenBucket] = {}
     measured = 0
     for run, windows, limit, now_ms, taken, expected in rows("quota_tokens.tsv"):
-        bucket = buckets.setdefault(run, Tokens(Windows(int(windows))))
+        bucket = buckets.setdefault(run, TokenBucket(Windows(int(windows))))
         if taken:
-            bucket.take(float(taken), float(limit), int(now_ms))
+            bucket.record(float(taken), float(limit), int(now_ms))
             continue
         measured += 1
-        assert bucket.left(float(limit), int(now_ms)) == pytest.approx(float(expected))
+        assert bucket.remaining(float(limit), int(now_ms)) == pytest.approx(float(expected))
     assert measured > 30
 
 
 def test_tokens_may_be_overdrawn_and_come_back():
-    bucket = Tokens(KAFKAS)
-    assert bucket.left(2, 5) == 22
-    bucket.take(30, 2, 5)
+    bucket = TokenBucket(KAFKAS)
+    assert bucket.remaining(2, 5) == 22
+    bucket.record(30, 2, 5)
     assert bucket.wait_ms(2, 5) == 4000
     assert bucket.wait_ms(2, 4005) == 0
-    assert bucket.left(2, 10**9) == 22
+    assert bucket.remaining(2, 10**9) == 22
 
 
 @pytest.mark.parametrize("limit", [1_000, 2_000_000])
