@@ -165,8 +165,8 @@ class Services:
 
     def _topic_removed(self, removed: DeletedTopic) -> None:
         """Nothing is left of a topic here: those who wait for its records need not."""
-        self.metrics.forget(removed.name)
-        self.time_watch.forget(removed.name)
+        self.metrics.drop_topic(removed.name)
+        self.time_watch.drop_topic(removed.name)
         for partition in removed.partitions:
             self.waiting.wake(partition)
 

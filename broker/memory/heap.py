@@ -1,9 +1,9 @@
-"""How much memory that was freed the C library keeps for the next allocations of a broker's process.
+"""Sets how much freed memory the C library keeps for the next allocations of a broker's process.
 
-glibc gives the end of its heap back to the system when 128 KB of it are free, and gets blocks of that size
-from the system each time, until it has learned better. A frame of a megabyte is then made of new pages for
-each request, and the system fills each page with zeros first. So more is kept: at most `KEPT_BYTES` for each
-heap. Larger blocks go back to the system as soon as they are free, and leave no gaps in the heap.
+glibc returns the end of its heap to the system when 128 KB of it are free, and allocates blocks of that size
+from the system each time, until it adapts. The pages of a frame of a megabyte are then new for each request,
+and the system fills each page with zeros first. So more is kept: at most `KEPT_BYTES` for each heap. Larger
+blocks are returned to the system as soon as they are free, and leave no gaps in the heap.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 Of `memory.limit.bytes` half is for records that are decompressed or converted, a quarter for frames that
 arrive, three sixteenths for answers that have not been read, and one sixteenth for replication: half of
 that for answers to followers, half for what the followers here receive from their leaders.
-What one use leaves free, another cannot have: so no flood of one kind can stop another kind of work.
+One use cannot reserve the free bytes of another: so no flood of one kind can stop another kind of work.
 `queued.max.request.bytes`, if it is smaller, limits the first share.
 """
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Memory:
-    """What the requests of one broker may take."""
+    """The memory that the requests of one broker may reserve, by its use."""
 
     def __init__(self, config: BrokerConfig) -> None:
         limit_bytes = config.limits.memory_limit_bytes
@@ -36,7 +36,7 @@ class Memory:
         self.received = Share(limit_bytes // 32)
 
     def __iter__(self) -> Iterator[tuple[str, Share]]:
-        """The shares, each with the name that metrics give to its use."""
+        """Yields the shares, each with the name of its use in metrics."""
         yield "requests", self.requests
         yield "records", self.records
         yield "answers", self.answers

@@ -1,7 +1,7 @@
 """One share of the memory: bytes are reserved first come, first served.
 
-`take` reserves at once or not at all. `wait` reserves when all who came before have been served and there
-is room. `add` counts what is in memory already, even beyond the limit: who does so keeps it small.
+`take` reserves at once or not at all. `wait` reserves after all earlier waiters, when there is room. `add`
+counts bytes that are in memory already, even beyond the limit: its callers keep them few.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class Wait:
-    """Somebody who waits for `size_bytes`; `granted` is called once they are reserved."""
+    """A waiter for `size_bytes`; `granted` is called once they are reserved."""
 
     __slots__ = ("granted", "held_bytes", "size_bytes")
 
@@ -40,15 +40,15 @@ class Share:
     def __init__(self, limit_bytes: int) -> None:
         self.limit_bytes = limit_bytes
         self.reserved_bytes = 0
-        self._held_waiting = 0  # bytes that those who wait hold meanwhile
+        self._held_waiting = 0  # bytes that the waiters hold meanwhile
         self._largest_waiting = 0  # the most that one of them has waited for
-        self.waited = 0  # how often somebody had to wait
-        self.refused = 0  # how often somebody was refused, or lost the connection
+        self.waited = 0  # the number of reservations that had to wait
+        self.refused = 0  # the number of reservations that were refused, or lost the connection
         self._waiting: deque[Wait] = deque()
 
     @property
     def waiting(self) -> int:
-        """How many wait."""
+        """The number of waiters."""
         return len(self._waiting)
 
     @property
@@ -57,25 +57,25 @@ class Share:
         return max(0, self.limit_bytes - self.reserved_bytes)
 
     def take(self, size_bytes: int) -> bool:
-        """Reserves now and returns True, unless somebody waits or there is no room."""
+        """Reserves bytes and returns True, unless others wait or there is no room."""
         if self._waiting or self.reserved_bytes + size_bytes > self.limit_bytes:
             return False
         self.reserved_bytes += size_bytes
         return True
 
     def may_wait(self, size_bytes: int, held_bytes: int) -> bool:
-        """Whether somebody may wait for bytes while holding others.
+        """Returns whether a waiter for `size_bytes` may hold `held_bytes` meanwhile, without a deadlock.
 
-        Each of those who wait could be granted what it waits for if nobody else held any.
+        Each waiter must fit into the share beside the bytes that all waiters hold.
         """
         largest = max(size_bytes, self._largest_waiting)
         return self._held_waiting + held_bytes + largest <= self.limit_bytes
 
     def wait(self, size_bytes: int, granted: Callable[[], object], *, held_bytes: int = 0) -> Wait:
-        """Reserves as soon as there is room, after all who came before; `granted` is called then.
+        """Reserves bytes as soon as there is room, after all earlier waiters, and then calls `granted`.
 
-        `held_bytes` of what is reserved already cannot be released before. Raises ValueError for
-        more than the limit, which would wait for ever.
+        The caller holds `held_bytes` of the share until then. Raises ValueError for more bytes than the
+        limit, which would wait for ever.
         """
         if size_bytes > self.limit_bytes:
             raise ValueError(f"{size_bytes} bytes are more than the share of {self.limit_bytes}")
@@ -87,7 +87,7 @@ class Share:
         return wait
 
     def leave(self, wait: Wait) -> bool:
-        """Waits no longer; those behind may have their turn.
+        """Cancels a wait, and grants bytes to the waiters behind it.
 
         Returns False if the bytes were granted already: then they have to be released.
         """
@@ -103,7 +103,7 @@ class Share:
         self.reserved_bytes += size_bytes
 
     def release(self, size_bytes: int) -> None:
-        """Gives bytes back, and grants to those who wait, in their order."""
+        """Releases bytes, and grants them to the waiters, in their order."""
         self.reserved_bytes -= size_bytes
         if self._waiting:
             self._grant()

@@ -1,8 +1,8 @@
-"""How much records may unpack to where they are worked on, and what is reserved for it.
+"""The memory for decompressed records: how many bytes a batch may unpack to, and how many are reserved.
 
-Nobody knows before how much a compressed batch unpacks to. So each is tried with little memory first, and
+The size of a compressed batch is unknown until it is unpacked. So each is tried with little memory first, and
 again with more: nothing is held while more is waited for. Nearly all need the first step only, which
-reserves nothing. The last takes the whole share: what does not fit into it is refused.
+reserves nothing. The last step reserves the whole share: a batch that does not fit into it is refused.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Step(NamedTuple):
 
 
 def steps(share: Share) -> tuple[Step, ...]:
-    """Returns the steps in which work on records is tried."""
+    """Returns the steps of memory with which work on records is tried, the smallest first."""
     most_bytes = share.limit_bytes // COPIES
     return (
         Step(min(SHORT_UNPACK_BYTES, most_bytes), 0),
@@ -40,7 +40,7 @@ def steps(share: Share) -> tuple[Step, ...]:
 
 @asynccontextmanager
 async def reserved(share: Share, size_bytes: int) -> AsyncIterator[None]:
-    """Waits until bytes are reserved, and gives them back at the end."""
+    """Waits until bytes are reserved, and releases them at the end."""
     if not share.take(size_bytes):
         granted = asyncio.Event()
         wait = share.wait(size_bytes, granted.set)

@@ -1,4 +1,4 @@
-"""What the broker counts: plain numbers that the rooms above add to.
+"""The broker's counters: plain numbers that the rooms above increase.
 
 Begin with `counters.py`. The metrics that Prometheus reads are declared in `broker/http/metrics`.
 """

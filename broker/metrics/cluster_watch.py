@@ -1,7 +1,7 @@
-"""Counts what happens to the replicas of a broker of several: elections, and changes of ISRs.
+"""Counts elections and changes of ISRs of the partitions that this broker leads.
 
-It compares each image of the metadata with the one before. Changes that lie within one step of the
-watch, such as an ISR that shrinks and grows again at once, are not seen.
+Compares each image of the metadata with the one before. Changes between two images, such as an ISR that
+shrinks and expands again at once, are not counted.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class ClusterWatch:
-    """Counters since the start, each of what concerns partitions that this broker leads."""
+    """Counters since the start, of the partitions that this broker leads."""
 
     def __init__(self, metadata: ClusterMetadata) -> None:
         self._metadata = metadata
@@ -25,7 +25,7 @@ class ClusterWatch:
         self.unclean_elections = 0
 
     async def run(self) -> None:
-        """Follows the metadata for ever."""
+        """Compares each new image, until cancelled."""
         image = self._metadata.image
         while True:
             newer = await self._metadata.newer_image(image.revision)
@@ -33,7 +33,7 @@ class ClusterWatch:
             image = newer
 
     def compare(self, before: Image, after: Image) -> None:
-        """Counts what has changed between two images."""
+        """Counts the elections and changes of ISRs between two images."""
         for name, topic in after.topics.items():
             earlier = before.topics.get(name)
             if earlier is topic or earlier is None or earlier.topic_id != topic.topic_id:

@@ -1,6 +1,6 @@
-"""What the broker counts, in plain numbers.
+"""The broker's counters, as plain numbers.
 
-`http/metrics/families/` declares the metrics of them, and those that are read from the logs.
+`http/metrics/families/` declares the metrics of these counters, and metrics that are read from the logs.
 """
 
 from __future__ import annotations
@@ -21,9 +21,7 @@ if TYPE_CHECKING:
 # Upper bounds of the request time buckets, in seconds.
 BUCKETS_S = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.5, 1.0, 5.0)
 
-OTHER: Final = (
-    "(other)"  # the label of what is beyond the number of label values that a metric may have
-)
+OTHER: Final = "(other)"  # the label for all values beyond the number that a metric may have
 MOST_CLIENTS: Final = 200  # names and versions of client software that are counted apart
 MOST_NAME_CHARACTERS: Final = 64
 
@@ -95,13 +93,13 @@ class Metrics:
         self.clients: defaultdict[tuple[str, str], int] = defaultdict(int)
 
     def request_done(self, api_key: int, version: int, seconds: float) -> None:
-        """Counts a request that was answered, or that needed no answer."""
+        """Counts a request that was answered, or needed no answer, and its time in seconds."""
         self.requests[api_key, version] += 1
         self.times[api_key][bisect_left(BUCKETS_S, seconds)] += 1
         self.times_sum_s[api_key] += seconds
 
     def appended(self, topic: str, appended: Appended) -> None:
-        """Counts records written to a topic."""
+        """Counts an append to a topic: its records, its bytes, and whether it was a duplicate."""
         counts = self.topics[topic]
         if appended.duplicate:
             counts.duplicates += 1
@@ -111,12 +109,12 @@ class Metrics:
         if appended.converted:
             counts.produce_converted += appended.count
 
-    def forget(self, topic: str) -> None:
+    def drop_topic(self, topic: str) -> None:
         """Drops the counters of a deleted topic."""
         self.topics.pop(topic, None)
 
     def consumed(self, topic: str, size_bytes: int, newest_magic: int, *, as_stored: bool) -> None:
-        """Counts records for a consumer whose Fetch version carries no newer message format."""
+        """Counts bytes for a consumer, by the newest message format that its Fetch version can carry."""
         counts = self.topics[topic]
         counts.bytes_out += size_bytes
         counts.fetched[2 * newest_magic + (not as_stored)] += size_bytes

@@ -1,8 +1,8 @@
-"""How long the event loop keeps those waiting who are ready: the lag of a timer on it.
+"""Measures the lag of the event loop: how late a timer on it fires.
 
-No request should hold the loop for more than some 20 ms (broker/network/scheduler.py); this is how to see it.
-The timer is set for `_BUSY_S` while requests are served, and for `_QUIET_S` while there are none, so that
-a broker that does nothing costs nothing.
+No request should hold the loop for more than some 20 ms (broker/network/scheduler.py). The timer is set for
+`_BUSY_S` while requests are served, and for `_QUIET_S` while there are none, so that an idle broker needs no
+CPU for it.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class LoopLag:
         return max(self._longest_s)
 
     def note(self, lag_s: float, now_s: float) -> None:
-        """Counts a lag that was seen at a time of the loop."""
+        """Counts a lag, in s, that was measured at a time of the loop."""
         self.counts[bisect_left(BOUNDS_S, lag_s)] += 1
         self.sum_s += lag_s
         if now_s - self._since_s > _SPAN_S:
@@ -45,7 +45,7 @@ class LoopLag:
         self._longest_s[1] = max(self._longest_s[1], lag_s)
 
     async def run(self, served: Callable[[], int]) -> None:
-        """Measures for as long as the broker runs; `served` counts the requests until now."""
+        """Measures until cancelled; `served` returns the number of requests so far."""
         loop = asyncio.get_running_loop()
         before = -1
         while True:

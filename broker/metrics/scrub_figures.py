@@ -1,4 +1,4 @@
-"""What scrubbing has read and found, for /metrics and `tidelog doctor`."""
+"""The bytes that scrubbing has read, and the damage that it found, for /metrics and `tidelog doctor`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class ScrubFigures:
-    """The figures of one broker. The event loop changes them, and other threads read."""
+    """The figures of one broker. The event loop changes them, and other threads read them."""
 
     def __init__(self) -> None:
         """Nothing has been read yet."""
@@ -26,29 +26,29 @@ class ScrubFigures:
         return [each for each in known if topic in (None, each.topic)]
 
     def restore(self, damage: Iterable[Damage]) -> None:
-        """Takes in what was known before the start."""
+        """Restores the damage that was known before the start."""
         for each in damage:
             self._damage[each[:3]] = each
 
     def known(self, topic: str, partition: int, base_offset: int) -> Damage | None:
-        """Returns what is known of a segment; None: no damage."""
+        """Returns the known damage of a segment; None if there is none."""
         return self._damage.get((topic, partition, base_offset))
 
     def record(self, topic: str, partition: int, base_offset: int, damage: Damage | None) -> None:
-        """Notes what a segment that was read whole is like; None: it is good."""
+        """Stores the damage of a segment that was read whole; None: it has none."""
         if damage is None:
             self._damage.pop((topic, partition, base_offset), None)
         else:
             self._damage[topic, partition, base_offset] = damage
 
     def keep(self, topic: str, partition: int, base_offsets: Container[int]) -> None:
-        """Forgets the segments that a log does not have any more."""
+        """Drops the damage of segments that a log does not have any more."""
         for key in list(self._damage):
             if key[:2] == (topic, partition) and key[2] not in base_offsets:
                 del self._damage[key]
 
     def keep_logs(self, names: Container[TopicPartition]) -> None:
-        """Forgets the segments of logs that are not here any more."""
+        """Drops the damage of logs that are not here any more."""
         for key in list(self._damage):
             if key[:2] not in names:
                 del self._damage[key]

@@ -1,10 +1,10 @@
 """Counts unusual times of arriving records by topic, and logs them at a bounded rate.
 
-The rules are in `storage.time.arrivals`, and an append returns what they found. Records that are
-expired on arrival, and times that look like another unit, are logged at once, and then at most once
-a minute of the broker's clock and topic, with the count since the last line. The zero times of
-clients are logged once for each topic. For the metric of findings it also remembers what
-`storage.log.retention.diagnosis` found in each log.
+The rules are in `storage.time.arrivals`; an append returns the anomalies that they found. Records that are
+expired on arrival, and times that look like another unit, are logged at once, and then for each topic at
+most once a minute of the broker's clock, with the count since the last line. The zero times of clients are
+logged once for each topic. For the metric of findings, the results of `storage.log.retention.diagnosis` are
+cached for each log.
 """
 
 from __future__ import annotations
@@ -74,18 +74,18 @@ class _Due(NamedTuple):
     """When the next line of a kind may be logged for a topic, and the count since the last one."""
 
     after_ms: int
-    untold: int
+    unlogged: int
 
 
 class _Examined(NamedTuple):
-    """What was found in a log, and what it depends on."""
+    """The findings in a log, and the state of the log that they depend on."""
 
     state: tuple[object, ...]
     kinds: frozenset[str]
 
 
 class TimeWatch:
-    """Counts unusual times and logs them, and remembers what is wrong with the times of logs."""
+    """Counts and logs unusual times, and caches the findings about the times of logs."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -93,7 +93,7 @@ class TimeWatch:
         self._examined: dict[tuple[str, int], _Examined] = {}
         self.topics: defaultdict[str, TopicAnomalies] = defaultdict(TopicAnomalies)
 
-    def forget(self, topic: str) -> None:
+    def drop_topic(self, topic: str) -> None:
         """Drops the counters of a deleted topic."""
         self.topics.pop(topic, None)
         self._due = {key: due for key, due in self._due.items() if key[0] != topic}
@@ -102,10 +102,10 @@ class TimeWatch:
                 self._examined.pop(key, None)
 
     def examined(self, partition: Partition, readings: Readings) -> frozenset[str]:
-        """Returns what a diagnosis finds in a log without reading it; raises KafkaStorageError.
+        """Returns the kinds of findings in a log, without reading its segments; raises KafkaStorageError.
 
-        A log that has not changed is examined again once a minute: a scrape of ten thousand idle
-        logs would take a second otherwise. They do not all have the same minute.
+        A log that has not changed is examined again once a minute: a scrape of ten thousand idle logs
+        would take a second otherwise. Different logs are examined at different times of the minute.
         """
         key = partition.topic, partition.index
         phase_ms = hash(key) % _INTERVAL_MS
@@ -129,7 +129,7 @@ class TimeWatch:
         return known.kinds
 
     def note_anomaly(self, partition: Partition, appended: Appended, anomaly: TimeAnomaly) -> None:
-        """Counts, and logs if it is due, what was unusual about the times of an append."""
+        """Counts the unusual times of an append, and logs them if a line is due."""
         counts = self.topics[partition.topic]
         if anomaly.unit_mismatch is not None:
             self._count_unit_mismatch(partition, counts, anomaly.unit_mismatch)
@@ -195,7 +195,7 @@ class TimeWatch:
         now_ms = self._clock.steady_ms()
         due = self._due.get((topic, kind))
         if due is not None:
-            count += due.untold
+            count += due.unlogged
             if not is_due(due.after_ms, now_ms):
                 self._due[topic, kind] = _Due(due.after_ms, count)
                 return 0

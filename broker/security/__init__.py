@@ -1,6 +1,6 @@
-"""Access control: the principal of a client, and what it may do.
+"""Access control: the principal of a client, and its rights.
 
-A connection has a `Session` (session.py): a principal, its address, and the listener it came in by.
-`authorizer.py` decides for every request whether the principal may do what it asks. How a broker proves
-that a request is its own is in `broker/membership/proof.py`.
+A connection has a `Session` (session.py): a principal, its address, and its listener. `authorizer.py` decides
+for every request whether the principal has the right to it. Requests of other brokers are authenticated in
+`broker/membership/proof.py`.
 """

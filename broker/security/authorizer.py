@@ -1,8 +1,8 @@
-"""What a client may do: everything, for there are no access rules.
+"""Authorizes requests of clients; without ACLs, every client may do everything.
 
-`allows` is the one question; dispatch, handlers and admission ask it. Clients ask what they may do with a
-description of a topic, a group or the cluster; the answer has a bit for each of Kafka's AclOperations
-(KIP-430). An answer to a client that did not ask says NOT_ASKED.
+`allows` is the one decision; dispatch, handlers and admission call it. A client that requests the authorized
+operations of a topic, a group or the cluster gets a bit for each of Kafka's AclOperations (KIP-430); one
+that does not gets NOT_ASKED.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ _OPERATIONS: Final[Mapping[ResourceType, tuple[Operation, ...]]] = MappingProxyT
 
 
 class Authorizer:
-    """Answers what a principal may do; without rules it says yes to everybody."""
+    """Decides which operations a principal may do; without ACLs it allows all."""
 
     def allows(
         self,
@@ -73,13 +73,13 @@ class Authorizer:
         resource_type: ResourceType,
         name: str,
     ) -> bool:
-        """Whether the session's principal may do this to the resource of that name."""
+        """Returns whether the session's principal may do an operation on the resource of that name."""
         return True
 
     def require(
         self, session: Session, operation: Operation, resource_type: ResourceType, name: str
     ) -> None:
-        """Raises the error of the resource's type unless `allows`."""
+        """Raises the authorization error of the resource's type unless `allows` returns true."""
         if not self.allows(session, operation, resource_type, name):
             raise _DENIED[resource_type](
                 f"{session.principal} has no right to {operation.name} on "
@@ -87,7 +87,7 @@ class Authorizer:
             )
 
     def allows_on_cluster(self, session: Session, operation: Operation) -> bool:
-        """Whether the session's principal may do this to the cluster."""
+        """Returns whether the session's principal may do an operation on the cluster."""
         return self.allows(session, operation, ResourceType.CLUSTER, CLUSTER_NAME)
 
     def allows_on_any(
@@ -96,11 +96,11 @@ class Authorizer:
         operation: Operation,
         resource_type: ResourceType,
     ) -> bool:
-        """Whether there may be a resource of that type to which the principal may do this (KIP-679)."""
+        """Returns whether the principal may do an operation on any resource of a type (KIP-679)."""
         return True
 
     def operations(self, session: Session, resource_type: ResourceType, name: str) -> int:
-        """A bit for each operation that the session's principal may do to the resource."""
+        """Returns a bit field of the operations that the session's principal may do on the resource."""
         return sum(
             1 << operation
             for operation in _OPERATIONS[resource_type]
@@ -109,7 +109,7 @@ class Authorizer:
 
 
 class OpenAuthorizer(Authorizer):
-    """Says yes to everybody, without asking `allows` for every request."""
+    """Allows everything, without calling `allows` for every request."""
 
     def require(
         self,

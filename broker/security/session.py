@@ -1,4 +1,4 @@
-"""Whose requests a connection brings."""
+"""The principal and the address of a connection, by which its requests are authorized."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Final, NamedTuple
 
 
 class Principal(NamedTuple):
-    """Who somebody is, as Kafka writes it: `User:ANONYMOUS`."""
+    """A Kafka principal, written as `User:ANONYMOUS`."""
 
     kind: str
     name: str
@@ -16,11 +16,11 @@ class Principal(NamedTuple):
 
 
 ANONYMOUS: Final = Principal("User", "ANONYMOUS")
-"""The principal of a connection that did not say who it is."""
+"""The principal of a connection without authentication."""
 
 
 class Session(NamedTuple):
-    """What an authorizer may know of a connection."""
+    """The facts about a connection by which an authorizer decides."""
 
     principal: Principal
     host: str  # the peer's address

@@ -129,7 +129,7 @@ def offline_key(broker: int) -> str:
 
 
 def seen_key(broker: int) -> str:
-    """Returns the key of the revision at which a broker has seen the last stop of another one."""
+    """Returns the key of a broker's `SeenRecord`."""
     return f"{SEEN_PREFIX}{broker}"
 
 
