@@ -56,7 +56,7 @@ _POLL_S = 0.001
 
 @contextlib.contextmanager
 def install_faults(log_dirs: list[Path]) -> Iterator[Faults]:
-    """Installs the hooks by which faults reach requests and the disk; called first."""
+    """Installs the hooks that inject faults into requests and the disk; called before anything is opened."""
     faults = Faults(log_dirs)
     system = files.use(FaultySystem(faults))
     routes.wrap(partial(wrapped, faults=faults))
@@ -181,26 +181,26 @@ def _deletion(swept: SweptSegment) -> dict[str, Any]:
 
 
 async def show_faults(control: Control, _given: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns every fault, and how often it has struck."""
+    """Returns every fault, and how often it was injected."""
     return {"faults": [fault.shown() for fault in control.faults]}
 
 
 async def add_fault(control: Control, given: Mapping[str, Any]) -> dict[str, Any]:
     """Adds a fault."""
     fault = control.faults.add(given)
-    log.info("fault added", extra=_told(fault))
+    log.info("fault added", extra=_fields_of(fault))
     return fault.shown()
 
 
 async def show_fault(control: Control, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns one fault, and how often it has struck."""
+    """Returns one fault, and how often it was injected."""
     return _fault(control.faults.get, given).shown()
 
 
 async def remove_fault(control: Control, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Removes one fault; requests that it holds go on."""
+    """Removes one fault; requests that it delays continue."""
     fault = _fault(control.faults.remove, given)
-    log.info("fault removed", extra=_told(fault))
+    log.info("fault removed", extra=_fields_of(fault))
     return fault.shown()
 
 
@@ -217,7 +217,7 @@ def _fault(find: Callable[[int], Fault | None], given: Mapping[str, Any]) -> Fau
     return found
 
 
-def _told(fault: Fault) -> dict[str, Any]:
+def _fields_of(fault: Fault) -> dict[str, Any]:
     answer = fault.shown()
     return {"fault": answer.pop("id"), **answer}
 
@@ -317,7 +317,7 @@ def _shown_cuts(cuts: Cuts) -> dict[str, Any]:
 
 
 class _Route(NamedTuple):
-    """One request of the listener, and the fields that its body may have (None: any)."""
+    """One route of the listener, and the fields that a request's body may have (None: any)."""
 
     method: str
     path: str

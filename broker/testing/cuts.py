@@ -1,12 +1,12 @@
-"""Cuts a broker off from other brokers, and from the metadata, without a word to either side.
+"""Network partitions for tests: cuts a broker off from other brokers, and from the metadata store.
 
-A cut between brokers is made in the connections that this broker opens: bytes wait on both sides, as
-those of TCP do that nobody acknowledges, and a new connection is not answered. Each of the two
-brokers has to be told; then nothing passes in either direction. When the cut is healed, what
-waited arrives, unless the connection was given up meanwhile.
+A cut between brokers is made in the connections that this broker opens: bytes are held on both sides, like
+unacknowledged TCP segments, and a new connection is not answered. A test cuts both brokers; then no bytes
+pass in either direction. When the cut is healed, the held bytes are delivered, unless the connection was
+closed meanwhile.
 
-A cut from the metadata is made in the contract of their store: a call has no effect and fails after a
-while, and no change is seen. The sockets by which brokers of one machine notice a death are not cut.
+A cut from the metadata is made around their store: a call has no effect and fails after `GIVE_UP_S`, and the
+watch returns no change. The sockets by which brokers of one machine notice a death are not cut.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ GIVE_UP_S = 1.0
 
 
 class Cuts:
-    """What one broker is cut off from. Changed on the event loop; other threads may read it."""
+    """The cuts of one broker. Changed on the event loop; other threads may read them."""
 
     def __init__(self, metadata: ClusterMetadata) -> None:
-        """Puts itself between the broker and the others; it must be there before they are used."""
+        """Wraps the metadata store and the dialling of brokers; made before either is used."""
         self.brokers: frozenset[int] = frozenset()
         self.metadata = False
         self._known = metadata
-        self.lines: set[_Line] = set()
+        self.lines: set[_CutConnection] = set()
         metadata.store = _CutStore(metadata.store, self)
         async_connection.dial_by(self._dial)
 
@@ -70,11 +70,11 @@ class Cuts:
     async def _dial(self, make: Callable[[], Any], host: str, port: int, **options: Any) -> Any:
         while self.is_cut((host, port)):  # noqa: ASYNC110 - nobody else ever waits for it
             await asyncio.sleep(_POLL_S)
-        line = _Line(make(), (host, port), self.lines)
+        line = _CutConnection(make(), (host, port), self.lines)
         try:
             await asyncio.get_running_loop().create_connection(lambda: line, host, port, **options)
         except BaseException:
-            # uvloop tells its protocol nothing of a connection that is given up when it is just made.
+            # uvloop calls no `connection_lost` for a connection that is cancelled when it is just made.
             self.lines.discard(line)
             raise
         if self.is_cut(line.address):  # since it was dialled
@@ -82,10 +82,10 @@ class Cuts:
         return line.inner
 
 
-class _Line(asyncio.BufferedProtocol):
-    """A connection between the transport and its protocol, which bytes pass unless it is held."""
+class _CutConnection(asyncio.BufferedProtocol):
+    """A protocol between a transport and the client's protocol, which holds bytes while there is a cut."""
 
-    def __init__(self, inner: Any, address: tuple[str, int], lines: set[_Line]) -> None:
+    def __init__(self, inner: Any, address: tuple[str, int], lines: set[_CutConnection]) -> None:
         self.inner = inner
         self.address = address
         self.lines = lines
@@ -94,14 +94,14 @@ class _Line(asyncio.BufferedProtocol):
         self._is_over = False
 
     def hold(self) -> None:
-        """Lets nothing pass from now on."""
+        """Holds all bytes from now on."""
         if self._waiting is None and self._transport is not None:
             self._waiting = []
             if not self._transport.is_closing():
                 self._transport.pause_reading()
 
     def release(self) -> None:
-        """Lets everything pass again, also what has waited."""
+        """Passes bytes on again, the held ones first."""
         waiting, self._waiting = self._waiting, None
         if waiting is None or self._transport is None:
             return
@@ -114,7 +114,7 @@ class _Line(asyncio.BufferedProtocol):
     # -- what the transport calls ---------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Takes the transport, and stands before it."""
+        """Stores the transport, and is the transport of the client's protocol."""
         self._transport = cast("asyncio.Transport", transport)
         self.lines.add(self)
         self.inner.connection_made(self)
@@ -128,31 +128,31 @@ class _Line(asyncio.BufferedProtocol):
         self.inner.buffer_updated(nbytes)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Passes on the end."""
+        """Passes on the end of the connection."""
         self.lines.discard(self)
         if not self._is_over:
             self._is_over = True
             self.inner.connection_lost(exc)
 
     def pause_writing(self) -> None:
-        """Passes it on."""
+        """Passes the call on."""
         self.inner.pause_writing()
 
     def resume_writing(self) -> None:
-        """Passes it on."""
+        """Passes the call on."""
         self.inner.resume_writing()
 
     # -- what the protocol calls ----------------------------------------------------------------
 
     def write(self, data: bytes) -> None:
-        """Sends bytes, or lets them wait."""
+        """Sends bytes, or holds them during a cut."""
         if self._waiting is not None:
             self._waiting.append(bytes(data))
         elif self._transport is not None:
             self._transport.write(data)
 
     def abort(self) -> None:
-        """Closes this end of the connection. The other end is not told while the brokers are cut off."""
+        """Closes this end of the connection; during a cut the other end does not notice."""
         if self._waiting is None:
             if self._transport is not None:
                 self._transport.abort()
@@ -169,7 +169,7 @@ class _CutStore:
         self._cuts = cuts
 
     async def _reach(self) -> None:
-        """Returns when the store can be reached. Raises KafkaStorageError after a while."""
+        """Waits until the store is not cut off. Raises KafkaStorageError after `GIVE_UP_S`."""
         deadline_s = time.monotonic() + GIVE_UP_S
         while self._cuts.metadata:
             if time.monotonic() >= deadline_s:

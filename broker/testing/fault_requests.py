@@ -1,10 +1,9 @@
-"""Faults of requests: errors as the API answers them, delays, disconnects.
+"""Injects faults into requests: errors as the API returns them, delays, disconnects.
 
-A faulty route looks at the topics and partitions of a request, asks each fault that matches one of
-them whether it strikes, and applies its effect. An error is raised where the handler looks the
-partition or topic up, so it is answered and counted as any other error of that partition, and under
-acks=0 it closes the connection. For an API without topics, or an error of a fetch session, it is
-the error of the whole request.
+A faulty route compares the topics and partitions of a request with the target of each fault, and applies the
+effects of those that strike. An error is raised where the handler gets the partition or topic, so it is
+returned and counted as any other error of that partition, and under acks=0 it closes the connection. For an
+API without topics, or an error of a fetch session, it is the error of the whole request.
 """
 
 from __future__ import annotations
@@ -60,11 +59,11 @@ def wrapped(route: Route, faults: Faults) -> Route:
     handle, shortcut, api = route.handle, route.shortcut, route.name
 
     def faulty(services: Services, request: Any, context: Context) -> Any:
-        planted = faults.of_requests.get(api)
-        if not planted:
+        faults_of_api = faults.of_requests.get(api)
+        if not faults_of_api:
             return handle(services, request, context)
         parts = _parts(services, api, request)
-        striking = [fault for fault in planted if _is_about(fault, parts) and fault.strikes()]
+        striking = [fault for fault in faults_of_api if _is_about(fault, parts) and fault.strikes()]
         if not striking:
             return handle(services, request, context)
         return _serve(route, striking, parts, services, request, context)
@@ -112,7 +111,7 @@ async def _serve(
     request: Any,
     context: Context,
 ) -> Any:
-    """Serves a request that faults strike; None if the connection is closed instead."""
+    """Serves a request with faults; returns None if the connection is closed instead."""
     for fault in _of(striking, delay=True, after=False):
         await fault.hold()
     if _of(striking, disconnect=True, after=False):
@@ -125,7 +124,7 @@ async def _serve(
         ):
             raise _error(fault)
     erring = (
-        cast("Services", _Erring(services, errors))
+        cast("Services", _FaultyServices(services, errors))
         if errors and route.name != "Metadata"
         else services
     )
@@ -147,7 +146,7 @@ async def _serve(
 
 
 async def _finished(later: Pending) -> Any:
-    """Returns what is made of a `Pending`."""
+    """Awaits a `Pending`, and returns its response."""
     try:
         await later.happened
     except asyncio.CancelledError:
@@ -176,11 +175,11 @@ def _error(fault: Fault) -> BrokerError:
     known = error_class(code)
     if known is None:  # this broker never raises it
         known = types.new_class(name, (BrokerError,), {"code": code})
-    return known(f"{code.sentence} (planted, fault {fault.number})")
+    return known(f"{code.sentence} (injected, fault {fault.number})")
 
 
 def _fail_topics(route: Route, response: Any, errors: Sequence[Fault]) -> None:
-    """Puts errors into an answer to Metadata, which finds topics in a table."""
+    """Replaces topics in a response to Metadata by errors: its handler does not get topics one by one."""
     for at, topic in enumerate(response.topics):
         for fault in errors:
             if fault.target.is_at(topic.name or "", None):
@@ -190,8 +189,8 @@ def _fail_topics(route: Route, response: Any, errors: Sequence[Fault]) -> None:
                 break
 
 
-class _Erring:
-    """The services of a broker, which fail where the faults of one request strike."""
+class _FaultyServices:
+    """The services of a broker, which raise the errors of one request's faults."""
 
     def __init__(self, services: Services, faults: Sequence[Fault]) -> None:
         self._services = services
@@ -207,22 +206,22 @@ class _Erring:
 
     @property
     def partitions(self) -> _FaultyPartitions:
-        """The logs of this broker, unless a fault strikes them."""
+        """The logs of this broker, with faults."""
         return _FaultyPartitions(self._services.partitions, self._fail)
 
     @property
     def appends(self) -> _FaultyAppends:
-        """The appends, but that a fault may strike after one."""
+        """The appends, with faults."""
         return _FaultyAppends(self._services.appends, self._fail)
 
     @property
     def topics(self) -> _FaultyTopics:
-        """The topics, which faults keep from being changed."""
+        """The changes of topics, with faults."""
         return _FaultyTopics(self._services.topics, lambda name: self._fail(name, None))
 
 
 class _FaultyPartitions:
-    """The logs of a broker, but that a fault may strike when one is looked up."""
+    """The logs of a broker; getting one raises the error of a fault."""
 
     def __init__(self, partitions: Partitions, fail: Callable[[str, int], None]) -> None:
         self._partitions = partitions
@@ -253,7 +252,7 @@ class _FaultyPartitions:
 
 
 class _FaultyAppends:
-    """The appends of a broker, but that a fault may strike after one."""
+    """The appends of a broker; after an append the error of a fault is raised."""
 
     def __init__(self, appends: Appends, fail: Callable[..., None]) -> None:
         self._appends = appends
@@ -280,7 +279,7 @@ class _FaultyAppends:
 
 
 class _FaultyTopics:
-    """The topics, but that a fault may strike before one is created, grown or deleted."""
+    """The changes of topics; before one the error of a fault is raised."""
 
     def __init__(self, topics: Topics, fail: Callable[[str], None]) -> None:
         self._topics = topics
@@ -290,16 +289,16 @@ class _FaultyTopics:
         return getattr(self._topics, name)
 
     async def create(self, name: str, **how: Any) -> Any:
-        """Creates a topic, unless a fault strikes at it."""
+        """Creates a topic, or raises the error of a fault."""
         self._fail(name)
         return await self._topics.create(name, **how)
 
     async def add_partitions(self, name: str, *what: Any, **how: Any) -> Any:
-        """Gives a topic more partitions, unless a fault strikes at it."""
+        """Adds partitions to a topic, or raises the error of a fault."""
         self._fail(name)
         return await self._topics.add_partitions(name, *what, **how)
 
     async def delete(self, name: str) -> Any:
-        """Deletes a topic, unless a fault strikes at it."""
+        """Deletes a topic, or raises the error of a fault."""
         self._fail(name)
         return await self._topics.delete(name)

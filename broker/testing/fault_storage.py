@@ -1,4 +1,4 @@
-"""Faults of storage: a full, failing or slow disk, for all files or for those of one partition."""
+"""Injects faults into storage: a full, failing or slow disk, for all files or for those of one partition."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 class FaultySystem(System):
     """The operating system as storage sees it, with faults applied.
 
-    It must be installed before anything is opened, because it learns the path of a descriptor then.
+    Must be installed before any file is opened, because it records the path of each descriptor then.
     """
 
     def __init__(self, faults: Faults) -> None:
@@ -62,7 +62,7 @@ class FaultySystem(System):
         super().sync_data(number)
 
     def sync_file_system(self, number: int) -> None:
-        """Makes a file system durable; refuses where a file's sync may fail or wait."""
+        """Makes a file system durable; raises ENOTSUP if there are faults of the sync of a file."""
         if self._faults.of_storage.get("sync"):
             raise OSError(errno.ENOTSUP, os.strerror(errno.ENOTSUP))
         super().sync_file_system(number)
@@ -101,4 +101,4 @@ def _do(fault: Fault, path: Path) -> None:
         fault.block()
         return
     number = errno_of(fault.effect.error)
-    raise OSError(number, f"{os.strerror(number)} (planted, fault {fault.number})", str(path))
+    raise OSError(number, f"{os.strerror(number)} (injected, fault {fault.number})", str(path))

@@ -1,9 +1,9 @@
-"""Faults on demand: which may be added, when each strikes, and how often it has.
+"""Faults on demand: their targets, their effects, and when each is injected.
 
-A fault strikes requests (`api`, with or without a topic and partition) or operations of storage on
-the disk (`storage`, with or without a log directory, topic or partition). Its effect is an error, a
-delay or a disconnect. It strikes a number of times, after letting some pass, or with a probability,
-whose seed makes it repeatable.
+The target of a fault is requests (`api`, with or without a topic and partition) or operations of storage on
+the disk (`storage`, with or without a log directory, topic or partition). Its effect is an error, a delay or
+a disconnect. It strikes `times` times, after `skip` opportunities, or with a probability, whose seed makes
+it repeatable.
 
 A broker without a control listener has none of this: `fault_requests` and `fault_storage` are
 installed only at start. Bad input is a FaultError of one sentence.
@@ -58,7 +58,7 @@ class FaultError(ValueError):
 
 
 class Target(NamedTuple):
-    """What a fault strikes; None means everything."""
+    """The target of a fault; None means any."""
 
     api: str | None
     storage: str | None
@@ -67,12 +67,12 @@ class Target(NamedTuple):
     log_dir: Path | None
 
     def is_at(self, topic: str, partition: int | None) -> bool:
-        """Returns whether it strikes a topic's partition; None there is the topic as a whole."""
+        """Returns whether a topic's partition is a target; a partition of None is the topic as a whole."""
         return self.topic in (None, topic) and self.partition in (None, partition)
 
 
 class Effect(NamedTuple):
-    """What a fault does: one of error, delay and disconnect."""
+    """The effect of a fault: one of error, delay (in ms) and disconnect."""
 
     error: str | None
     delay_ms: int | None
@@ -81,7 +81,7 @@ class Effect(NamedTuple):
 
 
 class Trigger(NamedTuple):
-    """At which of its opportunities a fault strikes."""
+    """The opportunities at which a fault strikes."""
 
     times: int | None
     skip: int
@@ -101,11 +101,11 @@ class Fault:
         self.hits = 0
         self._lock = threading.Lock()
         self._random = random.Random(trigger.seed)  # noqa: S311 - to be the same every time
-        self._lifted = threading.Event()
-        self._lifted_on_loop = asyncio.Event()
+        self._released = threading.Event()
+        self._released_on_loop = asyncio.Event()
 
     def strikes(self) -> bool:
-        """Returns whether it strikes now; to be called once for every opportunity."""
+        """Returns whether the fault strikes now; called once for every opportunity."""
         times, skip, probability, _ = self.trigger
         with self._lock:
             self.seen += 1
@@ -117,25 +117,25 @@ class Fault:
             return True
 
     async def hold(self) -> None:
-        """Waits as long as its delay, or until it is removed."""
+        """Waits for the delay of the fault, or until the fault is removed."""
         delay_ms = self.effect.delay_ms or 0
-        try:  # the loop's timers go by whole milliseconds, and may ring up to one too early
+        try:  # the loop's timers have whole milliseconds, and may fire up to one too early
             async with asyncio.timeout((delay_ms + 1) / 1000):
-                await self._lifted_on_loop.wait()
+                await self._released_on_loop.wait()
         except TimeoutError:
             pass
 
     def block(self) -> None:
-        """Like `hold`, in a thread, as a slow disk does."""
-        self._lifted.wait((self.effect.delay_ms or 0) / 1000)
+        """Blocks a thread for the delay, as a slow disk does."""
+        self._released.wait((self.effect.delay_ms or 0) / 1000)
 
-    def lift(self) -> None:
-        """Releases everything that it holds; called on the event loop."""
-        self._lifted.set()
-        self._lifted_on_loop.set()
+    def release(self) -> None:
+        """Ends the delays of the fault; called on the event loop."""
+        self._released.set()
+        self._released_on_loop.set()
 
     def shown(self) -> dict[str, Any]:
-        """Returns the fault as JSON: as it was given, and how often it has struck."""
+        """Returns the fault as JSON: its definition, and how often it was injected."""
         target, effect, trigger = self.target, self.effect, self.trigger
         fields: dict[str, Any] = {
             "api": target.api,
@@ -190,7 +190,7 @@ class Faults:
         fault = self._faults.pop(number, None)
         if fault is not None:
             self._sort()
-            fault.lift()
+            fault.release()
         return fault
 
     def clear(self) -> list[Fault]:
@@ -198,7 +198,7 @@ class Faults:
         return [fault for number in list(self._faults) if (fault := self.remove(number))]
 
     def stopping(self) -> None:
-        """Releases all delays; errors of the disk last while the logs are closed."""
+        """Removes all faults but errors of the disk, which last while the logs are closed."""
         for fault in list(self._faults.values()):
             if fault.target.storage is None or fault.effect.delay_ms is not None:
                 self.remove(fault.number)

@@ -177,7 +177,7 @@ def test_the_disk_is_as_it_was_afterwards(tmp_path):
     with install_faults([tmp_path]) as faults:
         faults.add({"storage": "unlink", "error": "EIO"})
         (tmp_path / "file").touch()
-        with pytest.raises(OSError, match="planted"):
+        with pytest.raises(OSError, match="injected"):
             files.unlink(tmp_path / "file")
     files.unlink(tmp_path / "file")
 

@@ -178,7 +178,7 @@ def test_of_several_partitions_only_those_that_are_meant(broker, connection, top
     answer = connection.ask("Produce", 9, **fields)
     told = answer["responses"][0]["partition_responses"]
     assert [each["error_code"] for each in told] == [0, ErrorCode.CORRUPT_MESSAGE]
-    assert told[1]["error_message"].endswith(f"(planted, fault {fault.id})")
+    assert told[1]["error_message"].endswith(f"(injected, fault {fault.id})")
     assert broker.metric("kafka_server_brokertopicmetrics_failedproducerequests_total") >= 1
 
 
@@ -355,7 +355,7 @@ def test_a_checkpoint_that_finds_no_room_is_told_in_a_line(start):
     with broker.faults.add(storage="rename", error="ENOSPC", topic="t"):
         with broker.connect() as connection:
             assert code(connection, "t") == 0
-        eventually(lambda: broker.lines("level=error", "checkpoint failed", "reason=", "planted"))
+        eventually(lambda: broker.lines("level=error", "checkpoint failed", "reason=", "injected"))
         with broker.connect() as connection:
             assert code(connection, "t") == 0
     with broker.connect() as connection:
@@ -410,7 +410,7 @@ def test_where_and_at_what_the_disk_fails(tmp_path, monkeypatch, asked, ask):
             fault = faults.add({"storage": asked, "error": "EIO", **where})
             for log in logs:
                 if str(log) in struck:
-                    with pytest.raises(OSError, match=f"planted, fault {fault.number}") as caught:
+                    with pytest.raises(OSError, match=f"injected, fault {fault.number}") as caught:
                         ask(log / "0.log")
                     assert caught.value.errno == errno.EIO
                 else:
@@ -430,7 +430,7 @@ def test_a_sweep_names_what_it_could_not_do(broker, connection):
         told = broker.ask_control("POST", "/v1/sweep", {"topic": topic})
     ((failed),) = told["failed"]
     assert (failed["topic"], failed["partition"], told["deleted"]) == (topic, 0, [])
-    assert "planted" in failed["reason"]
+    assert "injected" in failed["reason"]
     assert broker.lines("level=error", "retention failed", f"log={topic}-0")
 
 
