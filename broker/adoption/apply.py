@@ -1,8 +1,8 @@
-"""Writes an adoption into metadata that are new, so that the brokers find their topics.
+"""Writes a plan of adoption into new metadata, so that the brokers find their topics.
 
-The keys that every store has come last, in one transaction. A broker that starts on an adoption that
-was interrupted stops with a sentence, and does not set aside logs whose topics are not there yet;
-the same adoption given again goes on.
+The keys that every store has are written last, in one transaction. A broker that starts on an interrupted
+adoption stops with an error, and does not rename logs whose topics are not there yet to `-stray`; the same
+command given again continues the adoption.
 """
 
 from __future__ import annotations

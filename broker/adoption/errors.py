@@ -1,5 +1,5 @@
-"""Why directories of Kafka are not adopted."""
+"""The error of an adoption."""
 
 
 class AdoptionError(Exception):
-    """Something keeps directories of Kafka from being adopted; the text is a sentence."""
+    """Directories of Kafka cannot be adopted; the text is the reason, as a sentence."""

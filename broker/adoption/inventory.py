@@ -1,8 +1,8 @@
-"""The inventory of one broker: what its log directories hold, and where each log ends.
+"""The inventory of one broker: the logs in its directories, and the end offset of each.
 
-The logs are opened as at any start: after an unclean stop they are checked beyond the recovery point,
-and cut at the first batch that is not whole, as Kafka does. Nothing else is changed, and Kafka can go
-on with the directories. A directory that a running Kafka holds is refused.
+The logs are opened as at any start: after an unclean stop they are verified beyond the recovery point,
+and truncated at the first torn batch, as Kafka does. Nothing else is changed, and Kafka can still start
+with the directories. A directory that a running Kafka has locked is refused.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ if TYPE_CHECKING:
 
 
 class FoundLog(NamedTuple):
-    """One log: where it ends, and the leader epoch of its last batch; -1 if it never had one.
+    """One log: its end offset, and the leader epoch of its last batch; -1 if it never had one.
 
-    `begun_epoch` is the last leader epoch that has begun, maybe without a record; it stands for the
-    other one if all batches are deleted. `high_watermark` is
-    that of Kafka's checkpoint: everything below was committed.
+    `begun_epoch` is the last leader epoch that has started, maybe without a record; it replaces
+    `last_epoch` if all batches are deleted. `high_watermark` is that of Kafka's checkpoint: all records
+    below it were committed.
     """
 
     topic_id: UUID | None
@@ -46,7 +46,7 @@ class FoundLog(NamedTuple):
 
 
 class Inventory(NamedTuple):
-    """What one broker of Kafka leaves; `metadata` is None if it has no metadata log."""
+    """The directories and logs of one Kafka broker; `metadata` is None if it has no metadata log."""
 
     cluster_id: str
     broker: int
@@ -72,7 +72,7 @@ def take_inventory(
     try:
         store.open(now_ms)
         partitions = store.partitions()
-        for each in partitions:  # until a leader says more, only Kafka's checkpoint is sure
+        for each in partitions:  # without a leader only offsets below Kafka's checkpoint count
             each.state.note_copies()
         logs = {
             (each.topic, each.index): _found(each, marks.get((each.topic, each.index), 0))
@@ -86,7 +86,7 @@ def take_inventory(
 def _found(partition: Partition, mark: int) -> FoundLog:
     end, epochs = partition.log_end_offset, partition.state.epochs
     last = last_batch(partition.segments)
-    # Retention may have deleted all batches; then only what has begun is known.
+    # Retention may have deleted all batches; then only the started epochs are known.
     epoch = epochs.last_begun if last is None and end > 0 else epochs.latest
     return FoundLog(
         partition.topic_id,

@@ -1,10 +1,10 @@
-"""What the metadata log of a KRaft cluster says of its topics: the log `__cluster_metadata-0`.
+"""Reads the topics from the metadata log of a KRaft cluster: the log `__cluster_metadata-0`.
 
-It is read as it lies on disk: the newest snapshot (`<end offset>-<epoch>.checkpoint`), and the
-records of the log from there on, up to the first batch that is not whole. A snapshot that is not whole
-up to its footer, and records that are missing in between, are refused. Kafka stores the log on every
-broker, so each directory has its own state of it; the one with the largest (epoch, end offset) is
-the newest. What only a part of the quorum had may be in it, as it may be elected in Kafka.
+Reads the newest snapshot (`<end offset>-<epoch>.checkpoint`), and the records of the log from there on, up
+to the first torn batch. A snapshot without its footer, and records that are missing in between, are refused.
+Kafka stores the log on every broker, so each directory has its own state of it; the one with the largest
+(epoch, end offset) is the newest. The state may have records that only a part of the quorum had; Kafka could
+elect that part, too.
 
 Source: KIP-630 (snapshots), KIP-868 (transactions), Kafka's PartitionRegistration.merge.
 """
@@ -48,11 +48,11 @@ _SNAPSHOT = re.compile(r"(\d{20})-(\d{10})\.checkpoint")
 _FOOTER = 4  # the type of the control record that ends a snapshot
 _CONTROL_KEY = Struct(">hh")  # its version and its type
 OF_ALL = ""
-"""Whose settings in `KafkaMetadata.broker_configs` are those of all brokers."""
+"""The key in `KafkaMetadata.broker_configs` of the settings of all brokers."""
 
 
 class KafkaPartition(NamedTuple):
-    """The state of a partition, as Kafka's controller knew it."""
+    """The state of a partition in Kafka's metadata."""
 
     replicas: tuple[int, ...]
     isr: tuple[int, ...]
@@ -73,7 +73,7 @@ class KafkaTopic(NamedTuple):
 
 
 class KafkaMetadata(NamedTuple):
-    """All topics at one place of the metadata log: that of the last record, and its epoch."""
+    """All topics as of one offset of the metadata log, and the epoch of the last record."""
 
     epoch: int
     end_offset: int
@@ -90,9 +90,9 @@ def newest_of(found: Iterable[KafkaMetadata | None]) -> KafkaMetadata | None:
 
 
 def read_metadata(directory: Path) -> KafkaMetadata | None:
-    """Returns what a log directory knows; None if it has no metadata log.
+    """Returns the topics in the metadata log of a log directory; None if it has no such log.
 
-    Raises OSError, and AdoptionError if the metadata log cannot be understood.
+    Raises OSError, and AdoptionError if the metadata log cannot be read.
     """
     log = directory / filenames.partition_directory(filenames.METADATA_LOG, 0)
     if not log.is_dir():
@@ -122,7 +122,7 @@ def _records(log: Path, state: _State) -> Iterator[MetadataRecord]:
 
 
 def _check_snapshot(path: Path) -> None:
-    """Checks that a snapshot is whole: it was written in one piece, so nothing may be torn.
+    """Checks that a snapshot is complete and undamaged, up to its footer.
 
     Raises AdoptionError.
     """
@@ -175,7 +175,7 @@ class _State:
         self._pending: list[MetadataRecord] | None = None  # of a transaction that is not over
 
     def take(self, record: MetadataRecord) -> None:
-        """Applies a record, or keeps it until its transaction has ended."""
+        """Applies a record, or holds it until its transaction has ended."""
         if isinstance(record, TransactionBegun):
             self._pending = []
         elif isinstance(record, TransactionAborted):

@@ -1,4 +1,4 @@
-"""Decides on the inventories of all brokers who leads what after an adoption, or why there is none.
+"""Chooses the leaders and ISRs after an adoption, from the inventories of all brokers, or refuses it.
 
 Topics, ids, replicas, ISR and settings are those of Kafka's newest metadata. A partition's first
 leader has every committed record:
@@ -12,9 +12,9 @@ The replicas with the same end of the same epoch are in sync with it, and the pr
 if it is among them. The others follow it and truncate by leader epochs, as after any election. The
 next leader epoch begins, so what was only in other logs cannot come back.
 
-Dynamic settings of all brokers come along. Other settings that a topic took from the defaults of its
-brokers are not in Kafka's metadata. So a topic that does not say itself what is deleted, keeps
-everything (`KEEP`).
+Dynamic settings of all brokers are adopted. Other settings that a topic inherited from the defaults of its
+brokers are not in Kafka's metadata. So a topic without retention settings of its own keeps everything
+(`KEEP`).
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 
 
 class Plan(NamedTuple):
-    """What an adoption writes; `notes` are sentences on what does not come along as it was."""
+    """The metadata of an adoption; `notes` are sentences about what is not adopted unchanged."""
 
     cluster_id: str
     next_producer_id: int
@@ -59,9 +59,9 @@ class Plan(NamedTuple):
 
 
 def make_plan(inventories: Sequence[Inventory], config: BrokerConfig) -> Plan:
-    """Returns what to write for the brokers with these inventories.
+    """Returns the plan for the brokers with these inventories.
 
-    `config` are the settings of the new brokers, by which topics' settings are checked. Raises
+    The settings of topics are validated with `config`, the settings of the new brokers. Raises
     AdoptionError with the first reason why the directories cannot be adopted.
     """
     by_broker = _by_broker(inventories)
@@ -173,7 +173,7 @@ def _record(name: str, partition: KafkaPartition, logs: Logs, notes: list[str]) 
 
 
 def _place(log: FoundLog) -> tuple[int, int]:
-    """Returns where a log ends, in the order of who has more that was committed."""
+    """Returns the end of a log; the larger one has more committed records."""
     return log.last_epoch, log.end_offset
 
 

@@ -1,4 +1,4 @@
-"""The file of an inventory: one object of JSON, which goes from a broker's machine to another one."""
+"""The file of an inventory: one JSON object, which is copied from a broker's machine to another one."""
 
 from __future__ import annotations
 
