@@ -1,8 +1,8 @@
 """The only code that reads the time of the machine.
 
-Everything below takes `now_ms` as an argument; the broker passes on what its clock says. A time is
-an int of milliseconds since the epoch, and may be negative. Work at intervals follows `steady_ms`,
-which runs with the same clock and never goes back. Sockets follow `monotonic_s`, which is always
+Everything below gets `now_ms` as an argument; the broker passes the time of its clock. A time is
+an int of milliseconds since the epoch, and may be negative. Work at intervals uses `steady_ms`,
+which runs with the same clock and never goes back. Sockets use `monotonic_s`, which is always
 the machine's.
 """
 
@@ -29,14 +29,14 @@ LAST_MS = 2**63 - 1
 _MOST_RATE = 1e9
 # However fast the clock runs, waiting tasks are woken no more often than this.
 _LEAST_WAIT_S = 0.01
-# Where the system has no clock that counts while the machine is suspended.
+# CLOCK_MONOTONIC where the system has no clock that counts while the machine is suspended.
 _SINCE_BOOT = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 _MANUAL = "manual-"
 
 
 @functools.cache
 def machine_boot_id() -> str:
-    """Returns what names this start of the machine; empty where the system does not say."""
+    """Returns the id of this boot of the machine; empty where the system has none."""
     try:
         return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     except OSError:
@@ -55,7 +55,7 @@ def is_manual(reading: Reading) -> bool:
 
 
 class Clock(Protocol):
-    """Tells the time of day and measures durations."""
+    """A clock: the time of day, and durations."""
 
     stepped: Callable[[Reading], None]
     """Called with each step of the clock, in any thread, before `now_ms` returns it; see `expect`."""
@@ -65,7 +65,7 @@ class Clock(Protocol):
         ...
 
     def steady_ms(self) -> int:
-        """Returns how much of this clock's time has passed; never decreases.
+        """Returns the milliseconds of this clock that have passed; never decreases.
 
         For work at intervals.
         """
@@ -76,15 +76,15 @@ class Clock(Protocol):
         ...
 
     def monotonic_s(self) -> float:
-        """Returns seconds of the machine, for waits, idle times and durations."""
+        """Returns seconds of the machine's monotonic clock, for waits, idle times and durations."""
         ...
 
     def reading(self) -> Reading:
-        """Returns the time, how much time has passed since a start, and the name of that start."""
+        """Returns the time, the time since the boot, and the id of the boot."""
         ...
 
     def expect(self, reading: Reading) -> None:
-        """Goes on from a reading: what is further off than a steady clock may be is a step."""
+        """Stores the expected course of the clock: a time further off than the tolerance is a step."""
         ...
 
 
@@ -96,9 +96,9 @@ class SystemClock:
 
     def now_ms(self) -> int:
         """Returns milliseconds since the epoch."""
-        # In this order: whoever is paused between the two sees no clock that goes back. While the machine
-        # is suspended this time does not pass; then a reading says that there was no step. But it takes a
-        # tenth of what a reading takes.
+        # In this order: a thread that is paused between the two sees no clock that goes back. The monotonic
+        # time does not pass while the machine is suspended; then a reading finds that there was no step. But
+        # reading it takes a tenth of the time of a `reading`.
         passed_ns, wall_ns = time.monotonic_ns(), time.time_ns()
         least_ns, most_ns = self._steady_ns
         if not least_ns <= wall_ns - passed_ns <= most_ns:
@@ -131,12 +131,12 @@ class SystemClock:
 
 
 def _suspended_ns() -> int:
-    """Returns for how long the machine was suspended since its start."""
+    """Returns for how long the machine was suspended since its boot, in ns."""
     return time.clock_gettime_ns(_SINCE_BOOT) - time.monotonic_ns()
 
 
 class ClockRangeError(ValueError):
-    """A time or a rate that the clock cannot have; the text says which it can."""
+    """A time or a rate that the clock cannot have; the text has the valid range."""
 
 
 class _Moment(NamedTuple):
@@ -148,7 +148,7 @@ class _Moment(NamedTuple):
     steady_ms: int
 
     def passed_ms(self) -> int:
-        """Returns how much of the clock's time has passed since."""
+        """Returns the milliseconds of the clock that have passed since."""
         if not self.rate:
             return 0
         return int((time.monotonic_ns() - self.machine_ns) * self.rate) // 1_000_000
@@ -157,18 +157,18 @@ class _Moment(NamedTuple):
 class ManualClock:
     """A manual clock: it stands still until it is set, stepped or run at a rate.
 
-    It can show every int64 except -1, which is "no time" in Kafka and is skipped to 0, and the two
-    smallest, which are markers on disk. At the largest it stands still. Setting it back does not
-    decrease `steady_ms`, which counts how far it went forward. A leap does not increase it: the
-    clock then shows a time that has not passed. The machine's seconds (`monotonic_s`) go on,
-    because sockets use real time. One thread changes it; any thread may read it.
+    The clock can have every int64 except -1, which is "no time" in Kafka and is skipped to 0, and the two
+    smallest, which are markers on disk. At the largest it stands still. Setting the clock back does not
+    decrease `steady_ms`, which counts how far the clock went forward. A leap does not increase it: the
+    clock then has a time that has not passed. The machine's seconds (`monotonic_s`) continue, because
+    sockets use real time. One thread changes the clock; any thread may read it.
     """
 
     stepped: Callable[[Reading], None]
     _steady_ms: tuple[float, float] = (-math.inf, math.inf)
 
     def __init__(self, now_ms: int = 0) -> None:
-        """Stands still at a time; raises ClockRangeError."""
+        """Starts at a time, standing still; raises ClockRangeError."""
         self._moment = _Moment(_checked(now_ms), 0, 0, 0)
         self._boot_id = f"{_MANUAL}{uuid.uuid4()}"
         self._waits: set[asyncio.Future[None]] = set()

@@ -1,7 +1,7 @@
-"""One line of the log for what happens to many partitions or groups at once, with their number.
+"""Logs one line for the same event of many partitions or groups, with their number.
 
-When a broker dies, thousands of partitions get another leader within a second. A line says how many, and
-names the first ones; each one has a line of its own only at debug level.
+When a broker dies, thousands of partitions get another leader within a second. One line has their number and
+the names of the first ones; each one has a line of its own only at debug level.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-WITHIN_S: Final = 1.0  # what happens within this time is one line
+WITHIN_S: Final = 1.0  # the same events within this time are one line
 _NAMED: Final = 5
 
 _Key = tuple[int, str, tuple[tuple[str, object], ...]]
 
 
 class Fields(NamedTuple):
-    """The fields of a line: the name of one, how many, and the names of the first ones."""
+    """The names of the fields of a line: of one name, of the number, and of the first names."""
 
     name: str
     number: str
@@ -33,7 +33,7 @@ GROUPS: Final = Fields("group", "groups", "named")
 
 
 class FoldedLog:
-    """The lines about partitions or groups that are to be logged together; used on one event loop."""
+    """Collects lines about partitions or groups that are logged together; used on one event loop."""
 
     def __init__(self, log: logging.Logger, fields: Fields = PARTITIONS) -> None:
         self._log = log
@@ -49,9 +49,9 @@ class FoldedLog:
         own: Mapping[str, object] = MappingProxyType({}),
         **same: object,
     ) -> None:
-        """Logs what has happened to the one of this name, soon, with others of the `same` fields.
+        """Logs an event of one partition or group, within `WITHIN_S`, with others of the `same` fields.
 
-        Its line of its own has its `own` fields, too.
+        The line at debug level has the `own` fields, too.
         """
         if self._log.isEnabledFor(logging.DEBUG):
             self._log.debug(what, extra={self._fields.name: name, **same, **own})
@@ -60,7 +60,7 @@ class FoldedLog:
             self._timer = asyncio.get_running_loop().call_later(WITHIN_S, self.flush)
 
     def flush(self) -> None:
-        """Logs at once what is still to be logged."""
+        """Logs all collected lines at once."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -70,7 +70,7 @@ class FoldedLog:
 
 
 def folded(partitions: Sequence[str], **fields: object) -> dict[str, object]:
-    """Returns the fields of a line about some partitions: how many, and the names of the first ones."""
+    """Returns the fields of a line about some partitions: their number, and the first names."""
     return _folded(partitions, PARTITIONS, fields)
 
 

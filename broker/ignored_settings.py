@@ -1,4 +1,4 @@
-"""Logs the settings that were given at the start and have no effect, in a line each."""
+"""Logs the settings that were given at the start and have no effect, one line for each."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Locks the log directories, and waits for a broker that has them and is about to end.
+"""Locks the log directories, and waits for a stopping broker that has locked them.
 
-A broker writes into its lock files that it is about to end, as soon as it is to stop: by a signal, or
-because its supervisor is gone. One that was killed still has its locks for moments. Whoever starts
-meanwhile waits. From a broker that goes on serving it is refused the directories after a second.
+A broker marks its lock files as soon as it begins to stop: by a signal, or because its supervisor is gone. A
+killed broker holds its locks for moments. A broker that starts meanwhile waits. If the other one keeps
+serving, the directories are refused after a second.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("tidelog.server")
 
-_NOTICES_S = 1.0  # how long a broker may take to notice that it is to stop
-_ENDS_S = 15.0  # how long one may take to stop: more than a child whose supervisor is gone has
+_START_OF_STOP_S = 1.0  # how long a broker may take to notice that it is to stop
+_STOP_S = 15.0  # how long one may take to stop: more than a child whose supervisor is gone has
 _PAUSE_S = 0.05
 
 
 async def lock_directories(store: LogStore, stop: asyncio.Event, clock: Clock) -> None:
-    """Locks the directories of a store, once an ending broker has left them. Raises LogDirectoryError."""
+    """Locks the directories of a store, after waiting for a stopping broker. Raises LogDirectoryError."""
     began_s = clock.monotonic_s()
-    is_ending = is_told = False
+    is_ending = is_logged = False
     while True:
         try:
             store.lock()
@@ -38,11 +38,11 @@ async def lock_directories(store: LogStore, stop: asyncio.Event, clock: Clock) -
                 holder is not None
             ):  # the file is empty just before one lets go, and after the next came
                 is_ending = holder.is_stopping
-            patience_s = _ENDS_S if is_ending else _NOTICES_S
-            if stop.is_set() or clock.monotonic_s() - began_s >= patience_s:
+            timeout_s = _STOP_S if is_ending else _START_OF_STOP_S
+            if stop.is_set() or clock.monotonic_s() - began_s >= timeout_s:
                 raise
-            if holder is not None and is_ending and not is_told:
-                is_told = True
+            if holder is not None and is_ending and not is_logged:
+                is_logged = True
                 where = {"directory": str(error.path), "pid": holder.pid}
                 log.info("waiting for a stopping broker to unlock log directories", extra=where)
         await asyncio.sleep(_PAUSE_S)

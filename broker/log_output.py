@@ -1,10 +1,10 @@
-"""Lines of the log on their way to standard error: whoever logs never waits for whoever reads.
+"""Writes log lines to standard error without ever blocking the caller.
 
 A line is written at once if that cannot block. Else it waits in memory with those that follow, up to
 `WAITING_BYTES` in all, and a thread writes them. A line for which there is no room is dropped and counted;
-the count is a line of its own as soon as there is room again. If standard error is closed at the other end,
-because a supervisor or another reader is gone, what is logged from then on goes to a file, up to
-`UNREAD_BYTES`; without a file it is dropped.
+the count is logged as soon as there is room again. If standard error is closed at the other end, because a
+supervisor or another reader has ended, later lines are written to a file, up to `UNREAD_BYTES`; without a
+file they are dropped.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ class LogOutput:
 
     def __init__(
         self,
-        tell_dropped: Callable[[int], bytes],
+        dropped_line: Callable[[int], bytes],
         descriptor: int = _STANDARD_ERROR,
         most_bytes: int = WAITING_BYTES,
     ) -> None:
-        """`tell_dropped` returns the line that says how many lines were dropped."""
+        """`dropped_line` returns the line for a number of dropped lines."""
         self.unread_file: Path | None = None
         self._room_bytes: float = math.inf  # in the file, once it is written
-        self._tell_dropped = tell_dropped
+        self._dropped_line = dropped_line
         self._descriptor = descriptor
         self._most_bytes = most_bytes
         self._lines: deque[bytes] = deque()
@@ -49,16 +49,16 @@ class LogOutput:
         self._thread: threading.Thread | None = None
 
     def put(self, line: bytes) -> None:
-        """Takes a line with its line feed, or drops it."""
+        """Writes or queues a line with its line feed, or drops it if the queue is full."""
         with self._changed:
-            if not self._waiting_bytes and not self._dropped and self._can_take(line):
+            if not self._waiting_bytes and not self._dropped and self._can_write(line):
                 self._write(line)
                 return
             if self._waiting_bytes and self._waiting_bytes + len(line) > self._most_bytes:
                 self._dropped += 1
                 return
             if self._dropped:
-                line = self._tell_dropped(self._dropped) + line
+                line = self._dropped_line(self._dropped) + line
                 self._dropped = 0
             self._lines.append(line)
             self._waiting_bytes += len(line)
@@ -86,11 +86,11 @@ class LogOutput:
                 self._changed.notify_all()
 
     def _write(self, line: bytes) -> None:
-        with contextlib.suppress(OSError):  # nobody reads any more, and there is no file
+        with contextlib.suppress(OSError):  # standard error is closed, and there is no file
             try:
                 self._write_whole(line)
             except BrokenPipeError:
-                self._turn_to_file()
+                self._switch_to_file()
                 self._write_whole(line)
 
     def _write_whole(self, line: bytes) -> None:
@@ -101,8 +101,8 @@ class LogOutput:
             except BlockingIOError:  # of a descriptor that does not block by itself
                 self._poll().poll()
 
-    def _turn_to_file(self) -> None:
-        """Lets the lines from now on go to the file. Raises OSError."""
+    def _switch_to_file(self) -> None:
+        """Writes to the unread file from now on. Raises OSError."""
         if self.unread_file is None:
             raise FileNotFoundError
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
@@ -111,7 +111,7 @@ class LogOutput:
         if os.fstat(self._descriptor).st_size > _KEPT_BYTES:
             os.ftruncate(self._descriptor, 0)
 
-    def _can_take(self, line: bytes) -> bool:
+    def _can_write(self, line: bytes) -> bool:
         """Returns whether a write does not block: a pipe that is ready takes PIPE_BUF bytes."""
         if len(line) > select.PIPE_BUF:
             return False

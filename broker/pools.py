@@ -4,15 +4,14 @@ Promises that work of one kind never waits for work of another: a converting fet
 append, and neither holds up a checkpoint, a lookup or a new topic. Nothing uses asyncio's default
 pool, which has a few threads for everything.
 
-Work on behalf of a request gets a `Permit`. It asks the permit, between partitions and between
-batches, whether anybody still wants the result; when the client has left or the broker stops, the
-permit raises `Abandoned`.
+Work on behalf of a request gets a `Permit`. The work calls `permit.check()` between partitions and between
+batches, which raises `Abandoned` when the client has disconnected or the broker stops.
 
-The event loop goes on meanwhile, so a thread never iterates step by step over a dictionary or a set that
-others change: it copies it first, in one call that runs no Python, so that the interpreter's lock is
-kept: `list(d)`, `list(d.values())`, `dict(d).items()`. `list(d.items())` is no such call: it makes a tuple
-for each item, at which Python 3.11 may collect garbage and switch threads. What cannot be copied so is
-immutable, and is replaced whole, as the image of the metadata is.
+The event loop runs meanwhile, so a thread never iterates step by step over a dictionary or a set that
+others change: it copies the collection first, in one call that runs no Python, so that the interpreter's
+lock is kept: `list(d)`, `list(d.values())`, `dict(d).items()`. `list(d.items())` is no such call: it makes a
+tuple for each item, at which Python 3.11 may collect garbage and switch threads. A collection that cannot be
+copied so is immutable, and is replaced whole, as the image of the metadata is.
 """
 
 from __future__ import annotations
@@ -45,15 +44,15 @@ _METRICS_THREADS = 2
 
 
 class Abandoned(Exception):
-    """Nobody wants the result of this work any more."""
+    """No request waits for the result of this work any more, or the broker stops."""
 
 
 class Permit:
-    """What a piece of work may do where it runs, and whether it should go on.
+    """The limits of a piece of work, and whether it should continue.
 
-    With `may_block` it runs in a thread and may read files and convert; without, on the event loop.
-    `unpacked_bytes` is how much the records of a batch may unpack to; with `may_need_more` the work
-    can be asked for again with more.
+    With `may_block` the work runs in a thread and may read files and convert; without, on the event loop.
+    `unpacked_bytes` is the limit of a batch's decompressed records; with `may_need_more` the work may raise
+    NeedsMemory, and is tried again with more.
     """
 
     __slots__ = ("_is_withdrawn", "_pool", "may_block", "may_need_more", "unpacked_bytes")
@@ -69,7 +68,7 @@ class Permit:
         self._is_withdrawn = False
 
     def check(self) -> None:
-        """Raises Abandoned when nobody waits for the result, or the broker stops."""
+        """Raises Abandoned when the request has ended, or the broker stops."""
         if self._is_withdrawn or (self._pool is not None and self._pool.is_stopping):
             raise Abandoned
 
@@ -82,7 +81,7 @@ ON_LOOP = Permit()
 
 
 class Pool:
-    """A few threads for one kind of work; they are started when they are needed."""
+    """A few threads for one kind of work, which are started when they are needed."""
 
     def __init__(self, name: str, threads: int) -> None:
         self.is_stopping = False
@@ -100,7 +99,7 @@ class Pool:
     async def run(self, work: Callable[[*_Arguments], _Result], *arguments: *_Arguments) -> _Result:
         """Runs `work` in a thread and returns its result.
 
-        When the caller is cancelled, work that has begun goes on, and nobody hears of its result.
+        When the caller is cancelled, work that has begun continues, and its result is dropped.
         """
         return await self.submit(work, *arguments)
 
@@ -136,12 +135,12 @@ class Pool:
             raise
 
     def give_up(self) -> None:
-        """Takes no more work; what has not begun never does, and all permits are withdrawn."""
+        """Refuses more work, drops work that has not begun, and withdraws all permits."""
         self.is_stopping = True
         self._executor.shutdown(wait=False, cancel_futures=True)
 
     def stop(self) -> None:
-        """Takes no more work, and returns when what was given has ended."""
+        """Refuses more work, and returns when all submitted work has ended."""
         self._executor.shutdown(wait=True)
 
 
@@ -159,18 +158,18 @@ class SyncPools:
             self._probes[path] = Pool("probe", _PROBE_THREADS)
 
     def of(self, partition: Partition) -> Pool:
-        """Returns the threads of the log directory a partition is in."""
+        """Returns the threads of the log directory that holds a partition."""
         return self._pools[partition.directory.parent]
 
     def probe_of(self, path: Path) -> Pool:
         """Returns the thread that probes the disk of a log directory.
 
-        A probe waits for no other work: the time that it takes is the disk's.
+        A probe waits for no other work: its duration is that of the disk.
         """
         return self._probes[path]
 
     def stop(self) -> None:
-        """Takes no more work, and returns when what was given has ended."""
+        """Refuses more work, and returns when all submitted work has ended."""
         for pool in (*self._pools.values(), *self._probes.values()):
             pool.stop()
 
@@ -194,9 +193,9 @@ class Pools:
         self.metrics = Pool("metrics", _METRICS_THREADS)  # and what HTTP imports
 
     def stop(self) -> None:
-        """Stops them all, and returns when nothing works on a log any more.
+        """Stops all pools, and returns when no thread uses a log any more.
 
-        Nobody waits for reads at a stop: they are given up. What changes a log is finished.
+        Reads are abandoned; work that changes a log is finished.
         """
         given_up = (self.conversions, self.reads, self.http, self.doctor, self.metrics)
         for pool in given_up:

@@ -1,9 +1,9 @@
-"""What happens again and again, so that it is logged a few times and then counted.
+"""Limits repeated log lines: decides which are logged, and counts the others.
 
-A client that asks blindly for an API or a version connects again at once, thousands of times. Of what has
-the same source and the same text the first `SHOWN` in a span of `SPAN_S` are to be logged, and then, once
-the span is over, how many more there were. Clients choose texts, and have many addresses: what comes when
-`MOST_KEYS` are known counts as one text more.
+A client that requests an unknown API or version reconnects at once, thousands of times. Of the lines with
+the same source and the same text the first `SHOWN` in a span of `SPAN_S` are to be logged, and, once the span
+is over, the number of the others. Clients choose texts, and have many addresses: all lines beyond `MOST_KEYS`
+different ones count as one more.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from typing import Final, NamedTuple
 
 SHOWN: Final = 10
 SPAN_S: Final = 60.0
-OTHERS: Final = "more than are told apart"
-"""The source and the text of what comes when there are too many."""
-MOST_KEYS = 4_000  # sources and texts that are told apart
+OTHERS: Final = "other lines not logged"
+"""The source and the text of the lines beyond `MOST_KEYS`."""
+MOST_KEYS = 4_000  # pairs of source and text that are counted apart
 
 
 class Repeated(NamedTuple):
-    """What was not logged each time: its source, its text, and how often it was left out."""
+    """A line that was not logged each time: its source, its text, and how often it was left out."""
 
     source: str
     text: str
@@ -33,7 +33,7 @@ class Repeats:
         self._times: dict[tuple[str, str], int] = {}
 
     def is_shown(self, source: str, text: str, now_s: float) -> bool:
-        """Counts a text at a time of the monotonic clock; returns whether to log it."""
+        """Counts a text at `now_s` of the monotonic clock; returns whether to log it."""
         key = (source, text)
         if key not in self._since_s and len(self._since_s) >= MOST_KEYS:
             key = (OTHERS, OTHERS)
@@ -42,7 +42,7 @@ class Repeats:
         return times <= SHOWN
 
     def take_repeated(self, now_s: float) -> list[Repeated]:
-        """Forgets what is older than the span; returns what of that was left out of the log."""
+        """Drops the counts that are older than the span; returns those of lines that were left out."""
         over = []
         for key, since_s in self._since_s.items():  # the oldest first
             if now_s < since_s + SPAN_S:

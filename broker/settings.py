@@ -1,10 +1,10 @@
-"""Settings in force: the broker's own, and each topic's over them.
+"""The effective settings of the broker and of its topics.
 
-The broker's settings are those given at start, overridden by later changes in the metadata: those of
-all brokers, and over them those of this one alone. What is stored there and would be refused now, because
-an older tidelog took it, has a warning: a limit of connections holds as far as it can be undone, and the
-rest is left out. This module writes nothing: a setting that a change implies (a retention basis) is
-returned, and the controller writes it.
+The broker's settings are those given at start, overridden by dynamic settings in the metadata: those of
+all brokers, and over them those of this broker. A stored setting that is invalid now, because an older
+tidelog accepted it, is logged: a limit of connections is applied as far as an operator can still connect and
+change it back, and other settings are ignored. This module writes nothing: a setting that a change implies
+(a retention basis) is returned, and `TopicAdmin` writes it.
 """
 
 from __future__ import annotations
@@ -55,8 +55,8 @@ KEEP: Mapping[str, str] = MappingProxyType(
 _INTERNAL: Mapping[str, str] = MappingProxyType(
     {"message.format.version": "3.0", "compaction.strategy": "offset"}
 )
-# The basis of retention, as somebody gives it, and as event-time retention implies it without one:
-# of a topic, and of the broker.
+# The basis of retention, as set explicitly, and as event-time retention implies it: of a topic, and of
+# the broker.
 BASIS, BROKER_BASIS = "retention.time.basis", "log.retention.time.basis"
 IMPLIED_BASIS, IMPLIED_BROKER_BASIS = f"{BASIS}.implied", f"{BROKER_BASIS}.implied"
 _BASIS: Mapping[str, str] = MappingProxyType({IMPLIED_BASIS: APPEND_BASIS})
@@ -82,7 +82,7 @@ class Named(Protocol):
 
     @property
     def value(self) -> str | None:
-        """Its value, or what is done with it; None for none."""
+        """Its value; None for none."""
 
 
 class Settings:
@@ -98,7 +98,7 @@ class Settings:
         self.refused_for_room = 0  # changes
 
     def use(self, image: Image) -> None:
-        """Uses the broker settings of an image, as far as they can be used."""
+        """Applies the broker settings of an image, except invalid ones, which are logged."""
         own = own_configs.of(image, self._start.cluster.node_id)
         if self._used == (image.broker_configs, own):
             return
@@ -127,9 +127,9 @@ class Settings:
     def check_room(
         self, image: Image, before: Mapping[str, str], changes: Mapping[str, str | None]
     ) -> None:
-        """Checks that the settings of a topic or of brokers keep to their limits after changes.
+        """Checks that the settings of a topic or of brokers stay within max.config.bytes after changes.
 
-        Nothing is refused that takes no more than `before`. Raises PolicyViolation.
+        Changes that do not increase the size are always accepted. Raises PolicyViolation.
         """
         config = self._start
         size = size_of(merged(before, changes))
@@ -149,7 +149,7 @@ class Settings:
         )
 
     def cordoned(self, image: Image) -> frozenset[int]:
-        """Returns the brokers that get no new replicas, by an image that may not be used yet."""
+        """Returns the brokers that get no new replicas, by an image that may not be applied yet."""
         stored = image.broker_configs.get(_CORDONED)
         config = self._start
         if stored is not None:
@@ -157,7 +157,7 @@ class Settings:
         return frozenset(config.cluster.cordoned_brokers)
 
     def without_cordon(self, configs: Mapping[str, str], broker: int) -> Mapping[str, str]:
-        """Returns settings of the brokers in which a broker is not among `cordoned.brokers`."""
+        """Returns broker settings without a broker in `cordoned.brokers`."""
         with contextlib.suppress(ValueError):  # then it has no effect
             listed = parse_broker_ids(configs.get(_CORDONED, ""))
             if broker in listed:
@@ -168,10 +168,10 @@ class Settings:
     def of_topic(
         self, name: str, overrides: Mapping[str, str], broker: BrokerConfig | None = None
     ) -> TopicConfig:
-        """Returns a topic's settings over the broker's. Raises InvalidConfig with the sentence.
+        """Returns a topic's settings over the broker's. Raises InvalidConfig.
 
         Internal topics always have the newest format, and keep the last record of each key. They
-        have no window of record times: what the broker writes there must never be refused.
+        have no window of record times: the broker's own appends must never be refused.
         """
         internal = is_internal(name)
         if internal:
@@ -191,7 +191,7 @@ class Settings:
 
         Event-time retention without a basis implies retention.time.basis=append. That basis
         remains when event-time retention is switched off again, or old data that was just written
-        would be deleted at once. A basis that somebody gives wins over it.
+        would be deleted at once. A basis that is set explicitly has precedence.
 
         A message format must not be newer than `inter.broker.protocol.version`, if it is among the
         `changes` that led to the overrides (all, unless given). With an `image` that holds for every
@@ -213,9 +213,9 @@ class Settings:
         changes: Mapping[str, str | None],
         image: Image | None = None,
     ) -> dict[str, str | None]:
-        """Returns the changes of the broker's settings, with the changes that they imply.
+        """Returns changes of the settings of all brokers, with the changes that they imply.
 
-        They are those of all brokers, and are checked as such with an `image`. Raises InvalidConfig.
+        With an `image` the changes are checked for every registered broker. Raises InvalidConfig.
         """
         config = self._changed(current, changes)
         if changes.get(_BROKER_FORMAT) is not None:
@@ -231,7 +231,7 @@ class Settings:
     def _check_others(self, image: Image | None, name: str, config: TopicConfig) -> None:
         """Raises InvalidConfig if a registered broker may not store the message format of a change.
 
-        One that does not run counts, too: it will follow, or lead, with what it was started with.
+        A broker that is down counts, too: it will lead or follow with the settings of its last start.
         """
         if image is None or not self._start.cluster.metadata_store:
             return
@@ -247,9 +247,9 @@ class Settings:
                 raise InvalidConfig(f"broker {broker}: {error}") from None
 
     def served(self, topic: Topic) -> TopicConfig:
-        """Returns a topic's settings; if they are no longer valid, the broker's without deletion.
+        """Returns a topic's settings; if they are invalid now, the broker's without deletion.
 
-        Nothing is deleted then, because the topic may have asked to keep more than the broker does.
+        Nothing is deleted then, because the topic's settings may have kept more than the broker's do.
         A message format that is newer than `inter.broker.protocol.version` is stored as that one.
         """
         try:
@@ -284,9 +284,9 @@ class Settings:
     def _changed(
         self, current: Mapping[str, str], changes: Mapping[str, str | None]
     ) -> BrokerConfig:
-        """Returns the settings after changes of those of all brokers, without what cannot be used.
+        """Returns the settings of all brokers after changes, without stored ones that are invalid.
 
-        Raises InvalidConfig for a change that cannot be used.
+        Raises InvalidConfig for an invalid change.
         """
         _, refused = usable(self._start, current)
         return self._reconfigured(merged(_without(current, refused), changes))
@@ -303,9 +303,9 @@ def _without(settings: Mapping[str, str], refused: Collection[str]) -> dict[str,
 
 
 def check_size(configs: Sequence[Named]) -> None:
-    """Checks that the settings that a request names for one topic or broker are not too many, or long.
+    """Checks that a request does not name too many, or too long, settings for one topic or broker.
 
-    They are looked at together, while nobody else is served. Raises InvalidRequest.
+    The event loop handles them in one step. Raises InvalidRequest.
     """
     if len(configs) > _MOST_NAMED:
         raise InvalidRequest(f"{len(configs)} settings are named, and at most {_MOST_NAMED} can be")
@@ -344,7 +344,7 @@ def _as_invalid() -> Iterator[None]:
 
 
 def replacing_implied(changes: Mapping[str, str | None]) -> dict[str, str | None]:
-    """Returns changes in which a basis that is given or removed also removes the implied one."""
+    """Returns changes in which a basis that is set or removed also removes the implied one."""
     names = ((BASIS, IMPLIED_BASIS), (BROKER_BASIS, IMPLIED_BROKER_BASIS))
     return {**{implied: None for basis, implied in names if basis in changes}, **changes}
 

@@ -1,12 +1,12 @@
-"""Structured logs: one line an event, `key=value` pairs behind a sentence.
+"""Structured logs: one line for each event, an event's name and `key=value` pairs.
 
 `log.info("topic created", extra={"topic": name})` prints
 `ts=2026-01-01T00:00:00.000Z level=info logger=tidelog.node msg="topic created" topic=orders`.
-Lines go to standard error; standard output carries the ready line alone. Texts are cut at `MOST_CHARACTERS`.
-The same line is logged ten times a minute, and then counted (`broker/repeats.py`). So is the same warning of
-different partitions, unless the level is debug: a disk that fails has thousands. So is, above debug, what a
-logger has at one level beyond a thousand different lines a minute. Nobody who logs waits for whoever reads
-(`broker/log_output.py`).
+Lines are written to standard error; standard output has the ready line alone. Texts are cut at
+`MOST_CHARACTERS`. The same line is logged ten times a minute, and then counted (`broker/repeats.py`). So is
+the same warning of different partitions, unless the level is debug: a disk that fails has thousands. So are,
+above debug, the lines of one logger and level beyond the first few thousand different ones a minute. Logging
+never waits for the reader of standard error (`broker/log_output.py`).
 """
 
 from __future__ import annotations
@@ -29,16 +29,15 @@ if TYPE_CHECKING:
 
 MOST_CHARACTERS: Final = 2_000  # of a message, and of each value
 _MOST_TRACEBACK = 40_000  # characters
-_LAST_LINES_S = 1.0  # how long the end of the process waits for whoever reads the log
+_LAST_LINES_S = 1.0  # how long the end of the process waits until the last lines are written
 _STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 
 
 class Logfmt(logging.Formatter):
     """Formats a record as logfmt.
 
-    An exception follows as a traceback in its own lines, indented. An error with a code of the
-    protocol, such as a metadata store that does not answer, is not a fault in the program: its
-    sentence ends the line as `reason`.
+    An exception follows as a traceback in its own lines, indented. A BrokerError, such as a metadata store
+    that does not answer, is no fault of the program: its sentence is the field `reason` of the line.
     """
 
     def format(self, record: logging.LogRecord) -> str:
@@ -63,9 +62,9 @@ def _shows_debug() -> bool:
 
 
 def _of_any_partition(record: logging.LogRecord) -> str | None:
-    """Returns a line as it is for every partition, without its name and its numbers.
+    """Returns a line without the partition's name and numbers, so that those of all partitions are equal.
 
-    None for a line that is not about one partition.
+    Returns None for a line that is not about one partition.
     """
     fields = vars(record)
     name = fields.get("log")
@@ -74,9 +73,9 @@ def _of_any_partition(record: logging.LogRecord) -> str | None:
     if name is None:
         return None
     reason = fields.get("reason") or (record.exc_info and record.exc_info[1]) or ""
-    said = record.getMessage().replace(name, "*")
+    message = record.getMessage().replace(name, "*")
     why = str(reason).replace(name, "*")
-    line = f"level={record.levelname.lower()} logger={record.name} msg={_quoted(said)}"
+    line = f"level={record.levelname.lower()} logger={record.name} msg={_quoted(message)}"
     return f"{line} reason={_quoted(why)}" if why else line
 
 
@@ -86,7 +85,7 @@ def _stamp(record: logging.LogRecord) -> str:
 
 
 def _quoted(text: str) -> str:
-    """The text itself, or quoted and escaped where it would not stand alone; a long one is cut."""
+    """Returns a text, quoted and escaped if logfmt requires it, and cut if it is long."""
     text = _cut(text, MOST_CHARACTERS)
     if text and text.isprintable() and not any(c in text for c in ' ="'):
         return text
@@ -105,17 +104,17 @@ class LogHandler(logging.Handler):
     def __init__(self, output: LogOutput | None = None) -> None:
         super().__init__()
         self.setFormatter(Logfmt())
-        self.output = output or LogOutput(self.tell_dropped)
+        self.output = output or LogOutput(self.dropped_line)
         self._repeats: defaultdict[str, Repeats] = defaultdict(Repeats)  # by level and logger
         self._clock = SystemClock()
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Hands a line on, unless the same was logged often enough in this minute."""
+        """Writes a line, unless the same line was logged `SHOWN` times in this minute."""
         try:
             line = self.format(record)
             now_s = self._clock.monotonic_s()
             stamp, _, text = line.partition(" ")
-            self._tell_repeated(stamp, now_s)
+            self._log_repeated(stamp, now_s)
             if record.levelno >= logging.WARNING and not _shows_debug():
                 text = _of_any_partition(record) or text
             of = f"level={record.levelname.lower()} logger={record.name}"
@@ -125,24 +124,24 @@ class LogHandler(logging.Handler):
         except Exception:  # noqa: BLE001 - as in logging's own handlers: who logs does not fail
             self.handleError(record)
 
-    def _tell_repeated(self, stamp: str, now_s: float) -> None:
+    def _log_repeated(self, stamp: str, now_s: float) -> None:
         for of, repeats in list(self._repeats.items()):
             for _, text, times in repeats.take_repeated(now_s):
                 first, _, _ = text.partition("\n")
                 line = f"{of} msg={_quoted(OTHERS)}" if text == OTHERS else first
                 self.output.put(_encoded(f"{stamp} {line} repeated={times}"))
 
-    def tell_dropped(self, lines: int) -> bytes:
-        """Returns a line that says how many lines nobody read in time."""
-        text = "lines of the log were dropped: standard error was not read in time"
+    def dropped_line(self, lines: int) -> bytes:
+        """Returns the line with the number of lines that were dropped."""
+        fields = {"lines": lines, "reason": "standard error was not read in time"}
         record = logging.makeLogRecord(
-            {"name": "tidelog.log", "levelname": "WARNING", "msg": text, "lines": lines}
+            {"name": "tidelog.log", "levelname": "WARNING", "msg": "log lines dropped", **fields}
         )
         return _encoded(self.format(record))
 
     def flush(self) -> None:
-        """Tells what was repeated, and waits a second at most until all lines are written."""
-        self._tell_repeated(_stamp(logging.makeLogRecord({})), math.inf)
+        """Logs the counts of repeated lines, and waits at most a second until all lines are written."""
+        self._log_repeated(_stamp(logging.makeLogRecord({})), math.inf)
         self.output.drain(_LAST_LINES_S)
 
 
@@ -151,9 +150,9 @@ def _encoded(line: str) -> bytes:
 
 
 def set_up(level: str, unread_file: Path | None = None) -> LogHandler:
-    """Sends everything at or above `level` to standard error, also what is logged last.
+    """Configures logging to write all lines at or above `level` to standard error.
 
-    Once nobody can read standard error any more it goes to the `unread_file`, if one is given.
+    Once standard error is closed at the other end, lines are written to the `unread_file`, if given.
     """
     handler = LogHandler()
     if unread_file is not None:

@@ -1,7 +1,7 @@
-"""A timer of the event loop that can be asked for its time.
+"""A timer of the event loop that has its time as an attribute.
 
-Those of uvloop cannot always: what is due within half a millisecond it calls in the next round of the loop,
-without a timer, and what it returns then knows no time.
+The handles of uvloop do not always have it: uvloop calls functions that are due within half a millisecond
+in the next iteration of the loop, without a timer.
 """
 
 from __future__ import annotations
@@ -28,5 +28,5 @@ class Timer:
         self._handle = asyncio.get_running_loop().call_at(at_s, function, *arguments)
 
     def cancel(self) -> None:
-        """Calls no more."""
+        """Cancels the call."""
         self._handle.cancel()

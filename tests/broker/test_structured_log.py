@@ -119,7 +119,7 @@ def test_texts_that_a_client_chooses_switch_no_folding_off_and_hide_no_other_lin
         'level=info logger=tidelog.tests msg="leader started"',
     ]
     number = 300 - 50 - SHOWN
-    of = 'level=warning logger=tidelog.tests msg="more than are told apart"'
+    of = 'level=warning logger=tidelog.tests msg="other lines not logged"'
     assert lines[-1] == f"{of} repeated={number}"
     traced = [record(f"read {n}", levelname="DEBUG", levelno=10) for n in range(100)]
     assert len(written(traced, logging.DEBUG)) == 100
