@@ -1,8 +1,8 @@
-"""AddPartitionsToTxn (key 24): add partitions to a transaction, or ask whether it has them.
+"""AddPartitionsToTxn (key 24): add partitions to a transaction, or verify that it has them.
 
 Behaviour: all partitions of a transaction are added or none. If one does not exist or is forbidden,
-it gets its own error, and the others OPERATION_NOT_ATTEMPTED. What `verify_only` asks is answered for
-each partition if all of them exist.
+it gets its own error, and the others OPERATION_NOT_ATTEMPTED. With `verify_only` each partition has its own
+result if all of them exist.
 
 Version notes: 2 PRODUCER_FENCED instead of INVALID_PRODUCER_EPOCH; 3 flexible; 4 several
 transactions, from brokers alone, which need the right to CLUSTER_ACTION.
@@ -80,7 +80,7 @@ async def handle(
 async def _one_of_several(
     services: Services, context: Context, asked: AddPartitionsToTxnTransaction
 ) -> AddPartitionsToTxnResult:
-    """Adds the partitions of one transaction, or says which it has."""
+    """Adds the partitions of one transaction, or verifies that it has them."""
     transactional_id = asked.transactional_id
     producer = Producer(asked.producer_id, asked.producer_epoch)
     if asked.verify_only:
@@ -97,7 +97,7 @@ async def _one_of_several(
 async def _added(
     services: Services, context: Context, transactional_id: str, producer: Producer, topics: Topics
 ) -> Results:
-    """Adds partitions to a transaction; returns the result for each. Raises what fails for all."""
+    """Adds partitions to a transaction; returns the result for each. Raises an error of all of them."""
     session, version = context.session, context.version
     services.authorizer.require(
         session, Operation.WRITE, ResourceType.TRANSACTIONAL_ID, transactional_id
@@ -119,9 +119,9 @@ async def _added(
 def _checked(
     services: Services, topics: Topics, *, writer: Session | None = None
 ) -> tuple[Results, list[BrokerError]]:
-    """Returns the result for each partition, and why some are missing or forbidden to a writer.
+    """Returns the result for each partition, and the errors of missing or forbidden ones.
 
-    If there are such, the others say that nothing was attempted.
+    If there are such errors, the others are OPERATION_NOT_ATTEMPTED.
     """
     failures: list[BrokerError] = []
 

@@ -1,9 +1,9 @@
-"""Who may append what, and who may commit: one decision for every codec of a request.
+"""Decides which appends and commits are admitted: one decision for every codec of a request.
 
-Produce and OffsetCommit are each read in two ways, with message objects and in place. Both ways ask here,
-and decide nothing themselves. The answer is one of three: accepted; refused, which raises; or a future of
-the acceptance, where another broker has to be asked first. A codec that cannot wait drops the future and
-leaves the request to the other, which asks again: asking twice is the same as asking once.
+Produce and OffsetCommit are each decoded in two ways, with message objects and in place. Both ways call these
+functions, and decide nothing themselves. The result is one of three: admitted; refused, which raises; or a
+future of the admission, where another broker has to verify a transaction first. A codec that cannot wait
+drops the future and leaves the request to the other, which calls again: the calls are idempotent.
 """
 
 from __future__ import annotations
@@ -49,12 +49,12 @@ def admit_produce(
     records: Buffer,
     version: int,
 ) -> Partition | Verified | asyncio.Future[Verified]:
-    """The partition to append these records to, if the client may; the topic is named, or its id given.
+    """Returns the partition to append records to, if the client may; `topic` is a name or a topic id.
 
-    It comes with a guard for transactional records, perhaps later; `version` is that of the request.
+    Transactional records get a guard with the partition, maybe in a future; `version` is that of the request.
     Raises InvalidRequiredAcks, UnknownTopicId, TopicAuthorizationFailed, what `Partitions.leader` raises,
-    InvalidTopic for a topic of the broker's own, NotEnoughReplicas, TransactionalIdAuthorizationFailed, and
-    what `verification.verify` raises.
+    InvalidTopic for an internal topic, NotEnoughReplicas, TransactionalIdAuthorizationFailed, and what
+    `verification.verify` raises.
     """
     if acks not in (-1, 0, 1):
         raise InvalidRequiredAcks(f"acks={acks}: only -1, 0 and 1 are known")
@@ -86,8 +86,8 @@ def admit_produce(
 def admit_again(services: Services, partition: Partition, acks: int) -> None:
     """Checks that this broker still leads a partition to which it has admitted records before.
 
-    Another broker may have been elected while a coordinator was asked. Raises what `Partitions.leader`
-    raises, NotLeaderOrFollower and NotEnoughReplicas.
+    Another broker may have been elected while a coordinator verified the transaction. Raises what
+    `Partitions.leader` raises, NotLeaderOrFollower and NotEnoughReplicas.
     """
     if services.partitions.leader(partition.topic, partition.index) is not partition:
         raise NotLeaderOrFollower(f"{partition.topic}-{partition.index} is another log now")

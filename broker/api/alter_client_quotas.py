@@ -64,7 +64,7 @@ async def handle(
 
 
 def _named(entry: AlterEntryData) -> tuple[tuple[str, bool, str], ...]:
-    """Returns what is the same for an entity however its parts are ordered."""
+    """Returns a key of an entity that does not depend on the order of its parts."""
     return tuple(
         sorted(
             (part.entity_type, part.entity_name is None, part.entity_name or "")

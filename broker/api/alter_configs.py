@@ -97,11 +97,11 @@ def _named(resource: AlterConfigsResource) -> dict[str, str]:
 
 def _complete(changes: Mapping[str, str], current: Mapping[str, str]) -> dict[str, str | None]:
     """Returns the new value of each setting; None restores the default of one that is not named."""
-    forgotten = {name for name in current if name not in changes} - _kept(current)
+    forgotten = {name for name in current if name not in changes} - _permanent_settings(current)
     return {**dict.fromkeys(forgotten), **changes}
 
 
-def _kept(current: Mapping[str, str]) -> set[str]:
+def _permanent_settings(current: Mapping[str, str]) -> set[str]:
     """Returns the settings that are removed only if a request names them."""
     return {name for name in _BASES if current.get(name) == APPEND_BASIS}
 

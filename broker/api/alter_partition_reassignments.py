@@ -1,11 +1,11 @@
 """AlterPartitionReassignments (key 45): move partitions to other brokers (KIP-455).
 
-Behaviour: each partition succeeds or fails on its own. The response says that a move has begun; it
-is over when every new replica is in sync. A new target replaces the one of a move in progress, null
-cancels it, or is NO_REASSIGNMENT_IN_PROGRESS. The replicas that a partition has succeed without
-effect. Replicas that are not registered, none, or one twice are INVALID_REPLICA_ASSIGNMENT, and a
-partition that does not exist is UNKNOWN_TOPIC_OR_PARTITION. A broker that is alone is the only
-possible replica.
+Behaviour: each partition succeeds or fails on its own. The response is sent when the reassignment has
+started, not when every new replica is in sync. A new target replaces the one of a reassignment in progress,
+null cancels it, or is NO_REASSIGNMENT_IN_PROGRESS. The current replicas as target succeed without effect.
+Replicas that are not registered, an empty list, or a replica named twice are INVALID_REPLICA_ASSIGNMENT, and
+a partition that does not exist is UNKNOWN_TOPIC_OR_PARTITION. A broker that is alone is the only possible
+replica.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 def handle(
     services: Services, request: AlterPartitionReassignmentsRequest, _context: Context
 ) -> AlterPartitionReassignmentsResponse | Coroutine[Any, Any, AlterPartitionReassignmentsResponse]:
-    """Begins the moves; a broker that is alone only checks the request."""
+    """Starts the reassignments; a broker that is alone only checks the request."""
     if services.cluster is not None:
         return _reassign(services, request)
     return _response(services, request, partial(_check, services))
@@ -50,7 +50,7 @@ def handle(
 async def _reassign(
     services: Services, request: AlterPartitionReassignmentsRequest
 ) -> AlterPartitionReassignmentsResponse:
-    """Begins the moves of partitions that several brokers may have."""
+    """Starts the reassignments of a cluster."""
     from tidelog.broker.topics.partition_changes import reassign
 
     wanted = {
@@ -99,7 +99,7 @@ def _one(
 
 
 def _check(services: Services, topic: str, wanted: ReassignablePartition) -> None:
-    """Raises why a broker that is alone moves nothing."""
+    """Raises the error with which a broker that is alone refuses a reassignment."""
     known = services.metadata.image.topics.get(topic)
     if known is None:
         raise UnknownTopicOrPartition(f"there is no topic {topic}")

@@ -1,9 +1,8 @@
 """AlterUserScramCredentials (key 51): this broker stores no credentials (KIP-554).
 
-Behaviour: each user has one result. One of whom a credential is to be removed has none, which is
-RESOURCE_NOT_FOUND, also if another one is to be set; one of whom a credential is to be set twice is
-DUPLICATE_RESOURCE: both as in Kafka. To set a credential is SECURITY_DISABLED, because there is no
-SASL that would ask for it.
+Behaviour: each user has one result. A removal is RESOURCE_NOT_FOUND, because no user has credentials, also
+if the request sets another one; a user whose credential is set twice is DUPLICATE_RESOURCE: both as in
+Kafka. To set a credential is SECURITY_DISABLED, because there is no SASL that would use it.
 
 Version notes: 0 flexible.
 """

@@ -1,9 +1,10 @@
 """ApiVersions (key 18): the APIs and versions that this broker serves.
 
 Behaviour: derived from the declarations in protocol/api. The response to a version newer than
-served is version 0 with UNSUPPORTED_VERSION and the range of this API (KIP-511); the client then
-asks again. A software name or version with characters other than letters, digits, dots and dashes
-is INVALID_REQUEST. A broker that serves transactions has finalized transaction.version (KIP-890).
+served is version 0 with UNSUPPORTED_VERSION and the range of this API (KIP-511); the client then sends
+the request in a served version. A software name or version with characters other than letters, digits,
+dots and dashes is INVALID_REQUEST. A broker that serves transactions has finalized transaction.version
+(KIP-890).
 
 Version notes: 1 throttle time; 3 flexible, software name and version, features; 4 features with
 minimum 0.
@@ -56,7 +57,7 @@ def handle(services: Services, request: ApiVersionsRequest, context: Context) ->
 
 @cache
 def _answer(version: int) -> Encoded:
-    """Returns the response of a version, which is the same for everybody."""
+    """Returns the encoded response of a version, which is the same for all clients."""
     response = ApiVersionsResponse(
         api_keys=_served(),
         supported_features=_SUPPORTED if version >= _MINIMUM_0_SINCE else [],

@@ -97,7 +97,7 @@ async def _create(services: Services, wanted: CreatableTopic, *, validate_only: 
 
 
 def _described(services: Services, context: Context, topic: Topic) -> CreatableTopicResult:
-    """Returns the result for a new topic, as far as the client may know it (KIP-525)."""
+    """Returns the result for a new topic, with settings if the client may describe them (KIP-525)."""
     if not services.authorizer.allows(
         context.session, Operation.DESCRIBE_CONFIGS, ResourceType.TOPIC, topic.name
     ):

@@ -28,14 +28,14 @@ async def handle(
 ) -> DeleteGroupsResponse:
     """Deletes each group separately."""
 
-    async def forget(group_id: str) -> DeletableGroupResult:
+    async def delete(group_id: str) -> DeletableGroupResult:
         services.authorizer.require(context.session, Operation.DELETE, ResourceType.GROUP, group_id)
         await services.coordinator.groups.delete(group_id)
         return DeletableGroupResult(group_id=group_id)
 
     return DeleteGroupsResponse(
         results=await per_partition_async(
-            services, "delete_groups", dict.fromkeys(request.groups_names), forget, _failed
+            services, "delete_groups", dict.fromkeys(request.groups_names), delete, _failed
         )
     )
 

@@ -3,7 +3,7 @@
 Behaviour: by name, or from version 6 on by id; each topic succeeds or fails on its own. Partitions
 and files are gone before the response is sent. As in Kafka, a topic that is named twice, by name or
 by id, is not deleted: INVALID_REQUEST, in one result. With delete.topic.enable=false the error is
-TOPIC_DELETION_DISABLED. A client without the right to describe a topic does not learn its name by
+TOPIC_DELETION_DISABLED. A client without the right to describe a topic does not get its name for
 its id.
 
 Version notes: 1 throttle time; 4 flexible; 5 error message, and a topic is refused with
@@ -79,7 +79,7 @@ def _require_deletion(
 ) -> None:
     """Raises TopicAuthorizationFailed unless the client may delete the topic.
 
-    By id it must also be allowed to describe the topic; else the error does not tell the name.
+    By id the client must also have the right to describe the topic; else the error has no name.
     """
     authorizer, session = services.authorizer, context.session
     if authorizer.allows_on_cluster(session, Operation.DELETE):

@@ -1,8 +1,8 @@
 """DescribeCluster (key 60): the brokers, the controller and the cluster id (KIP-700).
 
-Behaviour: the addresses are the advertised addresses of the listener that received the request, by
-which each broker has one. Brokers that are fenced, or have no session, are left out unless the
-client asks for them; the latter have no address. A request for controllers (endpoint type 2) is
+Behaviour: the addresses are the advertised addresses of the listener that received the request. Brokers
+that are fenced, or have no session, are left out unless the request includes fenced brokers; those without a
+session have no address. A request for controllers (endpoint type 2) is
 MISMATCHED_ENDPOINT_TYPE, as on every broker's listener; any other type is
 UNSUPPORTED_ENDPOINT_TYPE.
 
@@ -57,7 +57,7 @@ def handle(
 
 
 def _operations(services: Services, context: Context) -> int:
-    """Returns the operations that the client may do; none if it may not describe the cluster."""
+    """Returns the client's authorized operations; none if it may not describe the cluster."""
     if not services.authorizer.allows_on_cluster(context.session, Operation.DESCRIBE):
         return 0
     return services.authorizer.operations(context.session, ResourceType.CLUSTER, CLUSTER_NAME)

@@ -4,12 +4,12 @@ Behaviour: resources are topics (type 2) and brokers (type 4: this one by its id
 defaults). Subscriptions to clients' metrics (type 16, KIP-714) have no settings, as in a Kafka in which
 nobody has made any; others are INVALID_REQUEST. A request without keys asks for all settings, each under
 its own name, and for broker.id; one with keys gets the entry of a second name too, under that name.
-advertised.listeners are what clients are told, also if nobody has set them, and http.listener has the port
-that is bound, by which commands find it. What is stored and is no setting here has no value and is
-sensitive, as in Kafka: it may be a secret. Each resource succeeds or fails on its own; one that is named
-more than once is answered once. What was changed while the brokers run holds for all of them: where there
-are several, its source is their default, and what another broker has changed is seen at once. Only the
-rates of throttled replication (KIP-73) can be changed for one of several brokers alone.
+advertised.listeners are the effective addresses, also if the setting is not set, and http.listener has the
+bound port, by which commands find it. A stored name that is no setting here has no value and is sensitive,
+as in Kafka: it may be a secret. Each resource succeeds or fails on its own; one that is named more than once
+has one result. Dynamic settings hold for all brokers: in a cluster their source is the default of all
+brokers, and changes made at another broker are visible at once. Only the rates of throttled replication
+(KIP-73) and the limits of connections can be changed for a single broker of a cluster.
 
 Version notes: 1 source and synonyms instead of a default flag (KIP-226); 3 type and documentation
 (KIP-569); 4 flexible.
@@ -80,7 +80,7 @@ def handle(
 async def _describe_newest(
     services: Services, request: DescribeConfigsRequest, context: Context
 ) -> DescribeConfigsResponse:
-    # A broker that cannot reach the metadata store describes what it knows.
+    # A broker that cannot reach the metadata store describes its last image.
     with contextlib.suppress(KafkaStorageError):
         await services.catch_up()
     return _describe_all(services, request, context)
@@ -130,7 +130,7 @@ def _describe(
 def _asked(
     entries: Iterable[Entry], keys: Iterable[str], aliases: Mapping[str, str]
 ) -> list[Entry]:
-    """Returns the entries that a client asks for, each under the name by which it asks."""
+    """Returns the entries that a request names, each under the name in the request."""
     names: dict[str, list[str]] = {}
     for key in with_checkpoints(dict.fromkeys(keys)):
         names.setdefault(aliases.get(key, key), []).append(key)
@@ -159,7 +159,7 @@ def _entries(services: Services, resource: DescribeConfigsResource) -> list[Entr
 
 
 def _of_brokers(services: Services, name: str) -> list[Entry]:
-    """Returns the settings of this broker by its name, or of all brokers, and what is stored beside them."""
+    """Returns the settings of this broker by its name, or of all brokers, and unknown stored names."""
     image, entries = services.metadata.image, broker_entries(services.config)
     live = Source.DYNAMIC_BROKER if services.cluster is None else Source.DYNAMIC_DEFAULT_BROKER
     stored = image.broker_configs
@@ -177,7 +177,7 @@ def _of_brokers(services: Services, name: str) -> list[Entry]:
 
 
 def _of_this_broker(services: Services, entries: Iterable[Entry]) -> list[Entry]:
-    """Returns entries with what clients are really told to connect to, and with broker.id, as in Kafka."""
+    """Returns entries with the effective advertised listeners, and with broker.id, as in Kafka."""
     actual = {
         _ADVERTISED: ",".join(
             str(Listener(each.name, *each.advertised)) for each in services.listeners
@@ -233,19 +233,18 @@ def check_broker(services: Services, name: str) -> None:
 
 
 def is_one_of_several(services: Services, name: str) -> bool:
-    """Returns whether a name is that of one of several brokers, and not of all of them."""
+    """Returns whether a name is that of this broker in a cluster, and not "" for all brokers."""
     return bool(name) and services.cluster is not None
 
 
 def changes_of_one(
     services: Services, name: str, changes: Mapping[str, str | None]
 ) -> dict[str, str | None]:
-    """Returns the changes, None for a setting that is removed, that hold for one broker alone.
+    """Returns the changes of settings of one broker alone; None removes a setting.
 
-    What is changed while brokers run holds for all, but for the rates of throttled replication and the
-    limits of connections.
-    Raises InvalidRequest for a change of another setting under the name of one of several brokers.
-    Kafka's tools remove settings there that are not set: that is no change.
+    Only the rates of throttled replication and the limits of connections can be set for one broker; other
+    dynamic settings hold for all. Raises InvalidRequest for another setting under the name of a broker of a
+    cluster. Kafka's tools remove settings there that are not set: that is no change.
     """
     now = services.metadata.image.broker_configs
     for setting, value in changes.items():

@@ -44,10 +44,10 @@ async def handle(
     services: Services, request: DescribeLogDirsRequest, _context: Context
 ) -> DescribeLogDirsResponse:
     """Measures every directory, in a thread."""
-    return await services.pools.reads.run(_weigh, services.store, request)
+    return await services.pools.reads.run(_measure, services.store, request)
 
 
-def _weigh(store: LogStore, request: DescribeLogDirsRequest) -> DescribeLogDirsResponse:
+def _measure(store: LogStore, request: DescribeLogDirsRequest) -> DescribeLogDirsResponse:
     wanted = set(store.names())
     if request.topics is not None:
         wanted &= {(each.topic, index) for each in request.topics for index in each.partitions}

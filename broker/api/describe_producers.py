@@ -1,9 +1,9 @@
 """DescribeProducers (key 61): the idempotent producers that each partition knows (KIP-664).
 
-Behaviour: each partition succeeds or fails on its own; one that is closed is opened in a thread. A
-follower tells what it knows itself, as in Kafka: operators compare replicas by it. A producer's last
-timestamp is the append time of its last batch, because that decides when the producer expires. Kafka
-returns the batch's largest record time.
+Behaviour: each partition succeeds or fails on its own; a closed log is opened in a thread. A follower
+returns its own state, as in Kafka: operators compare replicas by it. A producer's last timestamp is the
+append time of its last batch, because that decides when the producer expires. Kafka returns the batch's
+largest record time.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ async def _replica(services: Services, topic: str, index: int) -> Partition:
 def _states(partition: Partition, largest_epoch: int) -> list[ProducerState]:
     """Returns the producers, in a thread, because they may be on disk; appends continue.
 
-    A coordinator epoch above the largest one was no coordinator's, and counts as unknown.
+    A coordinator epoch above `largest_epoch` belonged to no coordinator, and counts as unknown.
     """
     return [
         ProducerState(

@@ -1,7 +1,7 @@
 """DescribeQuorum (key 55): there is no quorum of KRaft here (KIP-595).
 
-Behaviour: UNSUPPORTED_VERSION, as of a Kafka that keeps its metadata in ZooKeeper. They are in a store
-here, which has no replicas that Kafka's protocol could describe.
+Behaviour: UNSUPPORTED_VERSION, as from a Kafka that keeps its metadata in ZooKeeper. The metadata store here
+has no replicas that Kafka's protocol could describe.
 
 Version notes: 1 times of replicas; 2 the message of an error.
 """

@@ -47,7 +47,7 @@ _MOST = 2_000
 async def handle(
     services: Services, request: DescribeTopicPartitionsRequest, context: Context
 ) -> DescribeTopicPartitionsResponse:
-    """Describes one page, after reading the leader epochs that are not known."""
+    """Describes one page, after reading leader epochs from closed logs."""
     names, begin = _from_cursor(services, request)
     left = max(1, min(_MOST, request.response_partition_limit))
     topics: list[DescribeTopicPartitionsResponseTopic] = []
@@ -96,7 +96,7 @@ def _from_cursor(
 
 
 async def _read_epochs(services: Services, topic: Topic, indexes: range) -> None:
-    """Reads the leader epochs that only logs know, those of a broker that is alone."""
+    """Reads the leader epochs that are only in logs: those of a broker that is alone."""
     if services.cluster is not None:
         return
     unread = [
@@ -145,7 +145,7 @@ def _alone(
 def _of_several(
     image: Image, reachable: Mapping[int, VisibleBroker], topic: Topic, index: int
 ) -> DescribeTopicPartitionsResponsePartition:
-    """Describes a partition that several brokers may have."""
+    """Describes a partition of a cluster."""
     record = topic.assignments[index]
     seen = visible_partition(image, reachable, topic, index)
     has_nobody = not record.isr and not record.elr and record.last_leader != NO_LEADER
@@ -168,7 +168,7 @@ def _may_describe(services: Services, context: Context, name: str) -> bool:
 def _raise_why_not(
     services: Services, context: Context, name: str
 ) -> DescribeTopicPartitionsResponseTopic:
-    """Raises the reason why the topic is not described: a missing right, or no such topic."""
+    """Raises the error of a topic that is not described: a missing right, or no such topic."""
     services.authorizer.require(context.session, Operation.DESCRIBE, ResourceType.TOPIC, name)
     check_topic_name(name)
     raise UnknownTopicOrPartition

@@ -1,4 +1,4 @@
-"""DescribeTransactions (key 65): what the coordinator knows of transactional ids (KIP-664).
+"""DescribeTransactions (key 65): the coordinator's state of transactional ids (KIP-664).
 
 Behaviour: an id that is not known is TRANSACTIONAL_ID_NOT_FOUND, an empty one INVALID_REQUEST. While a
 transaction ends, its partitions are those that lack their marker. Topics that the client may not

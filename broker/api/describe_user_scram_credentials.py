@@ -33,11 +33,11 @@ def handle(
     asked = Counter(user.name for user in request.users or ())
     return DescribeUserScramCredentialsResponse(
         error_message="",  # other APIs leave it null; this is as in Kafka
-        results=[_nothing(user, times) for user, times in asked.items()],
+        results=[_not_found(user, times) for user, times in asked.items()],
     )
 
 
-def _nothing(user: str, times: int) -> DescribeUserScramCredentialsResult:
+def _not_found(user: str, times: int) -> DescribeUserScramCredentialsResult:
     error: BrokerError = ResourceNotFound(f"there are no credentials of a user {user!r}")
     if times > 1:
         error = DuplicateResource(f"the user {user!r} is named more than once")

@@ -48,7 +48,7 @@ _PREFERRED, _UNCLEAN = 0, 1
 def handle(
     services: Services, request: ElectLeadersRequest, _context: Context
 ) -> ElectLeadersResponse | Coroutine[Any, Any, ElectLeadersResponse]:
-    """Elects the leaders, or returns for each partition why none is elected."""
+    """Elects the leaders, or returns for each partition the error why none is elected."""
     if request.election_type not in (_PREFERRED, _UNCLEAN):
         raise InvalidRequest(f"there is no election of type {request.election_type}")
     if services.cluster is not None:
@@ -67,7 +67,7 @@ def handle(
 async def _elect_among_several(
     services: Services, request: ElectLeadersRequest
 ) -> ElectLeadersResponse:
-    """Elects the leaders of partitions that several brokers may have."""
+    """Elects the leaders of partitions of a cluster."""
     from tidelog.broker.topics.partition_changes import elect_any, elect_preferred
 
     is_all = request.topic_partitions is None
@@ -109,7 +109,7 @@ def _response(
     asked: Mapping[str, list[int]],
     elect_in: Callable[[str], Callable[[int], PartitionResult]],
 ) -> ElectLeadersResponse:
-    """Returns the results of topics; `elect_in` returns what makes those of one topic."""
+    """Returns the results of topics; `elect_in(topic)` returns a function that elects in a partition."""
     return ElectLeadersResponse(
         replica_election_results=[
             ReplicaElectionResult(
@@ -124,7 +124,7 @@ def _response(
 
 
 def _elect(services: Services, topic: str, kind: int, index: int) -> NoReturn:
-    """Raises the reason why a broker that is alone elects nobody."""
+    """Raises the error with which a broker that is alone refuses an election."""
     known = services.metadata.image.topics.get(topic)
     if known is None:
         raise UnknownTopicOrPartition(f"there is no topic {topic}")

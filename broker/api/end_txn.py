@@ -1,7 +1,7 @@
 """EndTxn (key 26): commit or abort a transaction.
 
-Behaviour: answered when the decision is in __transaction_state, and, if that takes no more than a
-moment, when every partition has its marker: then the next transaction begins without a retry.
+Behaviour: the response is sent when the decision is in __transaction_state and, if that takes no more than
+a moment, every partition has its marker: then the next transaction starts without a retry.
 
 Version notes: 2 PRODUCER_FENCED instead of INVALID_PRODUCER_EPOCH; 3 flexible; 5 the producer gets a
 new epoch (transaction.version 2), and an empty transaction can be aborted.
@@ -27,7 +27,7 @@ _BUMPS_SINCE = 5
 
 
 async def handle(services: Services, request: EndTxnRequest, context: Context) -> EndTxnResponse:
-    """Ends the transaction; returns what the producer continues with."""
+    """Ends the transaction; returns the producer id and epoch with which the producer continues."""
     with (
         services.transactions.refusals.logged(context, request.transactional_id),
         fenced_since(_FENCED_SINCE, context.version),

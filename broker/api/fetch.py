@@ -2,31 +2,31 @@
 
 Behaviour: the response is sent at once if min_bytes are available, if max_wait_ms is 0, or if reading a
 partition has failed; else the request waits (`broker/fetches/waits.py`). A topic that is unknown does not
-end the wait for others. How partitions are read within the limits is told in `broker/fetches/attempt.py`.
+end the wait for others. `broker/fetches/attempt.py` describes how partitions are read within the limits.
 
 As in Kafka, a partition that is named more than once is read and returned once: with the parameters
 of its last mention, at the position of its first.
 
-From version 7 on, a client that asks for a session gets one (KIP-227, `broker/fetches/session.py`): its
-next fetches name only what changes, and are answered with what is new. There are limits to sessions;
-who gets none, or asks for none, is answered in full with session id 0. Followers that are tidelog's
-have sessions of their own (`broker/replicas/serving/fetch_sessions.py`).
+From version 7 on, a client that requests a session gets one (KIP-227, `broker/fetches/session.py`): its
+next fetches name only changed partitions, and the responses have only partitions with new data. The number
+of sessions is limited; a client without a session gets full responses with session id 0. Followers of
+tidelog have sessions of their own (`broker/replicas/serving/fetch_sessions.py`).
 
-An answer that would exceed the quota of its client is empty: the client asks again (KIP-219).
+A response that would exceed the quota of its client is empty: the client fetches again (KIP-219).
 
-From version 12 on, a client that asks for append times, by a tag that is our extension, gets the
+From version 12 on, a client that requests append times, by a tag that is our extension, gets the
 append time of each whole batch (decision 13). Their bytes do not count towards the limits: twelve
 bytes for each different append time.
 
-A fetch with the id of a replica is served if a broker of the cluster proves that it is its own, and has
-the right to act for the cluster (`broker/replicas/serving/proven.py`): it gets what its leader knows of the
-log (decision 31), and records above the high watermark, as far as the leader has stored them. Any other
-is refused with CLUSTER_AUTHORIZATION_FAILED, and changes nothing.
+A fetch with a replica id is served if it is authenticated as one of that broker, which has the right to
+CLUSTER_ACTION (`broker/replicas/serving/proven.py`): the response has the leader's state of the log
+(decision 31), and records above the high watermark, as far as the leader has stored them. Any other is
+refused with CLUSTER_AUTHORIZATION_FAILED, and changes nothing.
 
 Version notes: 1 throttle time; 3 max_bytes; 4 isolation level, last stable offset; 5 log start
 offset; 7 sessions; 9 leader epoch; 11 rack and preferred replica, and followers serve consumers
 (`broker/replicas/consumers.py`); 12 flexible, diverging epoch; 13 topic ids; 15 replica id moves to a
-tag; 16 the leader and its address where the client knows another one (KIP-951).
+tag; 16 the leader and its address if the client has an older one (KIP-951).
 """
 
 from __future__ import annotations
@@ -58,13 +58,13 @@ if TYPE_CHECKING:
     from tidelog.protocol.api.fetch import FetchRequest
     from tidelog.protocol.errors import BrokerError
 
-_WHOLE = (SESSIONLESS, FIRST)  # epochs of fetches that name all that they ask for
+_WHOLE = (SESSIONLESS, FIRST)  # epochs of fetches that name all their partitions
 
 
 def handle(
     services: Services, request: FetchRequest, context: Context
 ) -> FetchResponse | Coroutine[Any, Any, FetchResponse] | Pending:
-    """Reads what is available; waits if it is too little."""
+    """Reads the available records; waits if they are fewer than min_bytes."""
     if is_replica(request):
         return _for_replica(services, request, context)
     quota = context.quota
@@ -93,7 +93,7 @@ def handle(
 def _for_replica(
     services: Services, request: FetchRequest, context: Context
 ) -> FetchResponse | Coroutine[Any, Any, FetchResponse] | Pending:
-    """Answers what claims to be a fetch of a follower; a broker that is alone has none."""
+    """Serves a fetch with a replica id; a broker that is alone refuses it."""
     if services.replicas is None:
         claim = request.replica_state
         raise services.impostors.refuse(context, claim.replica_id if claim else request.replica_id)

@@ -1,8 +1,8 @@
 """InitProducerId (key 22): a producer id and epoch for an idempotent producer.
 
 Behaviour: without a transactional id every call gets a new producer id with epoch 0, as in Kafka.
-The ids come from blocks that the metadata store allocates, so no id is given twice, even across
-restarts. With a transactional id its coordinator gives the id and epoch; another broker answers
+The ids come from blocks that the metadata store allocates, so no id is allocated twice, even across
+restarts. With a transactional id its coordinator returns the id and epoch; another broker returns
 NOT_COORDINATOR. A new transactional id beyond max.transactional.ids is POLICY_VIOLATION.
 
 Version notes: 2 flexible; 3 the producer may name the id and epoch it had; 4 PRODUCER_FENCED instead

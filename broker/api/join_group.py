@@ -9,7 +9,7 @@ member beyond max.groups or max.groups.bytes is POLICY_VIOLATION.
 Version notes: 0 the session timeout is also the rebalance timeout; 1 has its own; 4 a member
 without an id gets one first (KIP-394), unless it is static; 5 static members (KIP-345); 6 flexible;
 7 the response names the protocol type, and no protocol is null; 8 a reason, which is logged; 9 a
-leader that rejoins may be told not to assign (KIP-814).
+leader that rejoins may have to skip the assignment (KIP-814).
 """
 
 from __future__ import annotations

@@ -76,7 +76,7 @@ def handle(
 def _answer(
     services: Services, request: ListOffsetsRequest, context: Context, permit: Permit
 ) -> ListOffsetsResponse:
-    """Looks up each partition separately. Raises Abandoned if nobody waits for the response."""
+    """Finds the offset of each partition separately. Raises Abandoned if the request has ended."""
     version = context.version
     times = Counter(
         (topic.name, wanted.partition_index)
@@ -121,9 +121,9 @@ def _check_end_known(
     target: int,
     version: int,
 ) -> None:
-    """Refuses an end that an earlier leader may have been beyond (KIP-207).
+    """Refuses an end offset while an earlier leader may have had a larger high watermark (KIP-207).
 
-    Raises OffsetNotAvailable, or LeaderNotAvailable in a version that does not know it.
+    Raises OffsetNotAvailable, or LeaderNotAvailable in an older version.
     """
     is_end = target == Target.LATEST or (not is_target(target) and found.offset < 0)
     if not is_end:
@@ -145,7 +145,7 @@ def _look_up(
 ) -> ListOffsetsPartitionResponse:
     """Returns the result of one partition.
 
-    Raises WouldBlock where that is told to those who may not block, NeedsMemory, and MessageTooLarge.
+    Raises WouldBlock if `permit` does not allow to block, NeedsMemory, and MessageTooLarge.
     """
     target, may_block = wanted.timestamp, permit.may_block
     if is_target(target) and _TARGET_SINCE[Target(target)] > version:

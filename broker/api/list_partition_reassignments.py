@@ -1,8 +1,8 @@
 """ListPartitionReassignments (key 46): the partitions that are moving to other brokers (KIP-455).
 
-Behaviour: of the requested partitions (null: all) those that are being moved, with all replicas and
-those that come and go. Others, and unknown ones, are left out, as in Kafka. A broker that is alone
-moves nothing.
+Behaviour: of the requested partitions (null: all) those with a reassignment in progress, with all, the
+adding and the removing replicas. Others, and unknown ones, are left out, as in Kafka. A broker that is alone
+has no reassignments.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 def handle(
     services: Services, request: ListPartitionReassignmentsRequest, _context: Context
 ) -> ListPartitionReassignmentsResponse:
-    """Lists the moves in the metadata."""
+    """Lists the reassignments in the metadata."""
     topics = services.metadata.image.topics
     asked: dict[str, Iterable[int]] = (
         {name: range(topic.partitions) for name, topic in topics.items()}
@@ -44,7 +44,7 @@ def handle(
 
 
 def _ongoing(topic: Topic, indexes: Iterable[int]) -> list[OngoingPartitionReassignment]:
-    """Returns those of a topic's partitions that are being moved."""
+    """Returns the reassignments in progress of a topic's partitions."""
     known = {index: topic.assignments[index] for index in indexes if 0 <= index < topic.partitions}
     return [
         OngoingPartitionReassignment(

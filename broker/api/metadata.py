@@ -69,20 +69,20 @@ def handle(
 ) -> Answer | Pending | Coroutine[Any, Any, Answer]:
     """Describes the cluster and the requested topics, once the leader epochs are known.
 
-    A partition whose leader has just died is described when it has another one.
+    A partition whose leader has just died is described when it has a new leader.
     """
     if _asks_for_all(request, context.version):
-        kept = _kept_answer(services, request, context)
-        if kept is not None:
-            return kept
+        cached = _cached_answer(services, request, context)
+        if cached is not None:
+            return cached
     if services.replicas is not None:
         new_leaders = services.replicas.new_leaders
-        topics = partial(_existing, services, request, context.version)
+        topics = partial(_existing_topics, services, request, context.version)
         if new_leaders.is_near(topics()):
             return _answer_later(services, request, context, new_leaders.elected(topics))
     unread = [
         (topic.name, index)
-        for topic in with_checkpoints(_described(services, request, context.version))
+        for topic in with_checkpoints(_topics_with_unread_epochs(services, request, context.version))
         for index in with_checkpoints(range(topic.partitions))
         if services.store.leader_epoch(topic.name, index) is None
     ]
@@ -91,14 +91,16 @@ def handle(
     return _answer(services, request, context)
 
 
-def _described(services: Services, request: MetadataRequest, version: int) -> Iterable[Topic]:
+def _topics_with_unread_epochs(
+    services: Services, request: MetadataRequest, version: int
+) -> Iterable[Topic]:
     """Returns the requested topics that exist and whose leader epochs are in logs of this broker."""
     if services.cluster is not None:
-        return ()  # the metadata know the leader epochs of every partition
-    return _existing(services, request, version)
+        return ()  # the metadata have the leader epochs of every partition
+    return _existing_topics(services, request, version)
 
 
-def _existing(services: Services, request: MetadataRequest, version: int) -> Iterable[Topic]:
+def _existing_topics(services: Services, request: MetadataRequest, version: int) -> Iterable[Topic]:
     """Returns the requested topics that exist."""
     image = services.metadata.image
     if _asks_for_all(request, version):
@@ -136,7 +138,7 @@ def _answer(
     image = services.metadata.image
     if _asks_for_all(request, context.version):
         return _answer_all(services, request, context)
-    wanted = _once(request.topics or [])
+    wanted = _without_duplicates(request.topics or [])
     asked = context.version < _AUTO_CREATE_FLAG_SINCE or request.allow_auto_topic_creation
     if auto_creation.is_allowed(services.config, request_allows=asked) and any(
         topic.name is not None and topic.name not in image.topics
@@ -152,19 +154,19 @@ def _asks_for_all(request: MetadataRequest, version: int) -> bool:
     return request.topics is None or (version == 0 and not request.topics)
 
 
-def _kept_answer(
+def _cached_answer(
     services: Services, request: MetadataRequest, context: Context
 ) -> Encoded | Pending | None:
-    """Returns the answer to a request for all topics if it has been made, or is being made."""
+    """Returns the cached response to a request for all topics, also one that is being made."""
     if not isinstance(services.authorizer, OpenAuthorizer):
-        return None  # each principal sees other topics
+        return None  # each principal may see other topics
     again = partial(handle, services, request, context)
-    key, state = _key(request, context), _state(services, context)
+    key, state = _cache_key(request, context), _cache_state(services, context)
     return services.encoded.find(key, services.metadata.image, state, again)
 
 
-def _key(request: MetadataRequest, context: Context) -> tuple[int, str, bool, bool]:
-    """Returns what tells answers about all topics apart that hold at the same time."""
+def _cache_key(request: MetadataRequest, context: Context) -> tuple[int, str, bool, bool]:
+    """Returns the key of a response with all topics among those cached for one image."""
     return (
         context.version,
         context.session.listener,
@@ -173,8 +175,8 @@ def _key(request: MetadataRequest, context: Context) -> tuple[int, str, bool, bo
     )
 
 
-def _state(services: Services, context: Context) -> tuple[tuple[VisibleBroker, ...], int]:
-    """Returns what may change in an answer about all topics while the image does not."""
+def _cache_state(services: Services, context: Context) -> tuple[tuple[VisibleBroker, ...], int]:
+    """Returns the parts of a response with all topics that may change while the image does not."""
     listed = listed_brokers(services, context, with_departed=True)
     return tuple(listed.brokers), listed.controller
 
@@ -182,7 +184,7 @@ def _state(services: Services, context: Context) -> tuple[tuple[VisibleBroker, .
 def _answer_all(
     services: Services, request: MetadataRequest, context: Context
 ) -> Encoded | MetadataResponse:
-    """Describes all topics, once for everybody who asks while nothing changes."""
+    """Describes all topics, once for all clients while nothing changes."""
     image = services.metadata.image
     allows, session = services.authorizer.allows, context.session
 
@@ -201,13 +203,15 @@ def _answer_all(
         parts = encode_in_steps(codec(MetadataResponse, context.version), describe(), "Metadata")
         return Encoded(b"".join(parts))
 
-    kept = _kept_answer(services, request, context)  # made by somebody else meanwhile
-    if isinstance(kept, Encoded):
-        return kept
-    return services.encoded.make(_key(request, context), image, _state(services, context), encode)
+    cached = _cached_answer(services, request, context)  # made by somebody else meanwhile
+    if isinstance(cached, Encoded):
+        return cached
+    return services.encoded.make(
+        _cache_key(request, context), image, _cache_state(services, context), encode
+    )
 
 
-def _once(topics: list[MetadataRequestTopic]) -> list[MetadataRequestTopic]:
+def _without_duplicates(topics: list[MetadataRequestTopic]) -> list[MetadataRequestTopic]:
     """Returns each topic once, however often it is named."""
     return list(
         {(topic.name, topic.topic_id): topic for topic in with_checkpoints(topics)}.values()
@@ -222,7 +226,7 @@ async def _create_and_answer(
 ) -> MetadataResponse:
     """Creates the missing topics, as many as one request may, then returns the response.
 
-    A client asks again for those that are not created yet.
+    A client requests those that are not created yet again.
     """
     left = services.config.limits.auto_create_topics_per_request
 
@@ -331,7 +335,7 @@ def _partitions(image: Image, topic: Topic, context: Context) -> list[MetadataRe
 
 
 def _leader_code(image: Image, leader: int, version: int) -> ErrorCode:
-    """Returns why no leader is named."""
+    """Returns the error code of a partition whose leader is not listed."""
     live = image.brokers.get(leader)
     if version < _LISTENER_NOT_FOUND_SINCE or live is None or live.record.is_fenced:
         return ErrorCode.LEADER_NOT_AVAILABLE

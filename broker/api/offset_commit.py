@@ -51,7 +51,7 @@ _MEAN_NONE = (0, -1)  # times of a commit, and retention times
 def handle(
     services: Services, request: OffsetCommitRequest, context: Context
 ) -> OffsetCommitResponse | Coroutine[None, None, OffsetCommitResponse]:
-    """Stores the offsets that may be stored; at once, if nothing has to be waited for."""
+    """Stores the admitted offsets; synchronously, if no other broker and no disk has to be waited for."""
     commit = _Commit(services, request)
     waiting: list[tuple[_Wanted, asyncio.Future[None]]] = []
 

@@ -93,7 +93,7 @@ def _found(
     kept: GroupMetadata | None,
     wanted: Sequence[OffsetFetchRequestTopic] | Sequence[OffsetFetchRequestTopics] | None,
 ) -> Found:
-    """Returns offsets by topic: of the named partitions, each once, or of all that have one."""
+    """Returns the offsets by topic: of the named partitions, each once, or all committed ones."""
     offsets = {} if kept is None else kept.offsets
     names: Iterable[TopicPartition]
     if wanted is None:
@@ -148,7 +148,7 @@ def _several(
 
 
 def _each_once(groups: Iterable[OffsetFetchRequestGroup]) -> Iterator[OffsetFetchRequestGroup]:
-    """Yields what is asked, but all offsets of a group only once: they may be very many."""
+    """Yields the requested groups, but a group with all its offsets only once: they may be very many."""
     seen: set[str] = set()
     for group in groups:
         if group.topics is not None:

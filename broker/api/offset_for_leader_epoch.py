@@ -48,7 +48,7 @@ def handle(
 def _answer(
     services: Services, request: OffsetForLeaderEpochRequest, context: Context, permit: Permit
 ) -> OffsetForLeaderEpochResponse:
-    """Looks up each partition separately."""
+    """Finds the end offset of each partition's epoch separately."""
     is_broker = services.authorizer.allows_on_cluster(context.session, Operation.CLUSTER_ACTION)
 
     def find(name: str, wanted: OffsetForLeaderPartition) -> EpochEndOffset:

@@ -65,8 +65,8 @@ def handle(
 ) -> ProduceResponse | Coroutine[Any, Any, ProduceResponse | None] | None:
     """Appends the records of each partition separately; opens closed partitions first.
 
-    A partition that this broker is about to lead is waited for. The others of the request are not
-    delayed: their records are stored, and visible, meanwhile; only the response waits for all.
+    Waits for partitions that this broker is about to lead. The others of the request are not delayed:
+    their records are stored, and visible, meanwhile; only the response waits for all.
     """
     if request.transactional_id is not None:
         check_one_producer(
@@ -96,7 +96,7 @@ def _names(services: Services, request: ProduceRequest, version: int) -> Iterato
 
 
 def _name_of(services: Services, topic: TopicProduceData, version: int) -> str | None:
-    """Returns the name of a topic, or None where no topic has its id."""
+    """Returns the name of a topic; None if no topic has its id."""
     if version < TOPIC_IDS_SINCE:
         return topic.name
     return services.metadata.image.topic_name(topic.topic_id)
@@ -187,7 +187,7 @@ def _admitted(
     context: Context,
     not_opened: Failures,
 ) -> Partition | Verified | asyncio.Future[Verified]:
-    """Returns the partition to append to, now or later. Raises the error if that is refused."""
+    """Returns the partition to append to, or a future of it. Raises the error if that is refused."""
     topic, index = wanted.topic, wanted.data.index
     by_id = context.version >= TOPIC_IDS_SINCE
     try:
@@ -214,9 +214,9 @@ def _append_to(
     wanted: Part,
     version: int,
 ) -> Appended | asyncio.Future[Appended]:
-    """Appends records to a partition that may take them.
+    """Appends records to an admitted partition.
 
-    Returns the result if the acks that the request asks for are there already, else a future of it.
+    Returns the result if the acks of the request are satisfied already, else a future of it.
     """
     partition, guard = (
         (admitted, None)
@@ -234,9 +234,9 @@ def _append_to(
 def _checked_again(
     services: Services, request: ProduceRequest, wanted: Part, pending: asyncio.Future[Appended]
 ) -> asyncio.Future[Appended]:
-    """Returns a future that also fails if this broker may lead no more when the append is done.
+    """Returns a future that also fails if this broker does not lead any more when the append is done.
 
-    With acks=all that is checked already.
+    With acks=all the append checks that itself.
     """
     if request.acks == 1 and services.replicas is not None and wanted.partition is not None:
         return services.replicas.acknowledged_by_leader(wanted.partition, pending)
@@ -269,9 +269,9 @@ async def _append_when_admitted(
     wanted: Part,
     version: int,
 ) -> Appended:
-    """Appends after another broker has verified the request, or this one has begun to lead.
+    """Appends after another broker has verified the request, or this one has become the leader.
 
-    Raises NotLeaderOrFollower if it leads no more by then.
+    Raises NotLeaderOrFollower if this broker does not lead any more by then.
     """
     found = await admitted
     admission.admit_again(

@@ -1,7 +1,7 @@
-"""What the parts of a Produce request are answered: one part for each partition.
+"""The parts of a Produce response: one part for each partition.
 
-A part that fails gets its error code, a sentence, the records that were refused (KIP-467), and from version
-10 on the leader and its address where this broker does not lead (KIP-951).
+A part that fails has its error code, a sentence, the records that were refused (KIP-467), and from version
+10 on the leader and its address if this broker does not lead (KIP-951).
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ def answered(
     """Returns the response, or None for acks=0, for which an error closes the connection."""
     if request.acks != 0:
         if leaders:
-            tell_leaders(response, leaders)
+            add_leader_addresses(response, leaders)
         return response
     for topic in response.responses:
         for result in with_checkpoints(topic.partition_responses):
@@ -95,8 +95,8 @@ def answered(
     return None
 
 
-def tell_leaders(response: ProduceResponse, leaders: Addresses) -> None:
-    """Adds the addresses of the leaders that a response names."""
+def add_leader_addresses(response: ProduceResponse, leaders: Addresses) -> None:
+    """Adds the addresses of the leaders that a response names (KIP-951)."""
     response.node_endpoints = [
         NodeEndpoint(node_id=each.broker, host=each.host, port=each.port, rack=each.rack)
         for each in leaders.values()
@@ -111,7 +111,7 @@ def failed_in_transaction(
     wanted: Part,
     error: BrokerError,
 ) -> PartitionProduceResponse:
-    """Does what `failed_part` does, and logs who was refused."""
+    """Fills in an error as `failed_part` does, and logs the refused producer."""
     services.transactions.refusals.note(context, transactional_id, error)
     return failed_part(services, context, leaders, wanted, error)
 
@@ -154,7 +154,7 @@ def failed_part(
 def failed_alone(
     services: Services, appended: tuple[str, Partition], error: BrokerError, context: Context
 ) -> ProduceResponse:
-    """Returns the response to a request that has appended in vain to one partition of a topic."""
+    """Returns the response with an error for a request with one partition, whose append has failed."""
     topic, partition = appended
     wanted = Part(TopicProduceData(name=topic), PartitionProduceData(index=partition.index))
     wanted.partition = partition
@@ -164,5 +164,5 @@ def failed_alone(
         responses=[TopicProduceResponse(name=topic, partition_responses=[result])]
     )
     if leaders:
-        tell_leaders(response, leaders)
+        add_leader_addresses(response, leaders)
     return response

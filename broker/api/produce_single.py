@@ -3,8 +3,8 @@
 Behaviour: the same bytes as `produce.py`; `admission.py` decides for both. Requests of another
 shape, and those that are not admitted at once, belong in a thread or fail, are left to
 `produce.py`: `shortcut` then returns None and has stored nothing, so that the ordinary path can
-start again and report the error. With acks=all on one of several brokers the records are stored
-first, and then wait for the other replicas: what fails then is answered here.
+start again and report the error. With acks=all in a cluster the records are stored first, and then wait
+for the other replicas: a failure then is answered here.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ def shortcut(
 ) -> list[Buffer] | Pending | None:
     """Appends, and returns the response's frame: one buffer, or none for acks=0.
 
-    Returns what `_when_acknowledged` makes if other replicas have to store the records first.
-    Returns None if the request has to take the ordinary path.
+    Returns the result of `_when_acknowledged` if other replicas have to store the records first, and None
+    if the request has to take the ordinary path.
     """
     version = header.api_version
     request = read(frame, header.body_offset, version)
@@ -92,9 +92,9 @@ def _when_acknowledged(
     partition: Partition,
     waited: asyncio.Future[Appended],
 ) -> Waited:
-    """Returns the response's frame when all in-sync replicas have the records.
+    """Returns the response's frame, once all in-sync replicas have the records.
 
-    Returns a function that makes the response from the context if they may not have them.
+    If the append has failed, returns a function that makes the response from the context.
     """
     try:
         appended = waited.result()

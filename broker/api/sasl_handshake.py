@@ -1,4 +1,4 @@
-"""SaslHandshake (key 17): there is no SASL to begin on a PLAINTEXT listener (KIP-43).
+"""SaslHandshake (key 17): there is no SASL on a PLAINTEXT listener (KIP-43).
 
 Behaviour: ILLEGAL_SASL_STATE and no mechanisms, as Kafka answers on such a listener. The connection
 stays open. ApiVersions lists the API: clients such as kafka-python take a broker without it for one

@@ -1,4 +1,4 @@
-"""What handlers of requests need of the broker; `boot.py` makes it."""
+"""The services that handlers of requests use; `boot.py` makes them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class Services(Below, Protocol):
-    """What handlers of requests need."""
+    """The services that handlers of requests use."""
 
     @property
     def listeners(self) -> Sequence[Listener]: ...

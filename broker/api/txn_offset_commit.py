@@ -58,7 +58,7 @@ _NO_SEQUENCE = -1
 async def handle(
     services: Services, request: TxnOffsetCommitRequest, context: Context
 ) -> TxnOffsetCommitResponse:
-    """Stores the offsets that may be stored."""
+    """Stores the admitted offsets as pending ones of the transaction."""
     with services.transactions.refusals.logged(context, request.transactional_id):
         return await _stored(services, request, context)
 
@@ -118,7 +118,7 @@ async def _verify(
 
 
 def _as_commit_error(error: BrokerError, version: int) -> BrokerError:
-    """Returns the error that the client knows how to treat, as Kafka does."""
+    """Returns the error that clients of this version can handle, as Kafka does."""
     if isinstance(error, ProducerFenced):
         return InvalidProducerEpoch(error.message)
     if isinstance(error, TransactionAbortable) and version < _ABORTABLE_SINCE:

@@ -1,10 +1,10 @@
-"""UnregisterBroker (key 64): the metadata forget a broker that has left for good (KIP-631).
+"""UnregisterBroker (key 64): remove a broker that is gone for good from the metadata (KIP-631).
 
-Behaviour: its registration goes, what it said of its disks, its place in `cordoned.brokers`, and
-what it still had to delete. A broker that is not registered is BROKER_ID_NOT_REGISTERED. Kafka
-forgets also a broker that runs, or still has replicas; here that is INVALID_REQUEST: the one has to
-be stopped, and the replicas have to be moved (`tidelog broker remove`, kafka-reassign-partitions).
-If the broker starts again, it registers again.
+Behaviour: removes the registration, the record of its offline logs, its entry in `cordoned.brokers`, and
+its pending deletions of logs. A broker that is not registered is BROKER_ID_NOT_REGISTERED. Kafka also
+unregisters a broker that runs, or still has replicas; here that is INVALID_REQUEST: stop the broker, and
+move its replicas first (`tidelog broker remove`, kafka-reassign-partitions). If the broker starts again, it
+registers again.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """UpdateFeatures (key 57): the levels of features come with the release of the brokers (KIP-584).
 
-Behaviour: a feature that is to have the level that it has succeeds. Every other level is refused with
-INVALID_UPDATE_VERSION and a sentence, as are an unknown feature and a kind of change that does not exist.
-Then nothing is changed, and the error is that of the whole request in every version, as in Kafka 4.
+Behaviour: the current level of a feature succeeds. Every other level is refused with INVALID_UPDATE_VERSION
+and a sentence, as are an unknown feature and an unknown kind of change. Then nothing is changed, and the
+error is that of the whole request in every version, as in Kafka 4.
 
 Version notes: 1 the kind of change, validation alone; 2 no results of single features.
 """
@@ -47,7 +47,7 @@ def handle(
 
 
 def _refusal(update: FeatureUpdateKey, levels: Mapping[str, int], version: int) -> str:
-    """Returns why a change is refused; empty if it is none."""
+    """Returns why an update is refused, as a sentence; empty if it changes nothing."""
     if version >= _KIND_SINCE and update.upgrade_type not in _KINDS:
         return f"there is no change of type {update.upgrade_type}"
     has = levels.get(update.feature)

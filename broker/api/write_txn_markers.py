@@ -1,12 +1,12 @@
 """WriteTxnMarkers (key 27): end transactions in partitions that this broker leads.
 
-Behaviour: each partition succeeds or fails on its own. Coordinators send it, and operators with
-`kafka-transactions.sh abort`. A marker is written also where the producer has nothing open, as in
-Kafka. It is readable, and committed or dropped offsets are in effect, before the answer. All markers are
-begun in the order of the request, and then waited for together. A producer id or epoch below zero is
-nobody's: INVALID_PRODUCER_ID_MAPPING, INVALID_PRODUCER_EPOCH. Whoever does not prove to be a broker of the
-cluster may name the coordinator epoch that DescribeProducers returns, or 0: a larger one is
-TRANSACTION_COORDINATOR_FENCED (`broker/transactions/coordinator_epochs.py`).
+Behaviour: each partition succeeds or fails on its own. Coordinators send the request, and operators with
+`kafka-transactions.sh abort`. A marker is also written if the producer has no open transaction, as in
+Kafka. Before the response is sent, the marker is readable, and pending offsets are committed or dropped. All
+appends of markers start in the order of the request, and are then waited for together. A negative producer
+id is INVALID_PRODUCER_ID_MAPPING, a negative epoch INVALID_PRODUCER_EPOCH. A sender that is not authenticated
+as a broker of the cluster may name the coordinator epoch that DescribeProducers returns, or 0: a larger one
+is TRANSACTION_COORDINATOR_FENCED (`broker/transactions/coordinator_epochs.py`).
 
 Version notes: 1 flexible.
 """
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 _API = "write_txn_markers"
 AT_ONCE = 64
-"""So many markers are begun before others get a turn of the loop."""
+"""The number of markers whose appends start before the event loop serves others."""
 
 
 class _Write:
@@ -66,7 +66,7 @@ class _Write:
 
     @property
     def is_fenced(self) -> bool:
-        """Whether a later coordinator seems to have written a marker already."""
+        """Whether the marker was refused for a later coordinator epoch."""
         return self.result.error_code == TransactionCoordinatorFenced.code
 
 
@@ -116,12 +116,12 @@ async def handle(
 
 
 async def _allowed(services: Services, context: Context, ordered: list[_Write]) -> list[_Write]:
-    """Returns the markers whose coordinator epochs whoever sends them may name; the others fail."""
+    """Returns the markers with coordinator epochs that their sender may name; the others fail."""
     largest = await coordinator_epochs.allowed(services, context)
     above = [each for each in ordered if each.marker.coordinator_epoch > largest]
     await per_partition_async(services, _API, above, partial(_check_epoch, services), _failed_write)
     fenced = [each for each in above if each.is_fenced]
-    if fenced:  # unless this broker has not heard yet whose they are
+    if fenced:  # their epochs may be newer than this broker's image
         largest = await coordinator_epochs.allowed(services, context, catches_up=True)
         for each in fenced:
             if each.marker.coordinator_epoch <= largest:
@@ -135,7 +135,7 @@ async def _check_epoch(services: Services, each: _Write) -> None:
 
 
 def _begin(services: Services, not_opened: Failures, each: _Write) -> None:
-    """Appends a marker, or lets it wait for its turn, for the disk or for other replicas."""
+    """Starts the append of a marker, which may have to wait for the disk or for other replicas."""
     name = each.topic, each.index
     marker = each.marker
     if marker.producer_id < 0:
@@ -156,7 +156,7 @@ def _begin(services: Services, not_opened: Failures, each: _Write) -> None:
 
 
 async def _write_again(services: Services, each: _Write) -> None:
-    """Writes a marker that may be fenced by an epoch which no coordinator has had."""
+    """Writes a marker that a log with an epoch of no coordinator has fenced."""
     await services.transactions.markers.write_here(
         (each.topic, each.index),
         each.producer,

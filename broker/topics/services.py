@@ -1,4 +1,4 @@
-"""What changes of topics need of the broker; `boot.py` makes it."""
+"""The services that changes of topics use; `boot.py` makes them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class Services(Below, Protocol):
-    """What changes of topics need."""
+    """The services that changes of topics use."""
 
     @property
     def pools(self) -> Pools: ...
