@@ -50,7 +50,7 @@ def _boot_id() -> str:
 
 
 def is_manual(reading: Reading) -> bool:
-    """Returns whether a manual clock gave a reading."""
+    """Returns whether a reading is of a manual clock."""
     return reading.boot_id.startswith(_MANUAL)
 
 

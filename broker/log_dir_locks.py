@@ -36,7 +36,7 @@ async def lock_directories(store: LogStore, stop: asyncio.Event, clock: Clock) -
             holder = error.holder
             if (
                 holder is not None
-            ):  # the file is empty just before one lets go, and after the next came
+            ):  # the file is empty just before it is unlocked, and after the next broker has locked it
                 is_ending = holder.is_stopping
             timeout_s = _STOP_S if is_ending else _START_OF_STOP_S
             if stop.is_set() or clock.monotonic_s() - began_s >= timeout_s:

@@ -45,7 +45,7 @@ class LogOutput:
         self._lines: deque[bytes] = deque()
         self._changed = threading.Condition()
         self._waiting_bytes = 0  # in `_lines`, and in what the thread is writing
-        self._dropped = 0  # since the last line that told of it
+        self._dropped = 0  # since the last line with their number
         self._thread: threading.Thread | None = None
 
     def put(self, line: bytes) -> None:
@@ -112,7 +112,7 @@ class LogOutput:
             os.ftruncate(self._descriptor, 0)
 
     def _can_write(self, line: bytes) -> bool:
-        """Returns whether a write does not block: a pipe that is ready takes PIPE_BUF bytes."""
+        """Returns whether a write does not block: a pipe that is ready accepts PIPE_BUF bytes."""
         if len(line) > select.PIPE_BUF:
             return False
         return any(events & select.POLLOUT for _, events in self._poll().poll(0))

@@ -189,7 +189,7 @@ class Pools:
         self.maintenance = Pool("maintenance", _MAINTENANCE_THREADS)
         self.topics = Pool("topic", _TOPIC_THREADS)  # logs that are made or deleted
         self.http = Pool("http", _HTTP_THREADS)  # what /v1 answers
-        self.doctor = Pool("doctor", _DOCTOR_THREADS)  # /v1/doctor, which looks at every log
+        self.doctor = Pool("doctor", _DOCTOR_THREADS)  # /v1/doctor, which examines every log
         self.metrics = Pool("metrics", _METRICS_THREADS)  # and what HTTP imports
 
     def stop(self) -> None:
@@ -208,7 +208,7 @@ class Pools:
 
 
 class NoDefaultPool(ThreadPoolExecutor):
-    """Takes the place of asyncio's default pool, and refuses work: it belongs in a named pool."""
+    """Replaces asyncio's default pool, and refuses work: it belongs in a named pool."""
 
     def submit(self, *_arguments: Any, **_more: Any) -> NoReturn:
         """Raises RuntimeError."""

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from tidelog.protocol.wire import Buffer
     from tidelog.storage.log.partition import Partition
 
-# Looked up once: a member of an enumeration costs a call to reach, and every produce and commit asks.
+# Read once: reading a member of an enumeration costs a call, and every produce and commit needs one.
 _READ, _WRITE = Operation.READ, Operation.WRITE
 _TOPIC, _GROUP = ResourceType.TOPIC, ResourceType.GROUP
 

@@ -1,6 +1,6 @@
 """CreateAcls (key 30): there is no authorizer to which rules could be added (KIP-140).
 
-Behaviour: SECURITY_DISABLED, which clients such as MirrorMaker take for "no access rules here".
+Behaviour: SECURITY_DISABLED, which clients such as MirrorMaker handle as "no authorizer configured".
 
 Version notes: 1 pattern types (KIP-290); 2 flexible; 3 is the same as 2.
 """

@@ -9,7 +9,7 @@ Before the response is sent, the partitions are in the metadata, their logs are 
 is a replica, and they are visible to its clients.
 
 Version notes: 1 is the same as 0; 2 flexible; 3 a topic is refused with THROTTLING_QUOTA_EXCEEDED
-while the client is over its controller_mutation_rate, of which an older one is told to wait (KIP-599).
+while the client is over its controller_mutation_rate; an older version gets a throttle time (KIP-599).
 """
 
 from __future__ import annotations

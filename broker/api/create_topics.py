@@ -12,7 +12,7 @@ nor the numbers, but a code.
 
 Version notes: 1 validate only, error message; 4 defaults by -1; 5 flexible, partitions and settings
 in the response; 6 a topic is refused with THROTTLING_QUOTA_EXCEEDED while the client is over its
-controller_mutation_rate, of which an older one is told to wait (KIP-599); 7 topic id.
+controller_mutation_rate; an older version gets a throttle time (KIP-599); 7 topic id.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """DeleteAcls (key 31): there is no authorizer whose rules could be removed (KIP-140).
 
-Behaviour: SECURITY_DISABLED, which clients such as MirrorMaker take for "no access rules here".
+Behaviour: SECURITY_DISABLED, which clients such as MirrorMaker handle as "no authorizer configured".
 
 Version notes: 1 pattern types (KIP-290); 2 flexible; 3 is the same as 2.
 """

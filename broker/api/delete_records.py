@@ -82,7 +82,7 @@ async def _one(
             f"{topic}-{wanted.partition_index}: offset {offset} is not between 0 and "
             f"{high_watermark}"
         )
-    # This waits for the disk, and must not take the threads that lookups need.
+    # This waits for the disk, and must not occupy the threads of lookups.
     low_watermark = await services.pools.syncs.of(partition).run(
         partition.retainer.delete_records_before, offset
     )

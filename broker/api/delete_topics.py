@@ -7,8 +7,8 @@ TOPIC_DELETION_DISABLED. A client without the right to describe a topic does not
 its id.
 
 Version notes: 1 throttle time; 4 flexible; 5 error message, and a topic is refused with
-THROTTLING_QUOTA_EXCEEDED while the client is over its controller_mutation_rate, of which an older one is
-told to wait (KIP-599); 6 topic ids.
+THROTTLING_QUOTA_EXCEEDED while the client is over its controller_mutation_rate; an older version gets a
+throttle time (KIP-599); 6 topic ids.
 """
 
 from __future__ import annotations

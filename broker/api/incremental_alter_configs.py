@@ -2,7 +2,7 @@
 
 Behaviour: SET, DELETE, and for lists APPEND and SUBTRACT. All changes of a resource take effect
 together or not at all; each resource succeeds or fails on its own. A setting that can only be given
-at start is INVALID_REQUEST; a wrong value is INVALID_CONFIG with a sentence that says why.
+at start is INVALID_REQUEST; a wrong value is INVALID_CONFIG with the reason as a sentence.
 
 Version notes: 1 flexible.
 """

@@ -112,7 +112,7 @@ def _found(
 
 
 def _in_order(offsets: Iterable[TopicPartition]) -> Iterator[TopicPartition]:
-    """Yields partitions as `sorted` does, which would take long without a pause."""
+    """Yields partitions in the order of `sorted`, in steps: sorting all at once would block for long."""
     by_topic: dict[str, list[int]] = {}
     for name, index in with_checkpoints(list(offsets)):
         by_topic.setdefault(name, []).append(index)

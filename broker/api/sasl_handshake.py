@@ -1,8 +1,8 @@
 """SaslHandshake (key 17): there is no SASL on a PLAINTEXT listener (KIP-43).
 
 Behaviour: ILLEGAL_SASL_STATE and no mechanisms, as Kafka answers on such a listener. The connection
-stays open. ApiVersions lists the API: clients such as kafka-python take a broker without it for one
-older than 0.10.
+stays open. ApiVersions lists the API: clients such as kafka-python treat a broker without it as older
+than 0.10.
 
 Version notes: 1 is the same here.
 """

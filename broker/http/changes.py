@@ -96,7 +96,7 @@ def _reset(services: Services, topic: str, index: int) -> dict[str, Any]:
     try:
         partition = services.partitions.get(topic, index)
         reset = partition.append_clock.reset(services.clock.now_ms())
-    except BrokerError as error:  # the other partitions go on
+    except BrokerError as error:  # the other partitions are reset all the same
         return _failed(index, error)
     return {"partition": index, "reset": clock.reset_shown(reset)}
 

@@ -1,6 +1,6 @@
 """The child process that compacts logs, at low priority; it ends with the broker.
 
-It reads requests as lines of JSON from standard input and answers on standard output:
+The process reads requests as lines of JSON from standard input and answers on standard output:
 
     {"directory": ..., "job": ...}     read the keys of a log's dirty section
         {"groups": n, "end_offset": o}     the number of new segments; the log is clean before o
@@ -57,7 +57,7 @@ def main() -> None:
             if "job" in asked:
                 os.chdir(
                     asked["directory"]
-                )  # stays this directory even if a new topic takes its name
+                )  # stays this directory even if a new topic gets its name
                 cleaner = Cleaner(Path(), Job.unpacked(asked["job"]), answers.progress)
                 groups = cleaner.groups()
                 answer = {"groups": len(groups), "end_offset": cleaner.end_offset}

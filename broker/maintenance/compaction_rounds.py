@@ -1,6 +1,6 @@
 """Rounds of compaction over all logs: by the clock, and on demand.
 
-A round is due when log.cleaner.backoff.ms of the broker's clock have passed. It examines every log
+A round is due when log.cleaner.backoff.ms of the broker's clock have passed. The round examines every log
 of a topic with cleanup.policy=compact and compacts those that need it, first the longest overdue,
 then the dirtiest. Each log is compacted in one of log.cleaner.threads processes
 (`compaction_process`), which write files of their own; the broker swaps these into the log in a thread. A

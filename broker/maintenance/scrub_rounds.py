@@ -49,7 +49,7 @@ class ScrubRounds(DueRounds):
     def __init__(self, services: Services) -> None:
         super().__init__(services)
         self._figures = services.metrics.scrub
-        self._position: tuple[str, int, int] | None = None  # where a pass goes on
+        self._position: tuple[str, int, int] | None = None  # where a pass continues
         self._stored_ms: int | None = None
 
     @property

@@ -96,7 +96,7 @@ class ClusterMetadata:
         """Opens the store and reads it; a new store gets a cluster id.
 
         Raises MetadataError, also if a key is missing that every store has: a default in its place
-        would give producer ids a second time, or forget settings that keep data.
+        would allocate producer ids a second time, or lose settings that keep data.
         """
         await self.store.open()
         try:

@@ -72,10 +72,10 @@ class Image(NamedTuple):
     next_producer_id: int
     deletions: Mapping[UUID, str]  # names of deleted topics whose logs may still be there
     members: Members = Members()
-    creations: Mapping[UUID, Creation] = _NONE  # that take several transactions; nobody sees them
+    creations: Mapping[UUID, Creation] = _NONE  # unfinished ones of several transactions
     own_configs: Mapping[int, Mapping[str, str]] = _NONE  # of single brokers, by broker id
     quotas: Quotas = NO_QUOTAS  # of clients and addresses, by entity
-    config_bytes: int = 0  # what the settings of all topics and brokers take together
+    config_bytes: int = 0  # the size of the settings of all topics and brokers
 
     @property
     def brokers(self) -> Mapping[int, LiveBroker]:

@@ -2,7 +2,7 @@
 
 `MemoryState` is the contract as plain calls that take effect at once, so the order of a
 simulation's calls is the order of their effects. `MemoryStore` is a `KeyValueStore` around one.
-Time is what the caller's `now_ms` says; without it no time passes and no lease ends by itself.
+The time is the caller's `now_ms`; without it no time passes and no lease ends by itself.
 """
 
 from __future__ import annotations

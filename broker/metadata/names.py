@@ -5,7 +5,7 @@ fit into a directory name. Metrics write "." as "_", so two topics whose names d
 collide.
 
 Ids are 16 random bytes in URL-safe base64 without padding. Ids that begin with "-" are avoided,
-because command lines would take them for options, and so are the two that Kafka reserves.
+because command lines would parse them as options, and so are the two that Kafka reserves.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The dynamic settings of one of several brokers, which win over those of all brokers.
 
 Each broker's settings are in a key of its own. A broker without any has no key. An older tidelog refuses
-such keys as damage; it can be recognized because its registration names no protocol.
+such keys as damage; its registration shows it, because it names no protocol.
 """
 
 from __future__ import annotations

@@ -128,7 +128,7 @@ class DeletionRecord(NamedTuple):
 
 
 class CreationRecord(NamedTuple):
-    """A topic whose creation takes several transactions, and is not over.
+    """A topic whose creation needs several transactions, and is not finished.
 
     `broker` creates it, in the session with this broker epoch; 0 if it has none.
     """

@@ -30,15 +30,15 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
 
 MOST_OPERATIONS = 120
-"""The most operations of one transaction; etcd takes 128."""
+"""The most operations of one transaction; etcd accepts 128."""
 MOST_COMPARISONS = 128
-"""The most comparisons of one transaction, as etcd takes: some for all operations, and one for each."""
+"""The most comparisons of one transaction, as in etcd: some for all operations, and one for each."""
 KEPT_REVISIONS = 1_000  # the least number of revisions whose changes a store keeps
 NO_LEASE = 0
 
 
 class MetadataError(Exception):
-    """The metadata cannot be opened; the text says why in one sentence."""
+    """The metadata cannot be opened; the text is the reason, as one sentence."""
 
 
 class CompactedError(Exception):

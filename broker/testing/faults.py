@@ -54,7 +54,7 @@ _ERRNOS = {name: number for number, name in errno.errorcode.items()}
 
 
 class FaultError(ValueError):
-    """A fault that cannot be added; the text says why."""
+    """A fault that cannot be added; the text is the reason."""
 
 
 class Target(NamedTuple):

@@ -1,9 +1,9 @@
 """Adoption of logs without metadata, which an operator copied here from Kafka or another tidelog.
 
-At the start every such log becomes a topic. Its directory gives the name, the partitions, the id of
-partition.metadata (a new one is written if there is none or another topic has it), and from the
-last batches the message format and the time type. Partition numbers without a directory become
-empty partitions, so that each key keeps its partition.
+At the start every such log becomes a topic. Its directory has the name, the partition numbers and the topic
+id (in partition.metadata; a new id is written if there is none or another topic has it), and its last batches
+the message format and the time type. Partition numbers without a directory become empty partitions, so that
+each key keeps its partition.
 
 Opening a copy must never delete data: these topics keep everything (`KEEP`) until an operator sets
 retention.ms, retention.bytes, retention.max.eventtime.ms or cleanup.policy. Logs that cannot be
@@ -122,7 +122,7 @@ def _assign_one_id(store: LogStore, name: str, indexes: Sequence[int], image: Im
     said = most[0][0] if most else None
     if said in image.topics_by_id:
         others = {i for i, each in ids.items() if each is not None and each != said}
-        for index in others:  # first: the next start must not take theirs for ours
+        for index in others:  # first: the next start must not mistake their topic for this one
             rename_to_stray(store, name, index)
         ids = dict.fromkeys(ids.keys() - others)
         for index in sorted(ids):

@@ -1,7 +1,7 @@
 """The leaders of partitions: the metadata name them, and a single broker claims every partition.
 
-A leader epoch never decreases. The metadata give each partition one, and the reconciler makes the
-leader's log begin it. A log may be ahead: a directory that Kafka wrote brings its own epoch.
+A leader epoch never decreases. The metadata have one for each partition, and the reconciler starts it in
+the leader's log. A log may be ahead: a directory that Kafka wrote has its own epoch.
 """
 
 from __future__ import annotations

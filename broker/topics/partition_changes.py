@@ -1,7 +1,7 @@
 """Changes of partitions that clients ask for: reassignments and elections of several brokers.
 
-Each is decided on the newest image and stored with what it was decided on. One that is refused,
-because something has changed meanwhile, is decided again until the request's time is over.
+Each change is decided on the newest image and stored if the partition has not changed since. A change that
+is refused, because the metadata have changed meanwhile, is decided again until the request's timeout.
 """
 
 from __future__ import annotations

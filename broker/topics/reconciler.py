@@ -293,7 +293,7 @@ class Reconciler:
         replicas = self.replicas
         if replicas is None:
             return set()
-        # Thousands of partitions share few ids, as the same objects: to hash each takes a while.
+        # Thousands of partitions share few ids, as the same objects: hashing each would be slow.
         ids = {id(name[0]): name[0] for name in (*replicas.here(), *replicas.leaving())}
         if not image.topics_by_id.keys() >= set(ids.values()):
             known = {*replicas.here(), *replicas.leaving()}

@@ -36,7 +36,7 @@ async def open_topics(services: Services) -> None:
         recovers_later=not is_alone and not is_beside,
         is_alone=is_alone,
     )
-    if not is_alone:  # others have a say in who leads, and in what is a topic
+    if not is_alone:  # the shared metadata decide which broker leads, and which topics there are
         await services.pools.topics.run(rename_unknown_logs, services.store, image)
         if is_beside:  # those of a broker that was alone until now
             await claim_partitions(

@@ -202,7 +202,7 @@ class TopicAdmin:
     ) -> None:
         """Changes a topic's settings; None removes one.
 
-        Raises UnknownTopicOrPartition, InvalidConfig, and PolicyViolation if they take too much room.
+        Raises UnknownTopicOrPartition, InvalidConfig, and PolicyViolation if the settings are too large.
         """
         changes = replacing_implied(topic_changes(changes))
         while True:
@@ -232,7 +232,7 @@ class TopicAdmin:
     ) -> None:
         """Changes dynamic settings of all brokers, or `of_one`: of this one; None removes one.
 
-        Raises InvalidConfig, and PolicyViolation if they take too much room.
+        Raises InvalidConfig, and PolicyViolation if the settings are too large.
         """
         changes = replacing_implied(broker_changes(changes))
         metadata, settings = self._metadata, self._settings

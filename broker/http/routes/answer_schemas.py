@@ -1,6 +1,6 @@
 """The answers of the requests below /v1, as JSON Schema: `SCHEMAS`, by the names that routes declare.
 
-Every time is there twice: `*_ms`, exact, and as ISO 8601 in UTC; both are null together.
+Every time has two fields: `*_ms`, exact, and ISO 8601 in UTC; both are null together.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ def _object(required: Schema, optional: Schema | None = None) -> Schema:
 
 
 def _time(*names: str) -> Schema:
-    """Returns the two properties of each of some times that are never null."""
+    """Returns the two properties of each named time, which is never null."""
     return {key: value for name in names for key, value in ((f"{name}_ms", _INTEGER), (name, _ISO))}
 
 
 def _maybe_time(*names: str) -> Schema:
-    """Returns the two properties of each of some times that may be null."""
+    """Returns the two properties of each named time, which may be null."""
     return {
         key: value
         for name in names

@@ -1,6 +1,6 @@
 """The metadata in etcd, for brokers of several machines.
 
-Promises what `broker/metadata/store.py` says, over etcd's own guarantees: strictly serializable
+Implements the contract of `broker/metadata/store.py` over etcd's own guarantees: strictly serializable
 transactions, leases, and an ordered watch. Begin with `store.py`. The other questions:
 - which member gets a request, its deadline, and the meaning of its errors: `members.py`
 - contract and etcd's messages: `wire.py`; reading many keys in pages: `reading.py`
@@ -8,5 +8,5 @@ transactions, leases, and an ordered watch. Begin with `store.py`. The other que
 - user, password and token: `login.py`
 - the event loop of its own, in which all of gRPC runs: `loop_thread.py`
 
-Imported only by a broker whose `metadata.store` asks for it; it needs the extra `tidelog[etcd]`.
+Imported only by a broker whose `metadata.store` names an etcd; needs the extra `tidelog[etcd]`.
 """

@@ -50,7 +50,7 @@ class ChangeLog:
         self._changed = asyncio.Event()
         self._is_closed = False
         self._answered = (
-            0  # the newest revision of an answer, which the watch may not have told yet
+            0  # the newest revision of an answer, which the watch may not have returned yet
         )
         self._went_back: WentBackError | None = None
 

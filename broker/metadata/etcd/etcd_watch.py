@@ -52,7 +52,7 @@ class EtcdWatch:
         self._watches = 0  # that members have begun
         self._is_watching = False  # a member has begun the present one
         self._resumed = asyncio.Event()
-        self._has_lost = False  # changes that nobody else will tell
+        self._has_lost = False  # changes that no later watch will return
 
     async def start(self) -> None:
         """Reads all keys, then watches them from that revision on. Raises KafkaStorageError."""

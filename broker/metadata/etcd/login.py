@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 Metadata = tuple[tuple[str, str], ...]
 
-_LOGIN_S = 3.0  # etcd takes a tenth of a second for the password
+_LOGIN_S = 3.0  # etcd needs a tenth of a second to check the password
 _OLD_TOKEN = ("invalid auth token", "revision of auth store is old")
 _NO_USER = "user name is empty"
 _DENIED = "permission denied"

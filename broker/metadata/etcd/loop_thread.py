@@ -28,7 +28,7 @@ class _LoopThread:
     async def run(self, work: Coroutine[Any, Any, Result]) -> Result:
         """Runs a coroutine in the thread, and returns what it returns.
 
-        It is cancelled with the caller.
+        Cancels the coroutine with the caller.
         """
         with self._starting:
             if self._loop is None:

@@ -41,7 +41,7 @@ _NO_SPACE_MEANS = (
     "(etcdctl compact, defrag, alarm disarm)"
 )
 _OPTIONS = (
-    ("grpc.max_receive_message_length", -1),  # of a watch that has much to tell
+    ("grpc.max_receive_message_length", -1),  # a watch may return many changes in one message
     # A member that is stopped is tried again soon, and one that does not answer is noticed.
     ("grpc.initial_reconnect_backoff_ms", 100),
     ("grpc.min_reconnect_backoff_ms", 1_000),

@@ -121,7 +121,9 @@ class Peers:
 
     async def _listen(self) -> None:
         path = self._socket_path(self.broker_id)
-        path.unlink(missing_ok=True)  # of an earlier process, which has ended: the lock says so
+        path.unlink(
+            missing_ok=True
+        )  # of an earlier process, which has ended: this one has the lock
         listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         listening.bind(self._address(self.broker_id))
         path.chmod(0o600)

@@ -240,7 +240,7 @@ class SqliteStore:
             newest > self._notified_revision and self._loop is not None
         ):  # a lease that is kept alive changes no key
             self._notified_revision = (
-                newest  # the watches are told also if the caller no longer waits
+                newest  # the watches are woken also if the caller no longer waits
             )
             self._loop.call_soon_threadsafe(self._notify)
         if isinstance(result, _Refusal):

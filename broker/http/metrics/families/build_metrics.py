@@ -1,4 +1,4 @@
-"""Metrics of what runs: the release, the Python, the kernels."""
+"""Metrics of the build: the release of tidelog, the version of Python, the kernels."""
 
 from __future__ import annotations
 

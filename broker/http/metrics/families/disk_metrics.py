@@ -13,14 +13,14 @@ if TYPE_CHECKING:
 
 
 class _Volume(NamedTuple):
-    """The size of a directory's volume, and what the broker may still write to it."""
+    """The size of a directory's volume, and the bytes that the broker may still write to it."""
 
     total_bytes: int
     free_bytes: int
 
 
 def _volumes(scrape: Scrape) -> dict[str, _Volume]:
-    """Returns the volumes by log directory, without those that the system does not know any more."""
+    """Returns the volumes by log directory, without directories that do not exist any more."""
     found = scrape.shared.get(__name__)
     if isinstance(found, dict):
         return found

@@ -3,7 +3,7 @@
 A group's lag in a partition begins at the first record that it has not committed, at its committed
 offset or later, because transaction markers and records removed by compaction do not count, and not
 before the log's start. The lag in seconds is the clock minus the time of that record, which is read
-from the log, exact to the millisecond: by append time it says how long the record has been unread,
+from the log, exact to the millisecond: by append time the lag is how long the record has been unread,
 by event time how old its content is. With nothing unread the lag is 0, and also if the record's
 time is ahead of the clock, as it is after a step back of the clock. If the record has no time,
 or its append time is unknown, there is no sample. Partitions are opened if necessary; this runs in
@@ -92,7 +92,7 @@ def _lag(scrape: Scrape, group: str, topic: str, index: int, committed: int) -> 
         if not count:
             return Lag((group, topic, str(index)), 0, 0, 0)
         record = partition.reader.first_record(first)
-    except BrokerError:  # gone meanwhile, or its disk has failed: its own metrics say so
+    except BrokerError:  # deleted meanwhile, or its disk has failed, which other metrics show
         return None
     if record is None:  # only transaction markers are left, or compaction removed the rest
         return Lag((group, topic, str(index)), count, 0, 0)

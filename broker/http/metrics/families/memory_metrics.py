@@ -1,4 +1,4 @@
-"""Metrics of the memory that requests take, by what it is used for (broker/memory)."""
+"""Metrics of the memory that requests reserve, by its use (broker/memory)."""
 
 from __future__ import annotations
 

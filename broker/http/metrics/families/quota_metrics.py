@@ -1,7 +1,7 @@
 """Metrics of clients that have quotas, under Kafka's names.
 
-Kafka has one of each client. Here they are those of the entity that has the quota, all its clients together,
-because clients choose their ids: so there are no more than quotas that were set.
+Kafka has one metric for each client. Here there is one for each entity with a quota, summed over its clients,
+because clients choose their ids: so there are no more metrics than quotas.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def _labels(entity: Entity) -> Labels:
 
 
 def _summed(key: str, attribute: str) -> Read:
-    """Declares what the clients of each entity with a quota have together."""
+    """Declares a metric of each entity with a quota: the sum over its clients."""
 
     def read(scrape: Scrape) -> Samples:
         totals: dict[Labels, float] = {}

@@ -1,8 +1,8 @@
 """Metrics of replication, under Kafka's names.
 
-Those of `kafka_server_` are about this broker: what it leads or has a replica of. Those of
-`kafka_controller_` are about the cluster, and every broker has them, by its own image. A broker that
-is alone has them, too.
+Metrics with `kafka_server_` are about this broker: the partitions that it leads or has a replica of. Metrics
+with `kafka_controller_` are about the cluster, and every broker has them, by its own image. A broker that
+is alone has both, too.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Metrics of time: late, early and expired arrivals, the age of what is kept, and the next deletion.
+"""Metrics of time: late, early and expired arrivals, the age of the stored records, and the next deletion.
 
-They are by topic, so that many partitions cost little; by partition only what an operator needs
-there, and only where it occurs. Partitions keep the counts themselves, from their first use after a
-start; those of a deleted topic are lost with it. The longest latency survives restarts. They count
+The metrics are by topic, so that many partitions cost little; by partition only those that an operator needs
+there, and only where they occur. Partitions keep the counts themselves, from their first use after a
+start; those of a deleted topic are lost with it. The longest latency survives restarts. The counts are of
 batches: format-2 batches, or message sets of format 0 or 1.
 """
 
@@ -54,7 +54,7 @@ def _sums(counts: Sequence[int], more: Sequence[int]) -> Sequence[int]:
     return [one + other for one, other in zip(counts, more, strict=True)] if counts else list(more)
 
 
-class _Kept(NamedTuple):
+class _OpenTimes(NamedTuple):
     """The times of a topic's open partitions, and their next deletion."""
 
     oldest_event: int | None = None
@@ -64,12 +64,12 @@ class _Kept(NamedTuple):
     next_policy: str | None = None
     next_due_ms: int | None = None
 
-    def plus(self, partition: Partition, times: KnownTimes) -> _Kept:
+    def plus(self, partition: Partition, times: KnownTimes) -> _OpenTimes:
         """Returns the values with those of one more partition."""
         policy, due_ms = self.next_policy, self.next_due_ms
         if times.next_due_ms is not None and (due_ms is None or times.next_due_ms < due_ms):
             policy, due_ms = times.next_policy, times.next_due_ms
-        return _Kept(
+        return _OpenTimes(
             earlier(times.first_event_time, self.oldest_event),
             later(times.largest_record_time, self.largest_record),
             earlier(times.first_append_time, self.oldest_append),
@@ -96,15 +96,15 @@ class _TimeScrape:
         return topics
 
     @cached_property
-    def kept(self) -> dict[str, _Kept]:
+    def open_times(self) -> dict[str, _OpenTimes]:
         """The times and the next deletion by topic."""
-        topics: dict[str, _Kept] = {}
+        topics: dict[str, _OpenTimes] = {}
         known = self._scrape.services.metadata.image.topics
         for partition in self._scrape.partitions:
             if partition.topic in known:  # logs of no topic are never deleted from
-                kept = topics.get(partition.topic, _Kept())
+                open_times = topics.get(partition.topic, _OpenTimes())
                 times = partition.retainer.known_times(self._scrape.clock.deletion_ms)
-                topics[partition.topic] = kept.plus(partition, times)
+                topics[partition.topic] = open_times.plus(partition, times)
         return topics
 
     @cached_property
@@ -146,19 +146,19 @@ def _of_arrived(attribute: str, divisor: int = 1) -> Read:
     return read
 
 
-def _of_kept(attribute: str) -> Read:
+def _of_open_times(attribute: str) -> Read:
     """Declares a time of each topic's open partitions; None is left out."""
 
     def read(scrape: Scrape) -> Samples:
-        for topic, kept in _shared(scrape).kept.items():
-            value = getattr(kept, attribute)
+        for topic, open_times in _shared(scrape).open_times.items():
+            value = getattr(open_times, attribute)
             if value is not None:
                 yield (topic,), value
 
     return read
 
 
-def _of_odds(attribute: str) -> Read:
+def _of_anomalies(attribute: str) -> Read:
     def read(scrape: Scrape) -> Samples:
         for topic, anomalies in _anomalies(scrape):
             yield (topic,), getattr(anomalies, attribute)
@@ -200,9 +200,12 @@ def _lateness(scrape: Scrape) -> Samples:
 
 
 def _next_expiry(scrape: Scrape) -> Samples:
-    for topic, kept in _shared(scrape).kept.items():
-        if kept.next_policy is not None and kept.next_due_ms is not None:
-            yield (topic, kept.next_policy), left(kept.next_due_ms, scrape.clock.deletion_ms) / 1000
+    for topic, open_times in _shared(scrape).open_times.items():
+        if open_times.next_policy is not None and open_times.next_due_ms is not None:
+            yield (
+                (topic, open_times.next_policy),
+                left(open_times.next_due_ms, scrape.clock.deletion_ms) / 1000,
+            )
 
 
 def _ahead(scrape: Scrape) -> Samples:
@@ -298,42 +301,42 @@ FAMILIES = (
         COUNTER,
         "Appends refused for records outside the topic's time window",
         _TOPIC,
-        _of_odds("refused_batches"),
+        _of_anomalies("refused_batches"),
     ),
     Family(
         "tidelog_window_refused_records",
         COUNTER,
         "Records that lay outside the topic's time window",
         _TOPIC,
-        _of_odds("refused_records"),
+        _of_anomalies("refused_records"),
     ),
     Family(
         "tidelog_oldest_event_time_ms",
         GAUGE,
         "First event time of the oldest segment that has any",
         _TOPIC,
-        _of_kept("oldest_event"),
+        _of_open_times("oldest_event"),
     ),
     Family(
         "tidelog_largest_record_time_ms",
         GAUGE,
         "Largest record time that is still there, as it came",
         _TOPIC,
-        _of_kept("largest_record"),
+        _of_open_times("largest_record"),
     ),
     Family(
         "tidelog_oldest_append_time_ms",
         GAUGE,
         "First append time of the oldest segment",
         _TOPIC,
-        _of_kept("oldest_append"),
+        _of_open_times("oldest_append"),
     ),
     Family(
         "tidelog_newest_append_time_ms",
         GAUGE,
         "Last append time",
         _TOPIC,
-        _of_kept("newest_append"),
+        _of_open_times("newest_append"),
     ),
     Family(
         "tidelog_next_expiry_seconds",

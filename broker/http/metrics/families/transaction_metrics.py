@@ -1,8 +1,7 @@
-"""Metrics of transactions: what coordinators do, and how far consumers of committed data are held back.
+"""Metrics of transactions: states at the coordinators, and the lag of the last stable offset (LSO).
 
-The distance of the last stable offset is there for partitions whose open transactions are known: those
-that have been used since the start. Its seconds are the clock minus the append time of the first record
-that such consumers do not see yet; it is read from the log, in a thread, where there is one.
+The lag of the LSO is known for partitions whose logs were opened since the start. Its seconds are the clock
+minus the append time of the first record at or after the LSO, which is read from the log in a thread.
 """
 
 from __future__ import annotations
@@ -57,7 +56,7 @@ def _refused(scrape: Scrape) -> Samples:
         yield (api, code.name), count
 
 
-def _held_back(scrape: Scrape) -> list[tuple[Partition, int]]:
+def _below_high_watermark(scrape: Scrape) -> list[tuple[Partition, int]]:
     """Returns the partitions whose last stable offset lies below the high watermark, and by how much."""
     found = scrape.shared.get(__name__)
     if found is None:
@@ -72,15 +71,15 @@ def _held_back(scrape: Scrape) -> list[tuple[Partition, int]]:
 
 
 def _lag_records(scrape: Scrape) -> Samples:
-    for partition, records in _held_back(scrape):
+    for partition, records in _below_high_watermark(scrape):
         yield (partition.topic, str(partition.index)), records
 
 
 def _lag_seconds(scrape: Scrape) -> Samples:
-    for partition, _ in _held_back(scrape):
+    for partition, _ in _below_high_watermark(scrape):
         try:
             record = partition.reader.first_record(partition.state.ends.last_stable_offset)
-        except BrokerError:  # gone meanwhile, or its disk has failed: its own metrics say so
+        except BrokerError:  # deleted meanwhile, or its disk has failed, which other metrics show
             continue
         append_time = None if record is None else record[1][2]
         if append_time is not None:
