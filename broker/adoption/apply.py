@@ -17,11 +17,11 @@ from tidelog.broker.metadata.store import MOST_OPERATIONS, absent
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from tidelog.broker.adoption.plan import Plan
+    from tidelog.broker.adoption.plan import AdoptionPlan
     from tidelog.broker.metadata.store import KeyValueStore, Put
 
 
-async def apply(store: KeyValueStore, plan: Plan) -> None:
+async def apply(store: KeyValueStore, plan: AdoptionPlan) -> None:
     """Writes a plan into a store, which is open.
 
     Raises AdoptionError if the store has anything else in it, and KafkaStorageError.
@@ -42,7 +42,7 @@ async def apply(store: KeyValueStore, plan: Plan) -> None:
         raise AdoptionError("another process has begun a cluster in this metadata store meanwhile")
 
 
-def _puts(plan: Plan) -> Iterator[Put]:
+def _puts(plan: AdoptionPlan) -> Iterator[Put]:
     for topic in plan.topics:
         for index, record in enumerate(topic.assignments):
             yield records.put_partition(topic.topic_id, index, record)

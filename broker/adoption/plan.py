@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     Logs = Mapping[int, FoundLog]  # of one partition, by broker
 
 
-class Plan(NamedTuple):
+class AdoptionPlan(NamedTuple):
     """The metadata of an adoption; `notes` are sentences about what is not adopted unchanged."""
 
     cluster_id: str
@@ -58,7 +58,7 @@ class Plan(NamedTuple):
     notes: tuple[str, ...]
 
 
-def make_plan(inventories: Sequence[Inventory], config: BrokerConfig) -> Plan:
+def make_plan(inventories: Sequence[Inventory], config: BrokerConfig) -> AdoptionPlan:
     """Returns the plan for the brokers with these inventories.
 
     The settings of topics are validated with `config`, the settings of the new brokers. Raises
@@ -72,7 +72,7 @@ def make_plan(inventories: Sequence[Inventory], config: BrokerConfig) -> Plan:
     topics = tuple(_topic(topic, by_broker, config, notes) for topic in metadata.topics)
     _check_names(topics)
     notes += _strays(by_broker, metadata)
-    return Plan(
+    return AdoptionPlan(
         inventories[0].cluster_id,
         metadata.next_producer_id,
         topics,

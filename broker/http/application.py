@@ -17,7 +17,7 @@ import socket
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from tidelog.broker.http.server import Limits
+    from tidelog.broker.http.server import HttpLimits
     from tidelog.broker.http.services import Services
 
 log = logging.getLogger("tidelog.http")
@@ -74,8 +74,8 @@ async def start_http(services: Services, listening: socket.socket) -> Any:
     return server
 
 
-def _limits(services: Services) -> Limits:
-    from tidelog.broker.http.server import Limits
+def _limits(services: Services) -> HttpLimits:
+    from tidelog.broker.http.server import HttpLimits
 
     def most() -> int:
         return services.descriptors.http(services.settings.broker.http.http_max_connections)
@@ -90,7 +90,7 @@ def _limits(services: Services) -> Limits:
         known = (_MACHINE, *advertised, *services.settings.broker.http.http_allowed_hosts)
         return frozenset(map(str.lower, known))
 
-    return Limits(most, names, note_refused)
+    return HttpLimits(most, names, note_refused)
 
 
 async def readable(listening: socket.socket) -> None:

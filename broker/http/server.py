@@ -15,7 +15,7 @@ import logging
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
 from tidelog.broker.http.answers import HttpError, is_address_or_local, json_line
-from tidelog.broker.http.slots import HEALTH_PATHS, Kind, Slots
+from tidelog.broker.http.slots import HEALTH_PATHS, SlotKind, Slots
 
 if TYPE_CHECKING:
     import socket
@@ -29,7 +29,7 @@ _CHECKS_PER_TIMEOUT = 10
 log = logging.getLogger("tidelog.http")
 
 
-class Limits(NamedTuple):
+class HttpLimits(NamedTuple):
     """The limits of a port: its number of connections, and the Host names beside addresses and localhost.
 
     `connections` is called for each connection, `names` for each request, and `refused` with the address
@@ -45,7 +45,7 @@ class Limits(NamedTuple):
 class HttpServer:
     """One port: accepts connections, makes the protocol of each, and checks each request."""
 
-    def __init__(self, web: Any, limits: Limits) -> None:
+    def __init__(self, web: Any, limits: HttpLimits) -> None:
         self._web = web
         self._limits = limits
         self._runner: Any = None
@@ -66,14 +66,14 @@ class HttpServer:
                 answer = self._web.json_response(said, status=refused.status, dumps=json_line)
             finally:
                 self.slots.end(request.protocol, asyncio.get_running_loop().time())
-            if kind is not Kind.USUAL:
+            if kind is not SlotKind.USUAL:
                 answer.force_close()
             return answer
 
         return self._web.middleware(check)
 
-    def _check(self, request: Any, kind: Kind) -> None:
-        if kind is Kind.HEALTH and request.path not in HEALTH_PATHS:
+    def _check(self, request: Any, kind: SlotKind) -> None:
+        if kind is SlotKind.HEALTH and request.path not in HEALTH_PATHS:
             raise HttpError(503, "BUSY", "http.max.connections reached: health alone is answered")
         host = request.headers.get("Host")
         if not is_address_or_local(host, self._limits.names()):

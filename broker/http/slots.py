@@ -25,7 +25,7 @@ _LEAST_IDLE_S = 1.0  # a new connection is not closed before it can send a reque
 Connection = TypeVar("Connection")
 
 
-class Kind(Enum):
+class SlotKind(Enum):
     """The requests that a connection may send."""
 
     USUAL = "any request, any number of them"
@@ -38,7 +38,7 @@ class Slot:
     """The slot of one connection; `idle_since_s` is None while a request is served."""
 
     host: str
-    kind: Kind
+    kind: SlotKind
     idle_since_s: float | None
     has_sent_request: bool = False
 
@@ -46,7 +46,7 @@ class Slot:
 class AcquiredSlot(NamedTuple, Generic[Connection]):
     """The kind of slot for a new connection, and the connection that has to be closed for it, if any."""
 
-    kind: Kind
+    kind: SlotKind
     evicted: Connection | None
 
 
@@ -66,17 +66,17 @@ class Slots(Generic[Connection]):
 
         There are `most` usual slots, and an address may have half of them.
         """
-        usual = self._of(Kind.USUAL)
+        usual = self._of(SlotKind.USUAL)
         own = [each for each in usual if self._slots[each].host == host]
         has_many = len(own) >= (most + 1) // 2
         if not has_many and len(usual) < most:
-            return AcquiredSlot(Kind.USUAL, None)
+            return AcquiredSlot(SlotKind.USUAL, None)
         evicted = self._longest_idle(own if has_many else usual, now_s - _LEAST_IDLE_S)
         if evicted is not None:
-            return AcquiredSlot(Kind.USUAL, evicted)
+            return AcquiredSlot(SlotKind.USUAL, evicted)
         address = ipaddress.ip_address(host.partition("%")[0])
         is_local = (getattr(address, "ipv4_mapped", None) or address).is_loopback
-        for kind in (Kind.LOCAL, Kind.HEALTH) if is_local else (Kind.HEALTH,):
+        for kind in (SlotKind.LOCAL, SlotKind.HEALTH) if is_local else (SlotKind.HEALTH,):
             kept = self._of(kind)
             if len(kept) < RESERVED_SLOTS:
                 return AcquiredSlot(kind, None)
@@ -85,7 +85,7 @@ class Slots(Generic[Connection]):
                 return AcquiredSlot(kind, evicted)
         return None
 
-    def put(self, connection: Connection, host: str, kind: Kind, now_s: float) -> None:
+    def put(self, connection: Connection, host: str, kind: SlotKind, now_s: float) -> None:
         """Stores the slot that was acquired for a new connection."""
         self._slots[connection] = Slot(host, kind, now_s)
 
@@ -93,11 +93,11 @@ class Slots(Generic[Connection]):
         """Frees the slot of a connection."""
         self._slots.pop(connection, None)
 
-    def begin(self, connection: Connection) -> Kind:
+    def begin(self, connection: Connection) -> SlotKind:
         """Notes that a request is being served; returns the kind of its connection's slot."""
         slot = self._slots.get(connection)
         if slot is None:
-            return Kind.HEALTH
+            return SlotKind.HEALTH
         slot.idle_since_s, slot.has_sent_request = None, True
         return slot.kind
 
@@ -122,7 +122,7 @@ class Slots(Generic[Connection]):
         """Whether any connection has sent no request so far."""
         return any(not slot.has_sent_request for slot in self._slots.values())
 
-    def _of(self, kind: Kind) -> list[Connection]:
+    def _of(self, kind: SlotKind) -> list[Connection]:
         return [each for each, slot in self._slots.items() if slot.kind is kind]
 
     def _longest_idle(self, among: Iterable[Connection], since_s: float) -> Connection | None:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 
-class Wait:
+class MemoryWait:
     """A waiter for `size_bytes`; `granted` is called once they are reserved."""
 
     __slots__ = ("granted", "held_bytes", "size_bytes")
@@ -44,7 +44,7 @@ class Share:
         self._largest_waiting = 0  # the most that one of them has waited for
         self.waited = 0  # the number of reservations that had to wait
         self.refused = 0  # the number of reservations that were refused, or lost the connection
-        self._waiting: deque[Wait] = deque()
+        self._waiting: deque[MemoryWait] = deque()
 
     @property
     def waiting(self) -> int:
@@ -71,7 +71,9 @@ class Share:
         largest = max(size_bytes, self._largest_waiting)
         return self._held_waiting + held_bytes + largest <= self.limit_bytes
 
-    def wait(self, size_bytes: int, granted: Callable[[], object], *, held_bytes: int = 0) -> Wait:
+    def wait(
+        self, size_bytes: int, granted: Callable[[], object], *, held_bytes: int = 0
+    ) -> MemoryWait:
         """Reserves bytes as soon as there is room, after all earlier waiters, and then calls `granted`.
 
         The caller holds `held_bytes` of the share until then. Raises ValueError for more bytes than the
@@ -79,14 +81,14 @@ class Share:
         """
         if size_bytes > self.limit_bytes:
             raise ValueError(f"{size_bytes} bytes are more than the share of {self.limit_bytes}")
-        wait = Wait(size_bytes, granted, held_bytes)
+        wait = MemoryWait(size_bytes, granted, held_bytes)
         self._waiting.append(wait)
         self._held_waiting += held_bytes
         self._largest_waiting = max(size_bytes, self._largest_waiting)
         self.waited += 1
         return wait
 
-    def leave(self, wait: Wait) -> bool:
+    def leave(self, wait: MemoryWait) -> bool:
         """Cancels a wait, and grants bytes to the waiters behind it.
 
         Returns False if the bytes were granted already: then they have to be released.

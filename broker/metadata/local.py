@@ -54,8 +54,8 @@ def shared_path(config: BrokerConfig) -> Path | None:
 
 def _in_etcd(config: ClusterConfig) -> ClusterMetadata:
     try:
-        from tidelog.broker.metadata.etcd.login import User
-        from tidelog.broker.metadata.etcd.members import Tls
+        from tidelog.broker.metadata.etcd.login import EtcdUser
+        from tidelog.broker.metadata.etcd.members import EtcdTls
         from tidelog.broker.metadata.etcd.store import EtcdStore
     except ModuleNotFoundError as error:
         raise MetadataError(
@@ -67,9 +67,9 @@ def _in_etcd(config: ClusterConfig) -> ClusterMetadata:
         config.metadata_store_certificate_file,
         config.metadata_store_key_file,
     )
-    tls = Tls(*(Path(name) if name else None for name in files)) if any(files) else None
+    tls = EtcdTls(*(Path(name) if name else None for name in files)) if any(files) else None
     name, password_file = config.metadata_store_user, config.metadata_store_password_file
-    user = User(name, Path(password_file)) if name else None
+    user = EtcdUser(name, Path(password_file)) if name else None
     if user is not None and tls is None:
         log.warning(
             "etcd password sent without TLS",

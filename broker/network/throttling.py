@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from tidelog.broker.network.context import ClientConnection, Context
     from tidelog.broker.network.routes import Route
     from tidelog.broker.network.services import Services
-    from tidelog.broker.quotas.clients import Limits
+    from tidelog.broker.quotas.clients import ClientLimits
     from tidelog.broker.quotas.entity import Limit
     from tidelog.protocol.errors import BrokerError
     from tidelog.protocol.message import RequestHeader
@@ -69,7 +69,7 @@ class RequestQuota:
         self,
         services: Services,
         connection: ClientConnection,
-        limits: Limits,
+        limits: ClientLimits,
         header: RequestHeader,
         size_bytes: int,
         started_s: float,

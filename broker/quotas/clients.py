@@ -28,7 +28,7 @@ UNUSED_MS: Final = 3_600_000
 """An unused bucket is dropped after this time, as in Kafka."""
 
 
-class Limits(NamedTuple):
+class ClientLimits(NamedTuple):
     """The quotas that hold for one client; None where it has none."""
 
     produce: Limit | None
@@ -62,10 +62,10 @@ class ClientQuotas:
     def __init__(self, windows: Windows, mutation_windows: Windows) -> None:
         self.windows, self._mutation_windows = windows, mutation_windows
         self._quotas: Quotas = NO_QUOTAS
-        self._limits: dict[tuple[str, str], Limits | None] = {}
+        self._limits: dict[tuple[str, str], ClientLimits | None] = {}
         self._buckets: dict[tuple[str, tuple[str, str]], _Bucket] = {}  # the last used is the last
 
-    def of(self, quotas: Quotas, user: str, client_id: str) -> Limits | None:
+    def of(self, quotas: Quotas, user: str, client_id: str) -> ClientLimits | None:
         """Returns the quotas of a client; None if it has none at all."""
         if quotas is not self._quotas:
             self._quotas = quotas
@@ -73,7 +73,7 @@ class ClientQuotas:
         client = user, client_id
         if client in self._limits:
             return self._limits[client]
-        found = Limits(*(limit_of(quotas, key, user, client_id) for key in CLIENT_QUOTAS))
+        found = ClientLimits(*(limit_of(quotas, key, user, client_id) for key in CLIENT_QUOTAS))
         if len(self._limits) >= MOST_CLIENTS:
             self._limits.clear()
         limits = self._limits[client] = found if any(found) else None

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from tidelog.broker.testing.faults import Fault, Faults, Target
+    from tidelog.broker.testing.faults import Fault, Faults, FaultTarget
     from tidelog.protocol.wire import Buffer
 
 
@@ -83,7 +83,7 @@ class FaultySystem(System):
         super().unlink(path)
 
 
-def is_below(target: Target, path: Path) -> bool:
+def is_below(target: FaultTarget, path: Path) -> bool:
     """Returns whether a file or directory belongs to the target of a fault."""
     if target.log_dir is not None and target.log_dir not in path.parents:
         return False

@@ -57,7 +57,7 @@ class FaultError(ValueError):
     """A fault that cannot be added; the text is the reason."""
 
 
-class Target(NamedTuple):
+class FaultTarget(NamedTuple):
     """The target of a fault; None means any."""
 
     api: str | None
@@ -71,7 +71,7 @@ class Target(NamedTuple):
         return self.topic in (None, topic) and self.partition in (None, partition)
 
 
-class Effect(NamedTuple):
+class FaultEffect(NamedTuple):
     """The effect of a fault: one of error, delay (in ms) and disconnect."""
 
     error: str | None
@@ -80,7 +80,7 @@ class Effect(NamedTuple):
     after: bool  # strikes after the request has been served, not before
 
 
-class Trigger(NamedTuple):
+class FaultTrigger(NamedTuple):
     """The opportunities at which a fault strikes."""
 
     times: int | None
@@ -92,7 +92,9 @@ class Trigger(NamedTuple):
 class Fault:
     """One fault, and how often it has struck. For use by any thread."""
 
-    def __init__(self, number: int, target: Target, effect: Effect, trigger: Trigger) -> None:
+    def __init__(
+        self, number: int, target: FaultTarget, effect: FaultEffect, trigger: FaultTrigger
+    ) -> None:
         self.number = number
         self.target = target
         self.effect = effect
@@ -218,7 +220,9 @@ class Faults:
 # --- what is asked for ---------------------------------------------------------------------------
 
 
-def parse(given: Mapping[str, Any], log_dirs: Mapping[str, Path]) -> tuple[Target, Effect, Trigger]:
+def parse(
+    given: Mapping[str, Any], log_dirs: Mapping[str, Path]
+) -> tuple[FaultTarget, FaultEffect, FaultTrigger]:
     """Parses a fault from JSON; raises FaultError."""
     for name in given:
         if name not in _FIELDS:
@@ -228,7 +232,7 @@ def parse(given: Mapping[str, Any], log_dirs: Mapping[str, Path]) -> tuple[Targe
     return target, _effect(given, target), _trigger(given)
 
 
-def _target(given: Mapping[str, Any], log_dirs: Mapping[str, Path]) -> Target:
+def _target(given: Mapping[str, Any], log_dirs: Mapping[str, Path]) -> FaultTarget:
     api, storage = given.get("api"), given.get("storage")
     if (api is None) == (storage is None):
         raise FaultError("say where: api (such as Produce) or storage (such as write), one of them")
@@ -244,7 +248,7 @@ def _target(given: Mapping[str, Any], log_dirs: Mapping[str, Path]) -> Target:
         _one_of("storage", storage, STORAGE)
         if log_dir is not None:
             _one_of("log_dir", log_dir, tuple(log_dirs))
-        return Target(None, storage, topic, partition, log_dirs[log_dir] if log_dir else None)
+        return FaultTarget(None, storage, topic, partition, log_dirs[log_dir] if log_dir else None)
     _one_of("api", api, served_apis())
     if log_dir is not None:
         raise FaultError("log_dir goes with storage, not with api")
@@ -254,10 +258,10 @@ def _target(given: Mapping[str, Any], log_dirs: Mapping[str, Path]) -> Target:
         )
     if partition is not None and api not in BY_PARTITION:
         raise FaultError(f"{api} cannot be selected by partition; {', '.join(BY_PARTITION)} can")
-    return Target(api, None, topic, partition, None)
+    return FaultTarget(api, None, topic, partition, None)
 
 
-def _effect(given: Mapping[str, Any], target: Target) -> Effect:
+def _effect(given: Mapping[str, Any], target: FaultTarget) -> FaultEffect:
     kinds = [name for name in ("error", "delay", "disconnect") if given.get(name)]
     if len(kinds) != 1:
         raise FaultError("say what: error, delay or disconnect, one of them")
@@ -283,17 +287,17 @@ def _effect(given: Mapping[str, Any], target: Target) -> Effect:
         raise FaultError("disconnect and when go with api, not with storage")
     if error is not None and when == AFTER and target.api != "Produce":
         raise FaultError("an error after the request was served: only of Produce")
-    return Effect(error, delay_ms, kinds == ["disconnect"], when == AFTER)
+    return FaultEffect(error, delay_ms, kinds == ["disconnect"], when == AFTER)
 
 
-def _trigger(given: Mapping[str, Any]) -> Trigger:
+def _trigger(given: Mapping[str, Any]) -> FaultTrigger:
     times, probability = given.get("times"), given.get("probability", 1)
     if not isinstance(probability, int | float) or not 0 < probability <= 1:
         raise FaultError(f"probability={probability!r}: expected a number above 0, at most 1")
     seed = given.get("seed")
     if seed is not None and probability == 1:
         raise FaultError("seed goes with a probability below 1")
-    return Trigger(
+    return FaultTrigger(
         None if times is None else _integer("times", times, 1),
         _integer("skip", given.get("skip", 0), 0),
         probability,

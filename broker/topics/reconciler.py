@@ -61,7 +61,7 @@ class DeletedTopic(NamedTuple):
     partitions: list[Partition]
 
 
-class Roles(Protocol):
+class ReplicaRoles(Protocol):
     """The leaders and followers of this broker's logs; a partition is a topic id and an index."""
 
     async def apply(self, image: Image) -> None:
@@ -115,7 +115,7 @@ class Reconciler:
         self._postponed: set[UUID] = set()  # topics that a pass has left for a later one
         self._waits_until_s = 0.0
         self._again = asyncio.Event()  # something has ended for which a pass did not wait
-        self.replicas: Roles | None = None  # of a broker that is alone: None
+        self.replicas: ReplicaRoles | None = None  # of a broker that is alone: None
         self.deleted: list[str] = []  # deleted topics that others must still forget
         self._pass: asyncio.Task[None] | None = None
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from tidelog.broker.metadata.image import Topic
     from tidelog.broker.settings import Settings
-    from tidelog.broker.topics.reconciler import Reconciler, Roles
+    from tidelog.broker.topics.reconciler import Reconciler, ReplicaRoles
     from tidelog.broker.topics.topic_admin import TopicAdmin
 
 log = logging.getLogger("tidelog.topics")
@@ -47,7 +47,7 @@ class Topics:
         self._on_deleted = on_deleted
         self._reporting = asyncio.Lock()
 
-    def replicate(self, replicas: Roles) -> None:
+    def replicate(self, replicas: ReplicaRoles) -> None:
         """Creates only the logs of which this broker is a replica; `replicas` make them lead and follow."""
         self.reconciler.replicas = replicas
 

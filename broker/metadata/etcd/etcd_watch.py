@@ -27,7 +27,7 @@ from tidelog.protocol.errors import KafkaStorageError
 if TYPE_CHECKING:
     from tidelog.broker.metadata.etcd.change_log import ChangeLog
     from tidelog.broker.metadata.etcd.login import Metadata
-    from tidelog.broker.metadata.etcd.members import Member, Members
+    from tidelog.broker.metadata.etcd.members import EtcdMember, EtcdMembers
     from tidelog.broker.metadata.etcd.wire import Keys
     from tidelog.broker.metadata.store import Snapshot
 
@@ -43,11 +43,11 @@ _REFUSED_AGAIN_S = 0.5
 class EtcdWatch:
     """The watch of one store, from `start` until `stop`."""
 
-    def __init__(self, members: Members, keys: Keys, changes: ChangeLog) -> None:
+    def __init__(self, members: EtcdMembers, keys: Keys, changes: ChangeLog) -> None:
         """Starts nothing yet."""
         self._members, self._keys, self._log = members, keys, changes
         self._watch: asyncio.Task[None] | None = None
-        self._member: Member | None = None
+        self._member: EtcdMember | None = None
         self._work: list[asyncio.Task[None]] = []
         self._watches = 0  # that members have begun
         self._is_watching = False  # a member has begun the present one

@@ -33,7 +33,7 @@ _WRONG = "authentication failed"
 _NOT_ENABLED = "authentication is not enabled"
 
 
-class User(NamedTuple):
+class EtcdUser(NamedTuple):
     """The broker's user in etcd, and the file whose first line is the password."""
 
     name: str
@@ -44,10 +44,10 @@ class LoginError(KafkaStorageError, code=ErrorCode.KAFKA_STORAGE_ERROR):
     """etcd refuses the login or the rights of this broker, and trying again does not help."""
 
 
-class Login:
+class EtcdLogin:
     """The token of one user. All coroutines run in the loop of gRPC."""
 
-    def __init__(self, user: User | None) -> None:
+    def __init__(self, user: EtcdUser | None) -> None:
         """`user` is None for an etcd without authentication."""
         self._user = user
         self._token: str | None = None
@@ -108,7 +108,7 @@ class Login:
         return None
 
 
-async def _token(member: Any, user: User) -> str:
+async def _token(member: Any, user: EtcdUser) -> str:
     try:
         password = user.password_file.read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:

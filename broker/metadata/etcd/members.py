@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import grpc
 from aetcd import rpc
 
-from tidelog.broker.metadata.etcd.login import Login, LoginError
+from tidelog.broker.metadata.etcd.login import EtcdLogin, LoginError
 from tidelog.broker.metadata.store import MetadataError
 from tidelog.protocol.errors import KafkaStorageError
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
     from pathlib import Path
 
-    from tidelog.broker.metadata.etcd.login import Metadata, User
+    from tidelog.broker.metadata.etcd.login import EtcdUser, Metadata
 
 log = logging.getLogger("tidelog.etcd")
 
@@ -52,7 +52,7 @@ _OPTIONS = (
 )
 
 
-class Tls(NamedTuple):
+class EtcdTls(NamedTuple):
     """Files in PEM form: the trusted CAs (None: those of gRPC), and the client's certificate and key."""
 
     ca: Path | None
@@ -60,7 +60,7 @@ class Tls(NamedTuple):
     key: Path | None
 
 
-class Member:
+class EtcdMember:
     """One member: its channel, and the services that are used."""
 
     def __init__(self, endpoint: str, credentials: Any) -> None:
@@ -85,20 +85,22 @@ class RefusedError(Exception):
         self.code = code
 
 
-class Members:
+class EtcdMembers:
     """All members of one etcd."""
 
-    def __init__(self, endpoints: Sequence[str], tls: Tls | None, user: User | None = None) -> None:
+    def __init__(
+        self, endpoints: Sequence[str], tls: EtcdTls | None, user: EtcdUser | None = None
+    ) -> None:
         """Connects to nothing yet. Raises MetadataError if a file of `tls` cannot be read."""
-        self.login = Login(user)
+        self.login = EtcdLogin(user)
         self._endpoints = endpoints
         self._credentials = None if tls is None else _credentials(tls)
-        self._members: list[Member] = []
+        self._members: list[EtcdMember] = []
         self._first = 0  # where the search for a member begins
 
     async def open(self) -> None:
         """Starts to connect to all of them."""
-        self._members = [Member(each, self._credentials) for each in self._endpoints]
+        self._members = [EtcdMember(each, self._credentials) for each in self._endpoints]
         for member in self._members:
             member.channel.get_state(try_to_connect=True)
 
@@ -109,7 +111,7 @@ class Members:
         self._members = []
 
     async def call(
-        self, method: Callable[[Member], Any], request: Any, *, is_repeatable: bool
+        self, method: Callable[[EtcdMember], Any], request: Any, *, is_repeatable: bool
     ) -> Any:
         """Makes a call, and returns its answer.
 
@@ -117,12 +119,14 @@ class Members:
         Raises RefusedError, and KafkaStorageError.
         """
 
-        async def ask(member: Member, metadata: Metadata) -> Any:
+        async def ask(member: EtcdMember, metadata: Metadata) -> Any:
             return await method(member)(request, timeout=_ATTEMPT_S, metadata=metadata)
 
         return await self.try_each(ask, is_repeatable=is_repeatable)
 
-    async def try_each(self, ask: Callable[[Member, Metadata], Any], *, is_repeatable: bool) -> Any:
+    async def try_each(
+        self, ask: Callable[[EtcdMember, Metadata], Any], *, is_repeatable: bool
+    ) -> Any:
         """Awaits `ask(member, metadata)` for one member after another until one answers; see `call`.
 
         A member that refuses an old token has done nothing, and gets the call again with a new one.
@@ -150,7 +154,7 @@ class Members:
                     raise failure from None
             await asyncio.sleep(_RETRY_S)
 
-    async def connected(self, deadline_s: float) -> Member:
+    async def connected(self, deadline_s: float) -> EtcdMember:
         """Returns a member that is connected, the preferred one if it is.
 
         Raises KafkaStorageError if there is none until a time of the loop.
@@ -171,18 +175,18 @@ class Members:
                 raise KafkaStorageError(f"etcd is out of reach: no connection to {named}")
             await _any_change(states, left_s)
 
-    def failure_of(self, member: Member, error: Any) -> RefusedError | KafkaStorageError:
+    def failure_of(self, member: EtcdMember, error: Any) -> RefusedError | KafkaStorageError:
         """Translates an error of gRPC, also one about the user."""
         refusal = self.login.refusal(member.endpoint, error.details() or "")
         return failure_of(member, error) if refusal is None else refusal
 
-    def failed(self, member: Member) -> None:
+    def failed(self, member: EtcdMember) -> None:
         """Sends the next calls to another member than this one, if there is one."""
         if self._members and self._members[self._first] is member:
             self._first = (self._first + 1) % len(self._members)
 
 
-async def _any_change(states: list[tuple[Member, Any]], within_s: float) -> None:
+async def _any_change(states: list[tuple[EtcdMember, Any]], within_s: float) -> None:
     """Waits until the state of the connection to any of the members changes."""
     waits = [
         asyncio.ensure_future(member.channel.wait_for_state_change(state))
@@ -197,7 +201,7 @@ async def _any_change(states: list[tuple[Member, Any]], within_s: float) -> None
             await asyncio.gather(*waits, return_exceptions=True)
 
 
-def failure_of(member: Member, error: Any) -> RefusedError | KafkaStorageError:
+def failure_of(member: EtcdMember, error: Any) -> RefusedError | KafkaStorageError:
     """Translates an error of gRPC."""
     code, details = error.code(), error.details() or ""
     if _NO_SPACE in details:
@@ -229,7 +233,7 @@ def alarm_of(errors: Iterable[str]) -> str | None:
     return None
 
 
-def _credentials(tls: Tls) -> Any:
+def _credentials(tls: EtcdTls) -> Any:
     try:
         ca, certificate, key = (None if path is None else path.read_bytes() for path in tls)
     except OSError as error:

@@ -11,7 +11,7 @@ from tidelog.broker.metadata.store import Snapshot
 from tidelog.protocol.errors import KafkaStorageError
 
 if TYPE_CHECKING:
-    from tidelog.broker.metadata.etcd.members import Members
+    from tidelog.broker.metadata.etcd.members import EtcdMembers
     from tidelog.broker.metadata.etcd.wire import Keys
     from tidelog.broker.metadata.store import KeyValue
 
@@ -19,7 +19,7 @@ _TRIES = 5
 
 
 async def read_keys(
-    members: Members, keys: Keys, prefix: str = "", *, keys_only: bool = False
+    members: EtcdMembers, keys: Keys, prefix: str = "", *, keys_only: bool = False
 ) -> Snapshot:
     """Returns all keys with a prefix, at a revision that is not older than the call.
 
@@ -35,7 +35,7 @@ async def read_keys(
     raise KafkaStorageError(f"etcd is compacted faster than it is read: {compacted}")
 
 
-async def _read(members: Members, keys: Keys, prefix: str, *, keys_only: bool) -> Snapshot:
+async def _read(members: EtcdMembers, keys: Keys, prefix: str, *, keys_only: bool) -> Snapshot:
     first, end = keys.range_of(prefix)
     revision = 0
     found: list[KeyValue] = []

@@ -29,7 +29,7 @@ from tidelog.broker.metadata.etcd.change_log import ChangeLog
 from tidelog.broker.metadata.etcd.etcd_watch import EtcdWatch
 from tidelog.broker.metadata.etcd.login import LoginError
 from tidelog.broker.metadata.etcd.loop_thread import grpc_loop
-from tidelog.broker.metadata.etcd.members import Member, Members, RefusedError, alarm_of
+from tidelog.broker.metadata.etcd.members import EtcdMember, EtcdMembers, RefusedError, alarm_of
 from tidelog.broker.metadata.etcd.reading import read_keys
 from tidelog.broker.metadata.etcd.wire import Keys
 from tidelog.broker.metadata.store import (
@@ -45,8 +45,8 @@ from tidelog.protocol.errors import KafkaStorageError
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Sequence
 
-    from tidelog.broker.metadata.etcd.login import Metadata, User
-    from tidelog.broker.metadata.etcd.members import Tls
+    from tidelog.broker.metadata.etcd.login import EtcdUser, Metadata
+    from tidelog.broker.metadata.etcd.members import EtcdTls
     from tidelog.broker.metadata.store import Change, Compare, Operation, Snapshot
     from tidelog.config.broker.etcd_address import EtcdAddress
 
@@ -64,9 +64,9 @@ class EtcdStore:
     def __init__(
         self,
         address: EtcdAddress,
-        tls: Tls | None = None,
+        tls: EtcdTls | None = None,
         *,
-        user: User | None = None,
+        user: EtcdUser | None = None,
         kept_revisions: int = KEPT_REVISIONS,
         barrier_after_s: float = _BARRIER_AFTER_S,
         wait_s: float = _OPEN_S,
@@ -80,7 +80,7 @@ class EtcdStore:
         self._barrier_after_s, self._wait_s = barrier_after_s, wait_s
         self._keys = Keys(address.name)
         self._log = ChangeLog(kept_revisions)
-        self._members: Members | None = None
+        self._members: EtcdMembers | None = None
         self._etcd_watch: EtcdWatch | None = None
         self._has_granted = False  # a lease: what came since the start may have been lost
         self._writing = 0  # transactions in progress
@@ -145,7 +145,7 @@ class EtcdStore:
     # -- in the loop of gRPC --------------------------------------------------------------------
 
     async def _open(self) -> None:
-        self._members = members = Members(self._address.endpoints, self._tls, self._user)
+        self._members = members = EtcdMembers(self._address.endpoints, self._tls, self._user)
         await members.open()
         self._etcd_watch = EtcdWatch(members, self._keys, self._log)
         loop = asyncio.get_running_loop()
@@ -236,7 +236,7 @@ class EtcdStore:
         return lease
 
     async def _keep_alive(self, lease: int) -> bool:
-        async def ask(member: Member, metadata: Metadata) -> bool:
+        async def ask(member: EtcdMember, metadata: Metadata) -> bool:
             call = member.lease.LeaseKeepAlive(timeout=_KEEP_ALIVE_S, metadata=metadata)
             try:
                 await call.write(rpc.LeaseKeepAliveRequest(ID=lease))
@@ -273,12 +273,12 @@ class EtcdStore:
                 raise KafkaStorageError(f"etcd has not ended a lease: {error}") from None
 
     async def _call(
-        self, method: Callable[[Member], Any], request: Any, *, is_repeatable: bool
+        self, method: Callable[[EtcdMember], Any], request: Any, *, is_repeatable: bool
     ) -> Any:
         return await self._open_members.call(method, request, is_repeatable=is_repeatable)
 
     @property
-    def _open_members(self) -> Members:
+    def _open_members(self) -> EtcdMembers:
         if self._members is None:
             raise KafkaStorageError("the metadata store is closed")
         return self._members

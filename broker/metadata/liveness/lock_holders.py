@@ -25,14 +25,14 @@ _LOG_LOCKS = range(120, 123)  # of `-shm`: to write, to move the log into the fi
 _STOPPED = "T"  # by a signal; by a debugger it would be "t"
 
 
-class Holder(NamedTuple):
+class SqliteLockHolder(NamedTuple):
     """A process that holds a lock; a shared one is that of a reader, for whom commits wait."""
 
     pid: int
     is_shared: bool
 
 
-def holders(metadata: Path) -> list[Holder]:
+def holders(metadata: Path) -> list[SqliteLockHolder]:
     """Returns the processes that hold a lock on a metadata file, once for each lock."""
     with contextlib.suppress(OSError):
         if (log := metadata.with_name(metadata.name + "-shm")).exists():
@@ -84,8 +84,8 @@ def _named(pid: int) -> str:
     return f"process {pid}"
 
 
-def _locks(path: Path, places: range) -> Iterator[Holder]:
+def _locks(path: Path, places: range) -> Iterator[SqliteLockHolder]:
     """Yields the locks on some bytes of a file. Raises OSError."""
     for each in listed(path.stat()):
         if each.is_posix and each.start in places:
-            yield Holder(each.pid, each.is_shared)
+            yield SqliteLockHolder(each.pid, each.is_shared)

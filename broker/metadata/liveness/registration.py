@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from tidelog.broker.metadata.store import KeyValue, KeyValueStore, Operation, Put
 
 
-class Session(NamedTuple):
+class BrokerSession(NamedTuple):
     """A session of a broker: its lease, and its broker epoch, the create revision of its key."""
 
     lease: int
@@ -29,7 +29,7 @@ class Session(NamedTuple):
 
 async def register(
     store: KeyValueStore, live: Put, ttl_ms: int, operations: Sequence[Operation] = ()
-) -> Session:
+) -> BrokerSession:
     """Creates a broker's key under a new lease; the process must hold the lock on its id.
 
     The operations are applied in the same transaction. Every later put of the key must name the lease, or
@@ -42,7 +42,7 @@ async def register(
         made = (live._replace(lease=lease), *operations)
         epoch = await store.transact(absent(live.key), made)
         if epoch is not None:
-            return Session(lease, epoch)
+            return BrokerSession(lease, epoch)
         await store.revoke(lease)
 
 

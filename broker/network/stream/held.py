@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tidelog.broker.memory.share import Share, Wait
+    from tidelog.broker.memory.share import MemoryWait, Share
     from tidelog.broker.network.stream.frames import Frames
 
 IDLE_S: Final = 10.0
@@ -48,7 +48,7 @@ class Held:
         self._frames = frames
         self._granted = granted
         self._counted = 0
-        self._wait: Wait | None = None
+        self._wait: MemoryWait | None = None
         # A time of the monotonic clock, and the bytes of the large frame that were there.
         self._since: tuple[float, int] | None = None
 

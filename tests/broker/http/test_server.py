@@ -13,7 +13,7 @@ from aiohttp import web
 
 from tidelog.broker.http import answers
 from tidelog.broker.http.answers import body_of, error_middleware
-from tidelog.broker.http.server import HttpServer, Limits
+from tidelog.broker.http.server import HttpLimits, HttpServer
 from tidelog.broker.http.slots import RESERVED_SLOTS
 
 OK = b"HTTP/1.1 200 OK\r\n"
@@ -31,7 +31,7 @@ class Port:
     def __init__(self, *, connections=5, head_timeout_s=10.0):
         self.refused = 0
         names = frozenset({"known"})
-        limits = Limits(lambda: connections, lambda: names, self._refuse, head_timeout_s)
+        limits = HttpLimits(lambda: connections, lambda: names, self._refuse, head_timeout_s)
         self.server = HttpServer(web, limits)
         self.listening = socket.create_server(("127.0.0.1", 0))
 

@@ -20,7 +20,7 @@ from tidelog.text import some
 if TYPE_CHECKING:
     import argparse
 
-    from tidelog.broker.adoption.plan import Plan
+    from tidelog.broker.adoption.plan import AdoptionPlan
     from tidelog.config import BrokerConfig
 
 
@@ -106,7 +106,7 @@ def _apply(options: argparse.Namespace) -> None:
     _say(plan, options)
 
 
-def _say(plan: Plan, options: argparse.Namespace) -> None:
+def _say(plan: AdoptionPlan, options: argparse.Namespace) -> None:
     partitions = [record for topic in plan.topics for record in topic.assignments]
     behind = sum(len(record.isr) < len(record.replicas) for record in partitions)
     counts = {"topics": len(plan.topics), "partitions": len(partitions), "to_catch_up": behind}
@@ -120,7 +120,7 @@ def _say(plan: Plan, options: argparse.Namespace) -> None:
     )
 
 
-async def _write(config: BrokerConfig, plan: Plan) -> None:
+async def _write(config: BrokerConfig, plan: AdoptionPlan) -> None:
     from tidelog.broker.adoption.apply import apply
     from tidelog.broker.metadata.local import metadata_of
 

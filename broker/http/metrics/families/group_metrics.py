@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 MOST_GROUPS: Final = 1_000
 
 
-class Lag(NamedTuple):
+class GroupLag(NamedTuple):
     """The lag of one group in one partition."""
 
     labels: tuple[str, str, str]
@@ -49,13 +49,13 @@ def _groups(scrape: Scrape) -> list[GroupMetadata]:
         return []
 
 
-def lags(scrape: Scrape) -> list[Lag]:
+def lags(scrape: Scrape) -> list[GroupLag]:
     """Returns the lag of every group in every partition for which it has committed an offset."""
     found = scrape.shared.get(__name__)
     if found is None:
         groups = iter(_groups(scrape))
         found = list(_lags_of(scrape, islice(groups, MOST_GROUPS)))
-        others: dict[tuple[str, str, str], Lag] = {}
+        others: dict[tuple[str, str, str], GroupLag] = {}
         for lag in _lags_of(scrape, groups):
             labels = (OTHER, lag.labels[1], lag.labels[2])
             others[labels] = _largest(labels, lag, others.get(labels, lag))
@@ -65,7 +65,7 @@ def lags(scrape: Scrape) -> list[Lag]:
     return found
 
 
-def _lags_of(scrape: Scrape, groups: Iterator[GroupMetadata]) -> Iterator[Lag]:
+def _lags_of(scrape: Scrape, groups: Iterator[GroupMetadata]) -> Iterator[GroupLag]:
     for kept in groups:
         for (topic, index), committed in dict(kept.offsets).items():
             lag = _lag(scrape, kept.group.group_id, topic, index, committed.offset)
@@ -73,10 +73,10 @@ def _lags_of(scrape: Scrape, groups: Iterator[GroupMetadata]) -> Iterator[Lag]:
                 yield lag
 
 
-def _largest(labels: tuple[str, str, str], one: Lag, other: Lag) -> Lag:
+def _largest(labels: tuple[str, str, str], one: GroupLag, other: GroupLag) -> GroupLag:
     event = [lag.event_ms for lag in (one, other) if lag.event_ms is not None]
     append = [lag.append_ms for lag in (one, other) if lag.append_ms is not None]
-    return Lag(
+    return GroupLag(
         labels,
         max(one.records, other.records),
         max(event, default=None),
@@ -84,21 +84,21 @@ def _largest(labels: tuple[str, str, str], one: Lag, other: Lag) -> Lag:
     )
 
 
-def _lag(scrape: Scrape, group: str, topic: str, index: int, committed: int) -> Lag | None:
+def _lag(scrape: Scrape, group: str, topic: str, index: int, committed: int) -> GroupLag | None:
     try:
         partition = scrape.services.partitions.get(topic, index)
         first = max(committed, partition.log_start_offset)
         count = max(partition.high_watermark - first, 0)
         if not count:
-            return Lag((group, topic, str(index)), 0, 0, 0)
+            return GroupLag((group, topic, str(index)), 0, 0, 0)
         record = partition.reader.first_record(first)
     except BrokerError:  # deleted meanwhile, or its disk has failed, which other metrics show
         return None
     if record is None:  # only transaction markers are left, or compaction removed the rest
-        return Lag((group, topic, str(index)), count, 0, 0)
+        return GroupLag((group, topic, str(index)), count, 0, 0)
     _, event_time, append_time, _ = record[1]
     now_ms = scrape.now_ms
-    return Lag(
+    return GroupLag(
         (group, topic, str(index)),
         count,
         None if event_time is None else max(now_ms - event_time, 0),

@@ -46,7 +46,7 @@ def scrape(monkeypatch):
     monkeypatch.setattr(
         group_metrics,
         "_lag",
-        lambda _scrape, name, topic, index, offset: group_metrics.Lag(
+        lambda _scrape, name, topic, index, offset: group_metrics.GroupLag(
             (name, topic, str(index)), offset, offset if offset != 3 else None, 10 - offset
         ),
     )
@@ -56,5 +56,5 @@ def scrape(monkeypatch):
 def test_the_others_are_told_as_a_sum_of_members_and_as_the_largest_lag(scrape):
     assert list(group_metrics.members(scrape)) == [(("g0",), 0), (("g1",), 1), ((OTHER,), 5)]
     others = [lag for lag in group_metrics.lags(scrape) if lag.labels[0] == OTHER]
-    assert others == [group_metrics.Lag((OTHER, "t", "0"), 3, 2, 8)]
+    assert others == [group_metrics.GroupLag((OTHER, "t", "0"), 3, 2, 8)]
     assert [lag.labels[0] for lag in group_metrics.lags(scrape)] == ["g0", "g1", OTHER]

@@ -6,13 +6,13 @@ More of them are planted where brokers run over an etcd in virtual time (tests/s
 from __future__ import annotations
 
 from tidelog.broker.metadata.etcd.change_log import ChangeLog
-from tidelog.broker.metadata.etcd.members import Members
+from tidelog.broker.metadata.etcd.members import EtcdMembers
 from tidelog.broker.metadata.etcd.store import EtcdStore
 from tidelog.broker.metadata.etcd.wire import Keys
 from tidelog.broker.metadata.store import Put
 
 _after, _operation, _revisions = ChangeLog.after, Keys._operation, Keys.revisions
-_call, _page, _transaction = Members.call, Keys.page, Keys.transaction
+_call, _page, _transaction = EtcdMembers.call, Keys.page, Keys.transaction
 
 
 async def _at_once(store, revision):
@@ -63,6 +63,6 @@ ETCD = {
     "the watch tells a revision in parts": (Keys, "revisions", _event_by_event),
     "changes of etcd that are forgotten are left out": (ChangeLog, "after", _silent_compaction),
     "only the first comparison is sent": (Keys, "transaction", _first_compare),
-    "a transaction that may have happened is sent again": (Members, "call", _always_again),
+    "a transaction that may have happened is sent again": (EtcdMembers, "call", _always_again),
     "a member that is behind may answer a read": (Keys, "page", _serializable),
 }

@@ -17,7 +17,7 @@ from tests.broker.metadata.etcd.server import Etcd, need_etcd, running_etcd
 from tests.certificates import Authority
 from tidelog.broker.metadata.etcd import follower as following
 from tidelog.broker.metadata.etcd import members
-from tidelog.broker.metadata.etcd.members import Tls
+from tidelog.broker.metadata.etcd.members import EtcdTls
 from tidelog.broker.metadata.etcd.store import EtcdStore
 from tidelog.broker.metadata.store import (
     MOST_OPERATIONS,
@@ -366,7 +366,7 @@ def secured(tmp_path_factory):
     folder = tmp_path_factory.mktemp("tls")
     authority = Authority("tests")
     issued = authority.issue("broker", hosts=["127.0.0.1"])
-    files = Tls(folder / "ca.pem", folder / "certificate.pem", folder / "key.pem")
+    files = EtcdTls(folder / "ca.pem", folder / "certificate.pem", folder / "key.pem")
     contents = (authority.pem, issued.certificate_pem, issued.key_pem())
     for file, content in zip(files, contents, strict=True):
         file.write_text(content)
@@ -399,7 +399,7 @@ async def test_who_shows_no_certificate_or_trusts_another_authority_is_refused(s
 
 
 async def test_a_file_that_is_missing_is_named(tmp_path):
-    files = Tls(tmp_path / "gone.pem", None, None)
+    files = EtcdTls(tmp_path / "gone.pem", None, None)
     with pytest.raises(MetadataError, match=r"cannot read .*gone.pem: No such file"):
         await EtcdStore(parse_etcd("etcd://127.0.0.1:1"), files).open()
 

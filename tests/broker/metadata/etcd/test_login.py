@@ -11,10 +11,10 @@ pytest.importorskip("aetcd", reason="aetcd is not installed (make setup)")
 
 import grpc
 
-from tidelog.broker.metadata.etcd.login import Login, User
+from tidelog.broker.metadata.etcd.login import EtcdLogin, EtcdUser
 
 
-class Member:
+class EtcdMember:
     """A member that answers logins when it is let, one token after another."""
 
     def __init__(self, name):
@@ -36,7 +36,7 @@ class Member:
 def login(tmp_path):
     password = tmp_path / "password"
     password.write_text("x")
-    return Login(User("broker", password))
+    return EtcdLogin(EtcdUser("broker", password))
 
 
 async def asked(login, member, times):
@@ -48,7 +48,7 @@ async def asked(login, member, times):
 
 
 async def test_a_member_that_hangs_keeps_nobody_from_another_one(login):
-    hanging, well = Member("a"), Member("b")
+    hanging, well = EtcdMember("a"), EtcdMember("b")
     well.answers.set()
     waiting = await asked(login, hanging, 3)
     async with asyncio.timeout(30):
@@ -65,7 +65,7 @@ async def test_a_member_that_hangs_keeps_nobody_from_another_one(login):
 
 
 async def test_calls_share_one_login_and_one_that_is_cancelled_ends_none(login):
-    member = Member("a")
+    member = EtcdMember("a")
     first, *others = await asked(login, member, 3)
     first.cancel()
     await asyncio.wait([first])

@@ -11,7 +11,7 @@ pytest.importorskip("aetcd", reason="aetcd is not installed (make setup)")
 from tests.broker.metadata.etcd.server import running_etcd
 from tests.broker.replicas.load import create
 from tests.broker.subject import eventually, json_at
-from tidelog.broker.metadata.etcd.login import User
+from tidelog.broker.metadata.etcd.login import EtcdUser
 from tidelog.broker.metadata.etcd.store import EtcdStore
 from tidelog.broker.metadata.store import MetadataError, Put, absent
 from tidelog.cluster import BrokerCluster
@@ -45,7 +45,7 @@ def store_of(etcd, user, name="ours", **options):
 
 @pytest.fixture
 async def store(etcd, password):
-    opened = store_of(etcd, User("broker", password))
+    opened = store_of(etcd, EtcdUser("broker", password))
     await opened.open()
     yield opened
     await opened.close()
@@ -95,10 +95,10 @@ async def test_who_is_not_let_in_is_told_at_once_why(etcd, password, tmp_path):
     wrong.write_text("x")
     for user, name, sentence in (
         (None, "ours", "asks for a user: set metadata.store.user"),
-        (User("broker", wrong), "ours", "the name, or the password in .*wrong, is wrong"),
-        (User("nobody", password), "ours", "refuses user nobody"),
-        (User("broker", tmp_path / "gone"), "ours", "password.file cannot be read: .*gone"),
-        (User("broker", password), "theirs", "does not let user broker read and write"),
+        (EtcdUser("broker", wrong), "ours", "the name, or the password in .*wrong, is wrong"),
+        (EtcdUser("nobody", password), "ours", "refuses user nobody"),
+        (EtcdUser("broker", tmp_path / "gone"), "ours", "password.file cannot be read: .*gone"),
+        (EtcdUser("broker", password), "theirs", "does not let user broker read and write"),
     ):
         async with asyncio.timeout(10):  # less than it waits for an etcd that is out of reach
             with pytest.raises(MetadataError, match=sentence):
@@ -108,7 +108,7 @@ async def test_who_is_not_let_in_is_told_at_once_why(etcd, password, tmp_path):
 async def test_an_etcd_without_users_says_so(password):
     sentence = r"knows no users: .*leave out metadata.store.user"
     with running_etcd() as server, pytest.raises(MetadataError, match=sentence):
-        await store_of(server, User("broker", password)).open()
+        await store_of(server, EtcdUser("broker", password)).open()
 
 
 @pytest.mark.slow

@@ -15,7 +15,7 @@ import pytest
 from tests.broker.subject import eventually
 from tidelog.broker.metadata.liveness.broker_lock import BrokerLock
 from tidelog.broker.metadata.liveness.lock_holders import (
-    Holder,
+    SqliteLockHolder,
     describe_blocker,
     holders,
     is_stopped,
@@ -79,8 +79,8 @@ def test_nobody_holds_the_lock_of_a_file_that_is_not_used(path, tmp_path):
 def test_a_writer_and_a_reader_hold_it(path, begun):
     writer, reader = begun(path, WRITES), begun(path, READS)
     found = holders(path)
-    assert Holder(writer.pid, is_shared=False) in found
-    assert Holder(reader.pid, is_shared=True) in found
+    assert SqliteLockHolder(writer.pid, is_shared=False) in found
+    assert SqliteLockHolder(reader.pid, is_shared=True) in found
     assert {each.pid for each in found} == {writer.pid, reader.pid}
     assert describe_blocker(path) == f"process {writer.pid} holds the lock of the metadata"
     writer.kill()
@@ -107,7 +107,7 @@ def test_with_write_ahead_logging_only_writers_are_in_the_way(path, begun):
         stop(reader)
         assert describe_blocker(path) is None
         writer = begun(path, WRITES)
-        assert holders(path) == [Holder(writer.pid, is_shared=False)]
+        assert holders(path) == [SqliteLockHolder(writer.pid, is_shared=False)]
 
 
 def test_this_process_is_not_in_its_own_way(path):

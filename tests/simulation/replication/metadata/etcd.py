@@ -34,7 +34,7 @@ from tests.simulation.replication.metadata.etcd_watch import (
     header,
 )
 from tidelog.broker.metadata.etcd import follower, store
-from tidelog.broker.metadata.etcd.members import Members
+from tidelog.broker.metadata.etcd.members import EtcdMembers
 from tidelog.broker.metadata.etcd.store import EtcdStore
 from tidelog.broker.metadata.store import Compare, Delete, Put
 
@@ -68,7 +68,7 @@ class Etcd:
         self._patches = [
             mock.patch.object(store, "grpc_loop", _SameLoop()),
             mock.patch.object(store, "secrets", self),
-            mock.patch.object(store, "Members", self._members),
+            mock.patch.object(store, "EtcdMembers", self._members),
         ]
         if self.loss:
             self._patches.append(mock.patch.object(follower, "_COMPARE_S", COMPARE_S))
@@ -179,7 +179,7 @@ class _SameLoop:
         return await work
 
 
-class VirtualMembers(Members):
+class VirtualMembers(EtcdMembers):
     """The members as one process is connected to them."""
 
     def __init__(self, etcd: Etcd, broker: int, endpoints: Any) -> None:
