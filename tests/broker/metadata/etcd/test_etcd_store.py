@@ -15,7 +15,7 @@ pytest.importorskip("aetcd", reason="aetcd is not installed (make setup)")
 from tests.broker.metadata.etcd.proxy import Proxy
 from tests.broker.metadata.etcd.server import Etcd, need_etcd, running_etcd
 from tests.certificates import Authority
-from tidelog.broker.metadata.etcd import follower as following
+from tidelog.broker.metadata.etcd import etcd_watch as following
 from tidelog.broker.metadata.etcd import members
 from tidelog.broker.metadata.etcd.members import EtcdTls
 from tidelog.broker.metadata.etcd.store import EtcdStore
@@ -155,7 +155,7 @@ def hears(monkeypatch):
         await asyncio.sleep(3600)
 
     monkeypatch.setattr(following, "_COMPARE_S", 0.2)
-    monkeypatch.setattr(following.Follower, "_one_watch", deaf)
+    monkeypatch.setattr(following.EtcdWatch, "_one_watch", deaf)
     # What etcd sends comes into the store nowhere else.
     return lambda store, revision, *changes: store._log.add([(revision, list(changes))])
 
@@ -209,7 +209,7 @@ async def test_a_watch_that_has_not_gone_on_yet_has_lost_nothing(etcd, monkeypat
         first = (await store.read()).revision
         watching = asyncio.create_task(anext(store.watch(first)))
         await asyncio.sleep(0)
-        monkeypatch.setattr(following.Follower, "_one_watch", _unheard)
+        monkeypatch.setattr(following.EtcdWatch, "_one_watch", _unheard)
         proxy.drop()
         await other.transact((), (Put("a", b""),))
         await asyncio.wait([watching], timeout=1)  # several comparisons

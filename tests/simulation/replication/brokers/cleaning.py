@@ -29,7 +29,7 @@ class VirtualWorker:
     async def start(cls) -> Self:
         return cls()
 
-    async def ask(self, question: dict[str, Any], patience_s: float) -> dict[str, Any]:
+    async def request(self, question: dict[str, Any], patience_s: float) -> dict[str, Any]:
         """Answers a question in a thread. Raises CleaningError."""
         loop = asyncio.get_running_loop()
         asked = json.loads(json.dumps(question))

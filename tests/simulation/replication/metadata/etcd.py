@@ -33,7 +33,7 @@ from tests.simulation.replication.metadata.etcd_watch import (
     failure,
     header,
 )
-from tidelog.broker.metadata.etcd import follower, store
+from tidelog.broker.metadata.etcd import etcd_watch, store
 from tidelog.broker.metadata.etcd.members import EtcdMembers
 from tidelog.broker.metadata.etcd.store import EtcdStore
 from tidelog.broker.metadata.store import Compare, Delete, Put
@@ -71,7 +71,7 @@ class Etcd:
             mock.patch.object(store, "EtcdMembers", self._members),
         ]
         if self.loss:
-            self._patches.append(mock.patch.object(follower, "_COMPARE_S", COMPARE_S))
+            self._patches.append(mock.patch.object(etcd_watch, "_COMPARE_S", COMPARE_S))
         for patch in self._patches:
             patch.start()
 
