@@ -107,7 +107,7 @@ class SystemClock:
         return wall_ns // 1_000_000
 
     def expect(self, reading: Reading) -> None:
-        """Goes on from a reading."""
+        """Stores the expected course of the clock; see `Clock.expect`."""
         ahead_ns = (reading.wall_ms - reading.elapsed_ms) * 1_000_000 + _suspended_ns()
         off_ns = TOLERANCE_MS * 1_000_000
         self._steady_ns = (ahead_ns - off_ns, ahead_ns + off_ns)
@@ -175,7 +175,7 @@ class ManualClock:
 
     @property
     def rate(self) -> float:
-        """How many of its seconds pass in one second of the machine; 0 while it stands still."""
+        """The seconds of this clock that pass in one second of the machine; 0 while it stands still."""
         return self._moment.rate
 
     def now_ms(self) -> int:
@@ -200,7 +200,7 @@ class ManualClock:
         return Reading(now_ms, moment.steady_ms + passed_ms, self._boot_id)
 
     def expect(self, reading: Reading) -> None:
-        """Goes on from a reading."""
+        """Stores the expected course of the clock; see `Clock.expect`."""
         ahead_ms = reading.wall_ms - reading.elapsed_ms
         self._steady_ms = (ahead_ms - TOLERANCE_MS, ahead_ms + TOLERANCE_MS)
 

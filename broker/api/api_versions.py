@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 _SOFTWARE_SINCE = 3
 _MINIMUM_0_SINCE = 4
-_FEATURES_EPOCH = 0  # what is finalized never changes
+_FEATURES_EPOCH = 0  # the finalized features never change
 _SUPPORTED = [SupportedFeatureKey(name=FEATURE, min_version=0, max_version=VERSION)]
 _FINALIZED = [
     FinalizedFeatureKey(name=FEATURE, min_version_level=VERSION, max_version_level=VERSION)

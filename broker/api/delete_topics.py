@@ -100,7 +100,7 @@ def _wanted(request: DeleteTopicsRequest, version: int) -> list[DeleteTopicState
 
 
 def _topic(services: Services, wanted: DeleteTopicState) -> str | UUID:
-    """Returns what identifies the topic, however it is named: its name, or an unknown id."""
+    """Returns the name of the topic, also if the request has its id, or an unknown id."""
     if wanted.name is not None:
         return wanted.name
     try:

@@ -82,10 +82,8 @@ async def altered(
     respond: Callable[[_Resource, BrokerError | None], _Response],
     api: str,
 ) -> list[_Response]:
-    """Alters resources one after another, each on its own; returns what is answered to each."""
-    times = Counter(
-        (each.resource_type, each.resource_name) for each in with_checkpoints(resources)
-    )
+    """Alters resources one after another, each on its own; returns the response to each."""
+    times = Counter((each.resource_type, each.resource_name) for each in with_checkpoints(resources))
 
     async def alter_one(resource: _Resource) -> _Response:
         if times[resource.resource_type, resource.resource_name] > 1:

@@ -1,9 +1,9 @@
-"""Changes over HTTP, below /v1: what Kafka's protocol has no request for.
+"""Changes over HTTP, below /v1, for which Kafka's protocol has no request.
 
-They exist on a production broker, on the port of the metrics, which may be open to others. So a
+The routes exist on a production broker, on the port of the metrics, which other machines may reach. So a
 change is accepted from this machine alone (its loopback addresses), as JSON, never from a page in a
-browser, and only with the right to alter the cluster. Behind a proxy on this machine everybody
-seems to be on this machine: a proxy should pass on GET alone.
+browser, and only with the right to alter the cluster. All requests through a proxy on this machine have a
+loopback address: a proxy should forward GET alone.
 """
 
 from __future__ import annotations

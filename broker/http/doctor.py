@@ -81,7 +81,7 @@ class _Log(NamedTuple):
 
 
 def doctor(query: ApiQuery) -> dict[str, Any]:
-    """Returns what is wrong with the clock and with the times of all topics, or of one."""
+    """Returns the findings about the broker, the clock and the times of all topics, or of one."""
     topic = topic_of(query)
     names = sorted(query.services.metadata.image.topics) if topic is None else [topic]
     services = query.services

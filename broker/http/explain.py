@@ -41,7 +41,7 @@ _SHOWN_SETTINGS = {
 
 
 def explain(query: ApiQuery) -> dict[str, Any]:
-    """Explains every segment: what will delete it and when, or what holds it."""
+    """Explains every segment: the policy that will delete it and when, or the reason why it is kept."""
     topic = query.topic
     changes = topic_changes(_changes(query.given.get("set", [])))
     config, brought = query.services.settings.settled(

@@ -24,7 +24,7 @@ class LeaderMap(NamedTuple):
     others: Mapping[int, list[int]]
     """The partitions that other brokers lead, by broker."""
     unknown: Mapping[int, BrokerError]
-    """The partitions for which nobody answers, and why."""
+    """The partitions that no broker answers for, with the reasons."""
 
 
 def leader_map(services: Services, topic: Topic, indexes: Iterable[int]) -> LeaderMap:

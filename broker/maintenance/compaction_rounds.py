@@ -199,7 +199,7 @@ class CompactionRounds(DueRounds):
         )
         done.failed.extend(done_failed)
         if found:
-            # What is compacted must never again be checked for holes.
+            # Recovery checks offsets after the recovery point for gaps, which compaction makes.
             await checkpoint(services.store, services.pools, services.waiting)
             await self._clean_all(found, done, asked=asked)
             with contextlib.suppress(BrokerError):  # the next one logs it
@@ -266,7 +266,7 @@ class CompactionRounds(DueRounds):
         compacted even if it is not dirty enough yet. Raises BrokerError, CleaningError and OSError; then
         the log keeps its old segments.
         """
-        from tidelog.storage.log.compactor import Compaction  # only what compacts needs it
+        from tidelog.storage.log.compactor import Compaction  # imported only for compaction
 
         services, started_s = self._services, self._services.clock.monotonic_s()
         job = await services.pools.maintenance.run_to_end(
@@ -292,7 +292,7 @@ class CompactionRounds(DueRounds):
             raise
         finally:
             read, size = sum(c.bytes_read for c in written), sum(c.size for c in written)
-            # Whoever writes there must be gone before; if not, nobody else cleans it until the next start.
+            # The process that writes there must have ended; else the log is not cleaned until the next start.
             if error is None or await worker.stop():
                 if error is not None:
                     await services.pools.maintenance.run_to_end(partition.compactor.discard_cleaned)

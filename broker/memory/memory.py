@@ -1,4 +1,4 @@
-"""The shares of one broker's memory, by what they are used for.
+"""The shares of one broker's memory, by use.
 
 Of `memory.limit.bytes` half is for records that are decompressed or converted, a quarter for frames that
 arrive, three sixteenths for answers that have not been read, and one sixteenth for replication: half of

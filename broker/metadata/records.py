@@ -237,8 +237,7 @@ def put_topic(topic: TopicRecord) -> Put:
 def put_partition(topic_id: UUID, index: int, partition: PartitionRecord) -> Put:
     """Returns the operation that writes a partition.
 
-    Fields that have their default are left out, so a partition without replication is stored in no more
-    bytes than before there was replication.
+    Fields that have their default are left out, so the value of a partition with one replica is short.
     """
     fields = {
         name: value

@@ -12,7 +12,7 @@ A lease is a span of time that its holder prolongs. A key may belong to a lease.
 because it was revoked or not prolonged in time, its keys are deleted in one revision, as watches
 see. Each call first ends the leases whose time is over. So a lease ends at the first call, of
 anybody, at or after its deadline, and never before. A lease proves nothing: it may have ended while
-its holder was paused. Who writes for a holder compares the revision of the holder's key in the same
+its holder was paused. A write on behalf of a holder compares the revision of the holder's key in the same
 transaction.
 
 The contract is that of etcd (its API reference; a lease ends there up to some seconds after its

@@ -1,4 +1,4 @@
-"""Topics: how changes of them are decided, and how the local logs follow.
+"""Topics: decides changes of topics, and creates, deletes and configures the local logs.
 
 Begin with `topics.py`, which requests call. The usual questions:
 - which changes of topics, partitions and settings are allowed, and how they are stored:
@@ -8,7 +8,7 @@ Begin with `topics.py`, which requests call. The usual questions:
   `reconciler.py`
 - when a Metadata request creates a topic (auto.create.topics.enable): `auto_creation.py`
 - how logs get the settings in force (`broker/settings.py`): `applied_settings.py`
-- who leads a partition, and its leader epoch: `leadership.py`
+- which broker leads a partition, and its leader epoch: `leadership.py`
 - how copied log directories without metadata become topics: `adoption.py`
 - what is logged before changed settings delete data: `forecast.py`
 - the order of the steps at start: `startup.py`

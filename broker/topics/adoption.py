@@ -86,7 +86,7 @@ async def _adopt(services: Services, name: str, indexes: Sequence[int]) -> None:
     used = await services.pools.topics.run(_largest_producer_id, services, name, indexes)
     unsafe = (used // _ID_BLOCK + 1) * _ID_BLOCK - image.next_producer_id
     if unsafe > 0:
-        await services.metadata.allocate_producer_ids(unsafe)  # nobody gets these
+        await services.metadata.allocate_producer_ids(unsafe)  # no producer gets these
     await services.topics.adopt(
         Topic(
             name,

@@ -138,7 +138,7 @@ def _any(name: TopicPartition, settings: Settings, image: Image) -> PartitionCha
 async def _store(
     services: Services, decide: Mapping[TopicPartition, Decide], timeout_ms: int
 ) -> dict[TopicPartition, BrokerError]:
-    """Stores what is decided for each partition; returns the errors of those that failed."""
+    """Stores the change that is decided for each partition; returns the errors of those that failed."""
     end_s = services.clock.monotonic_s() + timeout_ms / 1000
     failed: dict[TopicPartition, BrokerError] = {}
     left, limit = dict(decide), MOST_OPERATIONS

@@ -1,4 +1,4 @@
-"""How many topics and partitions there may be: the checks of CreateTopics and CreatePartitions.
+"""Limits the numbers of topics and partitions: the checks of CreateTopics and CreatePartitions.
 
 Counts, replication factors and manual assignments are checked. A broker that is alone has one
 replica of each partition. Which brokers can be replicas of several is checked where partitions are

@@ -124,7 +124,7 @@ class TopicAdmin:
     def _placed(
         self, wanted: RequestedPartitions
     ) -> tuple[tuple[PartitionRecord, ...], Sequence[Compare]]:
-        """Returns the first states of a topic's partitions, and what they were decided on."""
+        """Returns the first states of a topic's partitions, and the comparisons that must hold for them."""
         if self._is_alone:
             return (PartitionRecord.led_by(self._metadata.node_id),) * wanted.partitions, ()
         from tidelog.broker.topics import placing  # a broker that is alone needs none of it
@@ -178,7 +178,7 @@ class TopicAdmin:
     def _added(
         self, topic: Topic, count: int, assignments: Sequence[Sequence[int]] | None
     ) -> tuple[tuple[PartitionRecord, ...], Sequence[Compare]]:
-        """Returns the first states of added partitions, and what they were decided on."""
+        """Returns the first states of added partitions, and the comparisons that must hold for them."""
         if self._is_alone:
             return (PartitionRecord.led_by(self._metadata.node_id),) * count, ()
         from tidelog.broker.topics import placing

@@ -1,4 +1,4 @@
-"""Every request below /v1: what it is for, its parameters, its answer, and its errors."""
+"""Declares every request below /v1: its purpose, its parameters, its answer, and its errors."""
 
 from __future__ import annotations
 

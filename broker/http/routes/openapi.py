@@ -1,4 +1,4 @@
-"""The OpenAPI 3.1 description of /v1, made of the declarations when somebody asks for it."""
+"""The OpenAPI 3.1 description of /v1, generated from the declarations at the first request for it."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ class _LoopThread:
         self._loop: asyncio.AbstractEventLoop | None = None
 
     async def run(self, work: Coroutine[Any, Any, Result]) -> Result:
-        """Runs a coroutine in the thread, and returns what it returns.
+        """Runs a coroutine in the thread, and returns its result.
 
         Cancels the coroutine with the caller.
         """

@@ -6,8 +6,8 @@ several processes on one machine, may have the same file open: the watch of each
 the others after `poll_interval_s`, or 16 times that if nobody has committed for a while. It reads
 the database only if the commit mark has changed.
 
-Leases end by one clock that all these processes share (`lease_clock`). Whoever finds that a lease
-is over ends it, in a transaction that holds the write lock, before it does its own work. A lease of
+Leases end by one clock that all these processes share (`lease_clock`). A call that finds that a lease
+is over ends it, in a transaction that holds the write lock, before its own work. A lease of
 an earlier boot is over, because its holder ended with that boot. A store without `peers` makes the
 clock when there is a lease.
 
@@ -101,7 +101,7 @@ class SqliteStore:
         self._clock = clock
         self._peers = peers
         self._patience_s = blocked_after_s
-        self._logged_blocker = ""  # who was in the way of changes, until one is stored
+        self._logged_blocker = ""  # the process that blocks writes, until one succeeds
         self._db: sqlite3.Connection | None = None
         self._loop: asyncio.AbstractEventLoop | None = None  # on which the watches are
         self._notified_revision = (
