@@ -1,7 +1,7 @@
 """HTTP: /metrics for Prometheus, /healthz (process serves), /readyz (clients may connect), /v1; / lists all.
 
-/readyz warns of a leap of the clock, and is 200 all the same; `readiness.py` has the reasons for 503. /metrics
-and /v1 answer while /readyz is 503, too.
+/readyz warns of a leap of the clock, and is 200 all the same; `readiness.py` has the reasons for 503. Other
+routes answer while /readyz is 503, too.
 
 The socket listens from the beginning. The modules and libraries behind it are imported, in a thread, when
 the first request arrives. So a start does not wait for them, and a broker without HTTP clients does not
