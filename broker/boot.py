@@ -109,7 +109,9 @@ class Services:
             leader_changed=self.waiting.wake,
         )
         admin = TopicAdmin(metadata, self.settings, self._unclaimed, self.catch_up)
-        self.topics = Topics(admin, reconciler, self.settings, self.coordinator.cleanup.delete_topic)
+        self.topics = Topics(
+            admin, reconciler, self.settings, self.coordinator.cleanup.delete_topic
+        )
         self.partitions = Partitions(store, metadata, self.topics, pools.reads)
         self.cluster: Cluster | None = None  # None for a broker that is alone
         self.replicas: Replicas | None = None

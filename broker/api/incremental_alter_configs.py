@@ -83,7 +83,9 @@ async def altered(
     api: str,
 ) -> list[_Response]:
     """Alters resources one after another, each on its own; returns the response to each."""
-    times = Counter((each.resource_type, each.resource_name) for each in with_checkpoints(resources))
+    times = Counter(
+        (each.resource_type, each.resource_name) for each in with_checkpoints(resources)
+    )
 
     async def alter_one(resource: _Resource) -> _Response:
         if times[resource.resource_type, resource.resource_name] > 1:

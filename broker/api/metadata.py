@@ -82,7 +82,9 @@ def handle(
             return _answer_later(services, request, context, new_leaders.elected(topics))
     unread = [
         (topic.name, index)
-        for topic in with_checkpoints(_topics_with_unread_epochs(services, request, context.version))
+        for topic in with_checkpoints(
+            _topics_with_unread_epochs(services, request, context.version)
+        )
         for index in with_checkpoints(range(topic.partitions))
         if services.store.leader_epoch(topic.name, index) is None
     ]

@@ -43,9 +43,9 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator, Mapping
     from pathlib import Path
 
+    from tidelog.broker.maintenance.retention_rounds import SweptSegment
     from tidelog.broker.testing.controlled import Control
     from tidelog.broker.testing.cuts import Cuts
-    from tidelog.broker.maintenance.retention_rounds import RetentionRounds, SweptSegment
     from tidelog.storage.log.partition import Partition
 
 log = logging.getLogger("tidelog.control")
@@ -290,7 +290,7 @@ async def heal_cuts(control: Control, given: Mapping[str, Any]) -> dict[str, Any
 def _cuts(control: Control) -> Cuts:
     cuts = control.faults.cuts
     if cuts is None:
-        raise Refused(
+        raise HttpError(
             400, "BROKER_ALONE", "the broker is alone: there is nothing to cut it off from"
         )
     return cuts
@@ -301,7 +301,7 @@ def _other_broker(control: Control, given: Mapping[str, Any]) -> int:
     known = sorted(control.services.metadata.image.registrations.keys() - {me})
     if not isinstance(broker, int) or isinstance(broker, bool) or broker not in known:
         expected = ", ".join(map(str, known)) or "there is none"
-        raise Refused(
+        raise HttpError(
             400,
             "UNKNOWN_BROKER",
             f"broker={broker!r}: expected another broker ({expected}), or metadata: true",

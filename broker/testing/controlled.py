@@ -6,7 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tidelog.broker.clock import ManualClock
-from tidelog.broker.http.answers import Refused
+from tidelog.broker.http.answers import HttpError
 from tidelog.config.instants import parse_duration, parse_instant
 
 if TYPE_CHECKING:
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from tidelog.broker.http.services import Services
     from tidelog.broker.maintenance.compaction_rounds import CompactionRounds
-    from tidelog.broker.maintenance.retention_rounds import Rounds
+    from tidelog.broker.maintenance.retention_rounds import RetentionRounds
     from tidelog.broker.testing.faults import Faults
 
 
@@ -22,33 +22,33 @@ class Control(NamedTuple):
     """What the handlers of the control listener work on."""
 
     services: Services
-    rounds: Rounds
+    rounds: RetentionRounds
     compaction: CompactionRounds
     faults: Faults
 
     @property
     def clock(self) -> ManualClock:
-        """The manual clock; raises Refused if the broker has another one."""
+        """The manual clock; raises HttpError if the broker has another one."""
         clock = self.services.clock
         if isinstance(clock, ManualClock):
             return clock
-        raise Refused(
+        raise HttpError(
             400, "CLOCK_NOT_MANUAL", "the clock is the machine's own: start with --clock manual"
         )
 
     def time(self, given: Mapping[str, Any], name: str) -> int:
-        """Returns a required time of the request; raises Refused."""
+        """Returns a required time of the request; raises HttpError."""
         return self._read(given, name, partial(parse_instant, now_ms=self.services.clock.now_ms()))
 
     def span(self, given: Mapping[str, Any], name: str) -> int:
-        """Returns a required duration of the request; raises Refused."""
+        """Returns a required duration of the request; raises HttpError."""
         return self._read(given, name, parse_duration)
 
     @staticmethod
     def _read(given: Mapping[str, Any], name: str, read: Callable[[Any], int]) -> int:
         if name not in given:
-            raise Refused(400, "MISSING", f"{name} is missing")
+            raise HttpError(400, "MISSING", f"{name} is missing")
         try:
             return read(given[name])
         except ValueError as error:
-            raise Refused(400, "BAD_TIME", f"{name}: {error}") from None
+            raise HttpError(400, "BAD_TIME", f"{name}: {error}") from None

@@ -15,7 +15,6 @@ import asyncio
 import time
 from typing import TYPE_CHECKING, Any, cast
 
-from tidelog.broker.http.answers import HttpError
 from tidelog.client import async_connection
 from tidelog.protocol.errors import KafkaStorageError
 
