@@ -31,11 +31,11 @@ from tidelog.broker.boot import Services
 from tidelog.broker.clock import SystemClock
 from tidelog.broker.metadata.local import local_metadata
 from tidelog.broker.metrics.counters import Metrics
-from tidelog.broker.network import connection as connection_module
 from tidelog.broker.network.accepting.listener import Listener
 from tidelog.broker.network.connection import Connection
 from tidelog.broker.network.context import Context
 from tidelog.broker.network.dispatch import dispatch
+from tidelog.broker.network.stream import requests as requests_module
 from tidelog.config import load
 from tidelog.protocol.api.fetch import API as FETCH
 from tidelog.protocol.api.produce import API as PRODUCE
@@ -124,7 +124,7 @@ def make_connection(node: Services) -> Connection:
     """Returns a connection that drops its responses."""
     connection = Connection(node, Listener("PLAINTEXT", "127.0.0.1", 0, ("127.0.0.1", 0)))
     connection.connection_made(_Sink())
-    connection_module._TURN_S = float("inf")
+    requests_module._TURN_S = float("inf")
     return connection
 
 
