@@ -21,7 +21,6 @@ from tidelog.storage.compaction.job import Job, Source, Writer
 from tidelog.storage.log.failures import half_way, storage_error
 from tidelog.storage.log.retention import deletion
 from tidelog.storage.log.times import judging
-from tidelog.storage.log.values import Cleaning
 from tidelog.storage.segment.log_file import Tail
 from tidelog.storage.segment.segment import Segment
 from tidelog.storage.segment.segment_line import SegmentLine
@@ -286,7 +285,8 @@ class Compactor:
         with self._state.append_lock:
             self._is_cleaning, self._cleaning = False, ()
             if first_dirty_offset is not None and not self._is_overtaken:
-                self._state.cleaning = Cleaning(first_dirty_offset)
+                before = self._state.cleaning
+                self._state.cleaning = before._replace(cleaned_offset=first_dirty_offset)
                 self._horizon_ms, self._is_horizon_known = self._found_horizon_ms, True
             if compaction is not None:
                 self.last_compaction = compaction

@@ -172,9 +172,9 @@ class AppendTimes:
         vouched = self._end or 0
         if durable_offset is not None:
             vouched = max(durable_offset - self.base_offset, vouched)
-        batches = checks.Batches(first_time, last_time, vouched)
+        times, whole = (first_time, last_time), self._is_whole
         return self._keep(
-            checks.confirm(self._entries(), self._last, self._end, batches, is_whole=self._is_whole)
+            checks.confirm(self._entries(), self._last, self._end, times, vouched, is_whole=whole)
         )
 
     def _keep(self, kept: checks.Kept | None) -> bool:
@@ -220,11 +220,6 @@ class AppendTimes:
     def last_time(self) -> int | None:
         """The last known append time of the segment, None if none is known."""
         return self._last_known
-
-    @property
-    def first_time(self) -> int | None:
-        """The append time of the segment's first batch, None if it is unknown."""
-        return self.at(self.base_offset)
 
     @property
     def is_complete(self) -> bool:

@@ -83,5 +83,5 @@ def has_append_times(segment: Segment) -> bool:
     An empty file of append times is what a power loss leaves of a new segment. Raises OSError.
     """
     if len(segment.append_times):
-        return segment.append_times.first_time is not None
+        return segment.append_times.at(segment.base_offset) is not None
     return segment.append_times.file.path.exists()

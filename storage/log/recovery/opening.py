@@ -181,7 +181,7 @@ def _begin_clock(state: LogState, now_ms: int) -> None:
     )
     times = active.known.times
     if active.tail.size and times.created_clock is None:
-        is_known = active.append_times.first_time is not None
+        is_known = active.append_times.at(active.base_offset) is not None
         times.created_clock = (
             now_ms if is_known else state.timing.adoptions.time_of(active.base_offset)
         )

@@ -247,7 +247,7 @@ def _segment(
         times.first,
         times.largest,
         judged.event,
-        segment.append_times.first_time if size else None,
+        segment.append_times.at(segment.base_offset) if size else None,
         segment.append_times.at(end_offset - 1) if size else None,
         times.has_unknown,
         times.has_missing,

@@ -24,14 +24,6 @@ class Kept(NamedTuple):
     end: int | None  # the offset of the END entry to be written, None for none
 
 
-class Batches(NamedTuple):
-    """What is known of a segment's batches beside its file."""
-
-    first_time: int | None  # the append times of the first and the last one
-    last_time: int | None
-    vouched: int  # entries before this offset, relative to the base, cannot be lost
-
-
 class Stop(NamedTuple):
     """How the log ended before this start."""
 
@@ -117,22 +109,28 @@ def _may_follow(entry: Entry, last: Entry, last_known: int | None, *, is_first: 
 
 
 def confirm(
-    entries: Entries, last: Entry, end: int | None, batches: Batches, *, is_whole: bool
+    entries: Entries,
+    last: Entry,
+    end: int | None,
+    times: tuple[int | None, int | None],
+    vouched: int,
+    *,
+    is_whole: bool,
 ) -> Kept | None:
     """Compares with the append times of the first and the last batch; None if they agree.
 
-    In a closed segment's file that `is_whole`, the last entry has to have the last batch's. Raises OSError.
+    Entries before the `vouched` offset cannot be lost. In a closed segment's file that `is_whole`, the last
+    entry has to have the last batch's time. Raises OSError.
     """
-    is_other = last.time not in (UNKNOWN, batches.last_time)
-    if entries.at(0).time not in (UNKNOWN, batches.first_time) or (is_whole and is_other):
+    first_time, last_time = times
+    is_other = last.time not in (UNKNOWN, last_time)
+    if entries.at(0).time not in (UNKNOWN, first_time) or (is_whole and is_other):
         return NOTHING
-    if last.time == UNKNOWN:
-        return None
-    if batches.last_time is not None and not goes_back(batches.last_time, last.time):
+    if last.time == UNKNOWN or (last_time is not None and not goes_back(last_time, last.time)):
         return None
     if end is not None:  # partition.times may describe more than is durable
-        return Kept(entries.floor(batches.vouched - 1) + 1, batches.vouched, batches.vouched)
-    return Kept(entries.size, max(last.offset + 1, batches.vouched), None)
+        return Kept(entries.floor(vouched - 1) + 1, vouched, vouched)
+    return Kept(entries.size, max(last.offset + 1, vouched), None)
 
 
 def closed(

@@ -76,7 +76,7 @@ def test_a_log_ends_at_a_gap_that_a_power_loss_left(make_log, losses, lost):
                 path.read_bytes()[:24]
             )  # without END entries, which would vouch for them
         start(log, f"boot {number}")
-        assert log.partition.segments[1].append_times.first_time is None
+        assert log.partition.reader.append_time_of(log.partition.segments[1].base_offset) is None
         log.crash()
     path_of(log, 1).write_bytes(b"")
     if lost == "a segment":
