@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
 from tidelog.protocol.errors import (
     CorruptMessage,
-    KafkaStorageError,
     MessageTooLarge,
     NotLeaderOrFollower,
     RecordListTooLarge,
@@ -290,9 +289,7 @@ class Appender:
     def _refuse(self, size: int, segment_bytes: int) -> NoReturn:
         """Raises the reason why the log does not accept the batches, or their size."""
         state = self._state
-        if state.is_stopped:
-            state.check_usable()
-            raise KafkaStorageError(f"{state.topic}-{state.index} is closed")
+        state.check_open()
         if (
             state.is_follower
         ):  # else it would differ from its leader's log, in the leader's own epoch

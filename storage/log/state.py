@@ -404,6 +404,12 @@ class LogState:
         if offline is not None:
             raise KafkaStorageError(f"{self.topic}-{self.index} is offline: {offline}")
 
+    def check_open(self) -> None:
+        """Raises the error of a log that is deleted, offline or closed; needs the append lock."""
+        if self.is_stopped:
+            self.check_usable()
+            raise KafkaStorageError(f"{self.topic}-{self.index} is closed")
+
     def check_usable(self) -> None:
         """Raises the error of a log whose files must not be written; for holders of a lock."""
         if self.stopped.is_deleted:

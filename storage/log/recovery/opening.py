@@ -195,7 +195,7 @@ def _save_times(state: LogState, known: loading.Known) -> None:
         if state.size:
             _log.warning(
                 "partition.times missing: the largest event time is that of the records in the log",
-                extra={"topic": state.topic, "partition": state.index},
+                extra=state.named(),
             )
         state.saved_times.save_covered(durable=is_adopted, losable=not is_adopted)
     elif times.cut is not None and times.cut.offset is not None:

@@ -12,7 +12,7 @@ import logging
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
-from tidelog.protocol.errors import CorruptMessage, KafkaStorageError
+from tidelog.protocol.errors import CorruptMessage
 from tidelog.protocol.records.compression import STORED_LIMIT
 from tidelog.storage import files
 from tidelog.storage.checkpoints import EpochStart
@@ -154,9 +154,7 @@ class Replica:
     ) -> None:
         state = self._state
         with state.append_lock:
-            if state.is_stopped:
-                state.check_usable()
-                raise KafkaStorageError(f"{state.topic}-{state.index} is closed")
+            state.check_open()
             try:
                 state.reserve.check()
                 known = state.epochs.latest

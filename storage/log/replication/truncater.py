@@ -15,7 +15,7 @@ import contextlib
 import logging
 from typing import TYPE_CHECKING
 
-from tidelog.protocol.errors import CorruptMessage, KafkaStorageError, OffsetOutOfRange
+from tidelog.protocol.errors import CorruptMessage, OffsetOutOfRange
 from tidelog.storage import filenames, files
 from tidelog.storage.log import slices
 from tidelog.storage.log.failures import half_way, storage_error
@@ -67,7 +67,7 @@ class Truncater:
         state = self._state
         state.check_online()
         with state.commit_lock, state.flush_lock, state.append_lock:
-            self._check_open()
+            state.check_open()
             if offset < 0 or (offset < state.ends.high_watermark and not below_high_watermark):
                 raise OffsetOutOfRange(
                     f"{state.topic}-{state.index} is not truncated to {offset}: what lies below its "
@@ -92,7 +92,7 @@ class Truncater:
         state = self._state
         state.check_online()
         with state.commit_lock, state.flush_lock, state.append_lock:
-            self._check_open()
+            state.check_open()
             if offset < 0:
                 raise OffsetOutOfRange(f"{state.topic}-{state.index} cannot start at {offset}")
             self._begin_anew(offset)
@@ -107,12 +107,6 @@ class Truncater:
         with self._as_before():
             state.epochs.truncate_to(state.ends.log_end_offset)
             state.epochs.sync()
-
-    def _check_open(self) -> None:
-        state = self._state
-        if state.is_stopped:
-            state.check_usable()
-            raise KafkaStorageError(f"{state.topic}-{state.index} is closed")
 
     def _cut(self, offset: int) -> None:
         state = self._state
@@ -271,12 +265,7 @@ class Truncater:
         state.begin_generation()
         _log.warning(
             "log truncated",
-            extra={
-                "topic": state.topic,
-                "partition": state.index,
-                "end_offset": end_offset,
-                "begins_anew": begins_anew,
-            },
+            extra=state.named(end_offset=end_offset, begins_anew=begins_anew),
         )
 
     def _drop_snapshots(self, end_offset: int) -> None:

@@ -217,13 +217,13 @@ class AppendClock:
         try:
             with state.flush_lock:
                 with state.append_lock:
-                    self._check_open()
+                    state.check_open()
                     if not is_due(now_ms):
                         return None
                     reset, times = self._reset_at(now_ms), self._times_back(now_ms)
                 state.saved_times.save(times, durable=True)
                 with state.append_lock:
-                    self._check_open()
+                    state.check_open()
                     if state.ends.log_end_offset != reset.offset:
                         reset, times = self._reset_at(now_ms), self._times_back(now_ms)
                         state.saved_times.save(times, durable=True)
@@ -232,13 +232,7 @@ class AppendClock:
             raise storage_error(state, "the correction of the clock is not kept", error) from error
         _log.warning(
             "append times reset to the clock",
-            extra={
-                "topic": state.topic,
-                "partition": state.index,
-                "offset": reset.offset,
-                "from": reset.last_append_time,
-                "to": now_ms,
-            },
+            extra=state.named(offset=reset.offset, to=now_ms) | {"from": reset.last_append_time},
         )
         return reset
 
@@ -246,12 +240,6 @@ class AppendClock:
         """Reads the times of all segments, for the largest event time of those that remain."""
         with self._state.hold() as version:
             deletion.learn(version.segments)
-
-    def _check_open(self) -> None:
-        state = self._state
-        if state.is_stopped:
-            state.check_usable()
-            raise KafkaStorageError(f"{state.topic}-{state.index} takes no batches now")
 
     def _times_back(self, now_ms: int) -> PartitionTimes:
         """Returns the content for `partition.times` after a step back; needs the append lock."""
@@ -393,12 +381,7 @@ class AppendClock:
             raise storage_error(state, "the correction of the clock is not kept", error) from error
         _log.warning(
             "append times of earlier leaders corrected",
-            extra={
-                "topic": state.topic,
-                "partition": state.index,
-                "offset": written.start_offset,
-                "behind_ms": written.behind_ms,
-            },
+            extra=state.named(offset=written.start_offset, behind_ms=written.behind_ms),
         )
 
     def _has_late_horizons(self, step: ForwardStep) -> bool:

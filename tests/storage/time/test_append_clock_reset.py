@@ -65,7 +65,7 @@ def test_a_mark_that_has_been_cut_off_counts_no_more(log):
 def test_a_closed_log_is_left_alone(log):
     partition = log.partition
     log.close()
-    with pytest.raises(KafkaStorageError, match="takes no batches now"):
+    with pytest.raises(KafkaStorageError, match="is closed"):
         partition.append_clock.reset(RIGHT_MS)
     assert len(partition.segments) == 1
 
