@@ -304,12 +304,6 @@ def make(path: Path) -> None:
     Descriptor(path, writable=True)
 
 
-def truncate_or_make(path: Path) -> None:
-    """Leaves an empty file at the path; raises OSError."""
-    unlink(path)
-    make(path)
-
-
 def truncate(path: Path, size: int) -> None:
     """Truncates a file to a size; raises OSError."""
     _system.truncate(path, size)

@@ -187,19 +187,6 @@ class Flusher:
         state.epochs.sync()
         files.sync(state.directory)
 
-    def save_times(self) -> None:
-        """Makes what is known of the log's times durable; for a thread.
-
-        Raises KafkaStorageError.
-        """
-        state = self._state
-        try:
-            with state.flush_lock:
-                state.check_usable()
-                state.saved_times.save_covered(durable=True)
-        except OSError as error:
-            raise storage_error(state, "the log's times cannot be kept", error) from error
-
     def close(self) -> None:
         """Stops cleanly: writes producers and indexes, makes all durable. Raises KafkaStorageError.
 

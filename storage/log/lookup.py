@@ -56,11 +56,6 @@ class AppendedSince(NamedTuple):
     unknown_from: int | None
     absent_from: int | None = None
 
-    @property
-    def is_exact(self) -> bool:
-        """Returns whether the result is certain. Only tests use it."""
-        return self.unknown_from is None
-
 
 class OffsetTimes(NamedTuple):
     """The two times of an offset; None if it has none, or if it is unknown."""

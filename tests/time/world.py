@@ -318,7 +318,7 @@ class World:
         text = "none"
         if found.offset is not None:
             text = f"offset={found.offset} appended={found.append_time}"
-        if not found.is_exact:
+        if found.unknown_from is not None:
             text += f", or earlier: unknown from {found.unknown_from} on"
         if found.absent_from is not None:
             gone, last = found.absent_from, found.offset - 1

@@ -26,12 +26,11 @@ def contents_of(directory):
     [
         lambda partition: partition.flush(),
         lambda partition: partition.commit(),
-        lambda partition: partition.flusher.save_times(),
         lambda partition: partition.retainer.apply_retention(10**12),
         lambda partition: partition.retainer.delete_records_before(1),
         lambda partition: partition.append_clock.reset(0),
     ],
-    ids=["flush", "commit", "keep times", "retention", "delete records", "append time"],
+    ids=["flush", "commit", "retention", "delete records", "append time"],
 )
 @pytest.mark.parametrize("flushed", [True, False])
 def test_who_comes_late_does_not_touch_the_new_log(make_log, work, flushed):

@@ -49,7 +49,7 @@ def times_of(partition, rows):
     for time in {time + d for time in rows for d in (0, 1)}:
         since = partition.reader.find_by_append_time(time, upper_offset=len(rows))
         first = next((o for o, row in enumerate(rows) if row >= time), None)
-        if since.is_exact:
+        if since.unknown_from is None:
             assert since.offset == first
         elif first is not None:
             assert since.unknown_from <= first

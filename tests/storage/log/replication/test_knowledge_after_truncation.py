@@ -37,7 +37,7 @@ def test_a_restarted_follower_reads_only_what_was_not_saved(make_log, monkeypatc
         if i == 2_900:
             log.partition.state.advance_high_watermark(2_901)
             log.partition.flusher.flush()
-            log.partition.flusher.save_times()
+            log.partition.state.saved_times.save_covered(durable=True)
     log.crash()
     walked, walk = [], Segment.walk
 

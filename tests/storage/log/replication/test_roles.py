@@ -420,7 +420,7 @@ def test_what_is_noted_of_a_leaders_clock_while_others_save_times_is_durable_aft
     log.partition.state.gaps_end_offset = 1  # there is something to save
     with monkeypatch.context() as broken:
         broken.setattr(SavedTimes, "covered", collect)
-        log.partition.flusher.save_times()
+        log.partition.state.saved_times.save_covered(durable=True)
         noting[0].join(30)
     stored = partition_times.read(log.directory).written_behind
     assert stored == WrittenBehind(1, NO_END_OFFSET, 30_000)
