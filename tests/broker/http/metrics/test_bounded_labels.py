@@ -40,7 +40,7 @@ def scrape(monkeypatch):
     node = SimpleNamespace(
         clock=SimpleNamespace(now_ms=lambda: 0),
         clock_watch=SimpleNamespace(status=lambda: None),
-        coordinator=SimpleNamespace(all=lambda: groups),
+        coordinator=SimpleNamespace(runtime=SimpleNamespace(all=lambda: groups)),
     )
     monkeypatch.setattr(group_metrics, "MOST_GROUPS", 2)
     monkeypatch.setattr(
