@@ -110,9 +110,44 @@ SERVING: Final[Mapping[ServeState, Mapping[Event, ServeState]]] = {
     },
 }
 
+
+class RequestKind(StrEnum):
+    """What the peer can do to a request under way."""
+
+    LOOKUP = "lookup"
+    """Changes nothing and may take long, as the peer likes: it is cancelled when the peer closes."""
+    PRODUCE = "produce"
+    """Waits for replicas at most: its peer cannot make it last."""
+    OTHER = "other"
+
+    @classmethod
+    def of(cls, frame: bytes | memoryview) -> RequestKind:
+        """Returns the kind of a request, by its API key."""
+        return _KINDS.get(bytes(frame[:2]), _OTHER)
+
+
+# By the API keys of Produce, Fetch and ListOffsets, with which these requests begin.
+_KINDS: Final = {
+    b"\0\0": RequestKind.PRODUCE,
+    b"\0\1": RequestKind.LOOKUP,
+    b"\0\2": RequestKind.LOOKUP,
+}
+
+
+class UnderWay(NamedTuple):
+    """A request whose answer has to wait."""
+
+    kind: RequestKind
+    pending: Pending
+
+
+# Names of the module are found faster than those of a class: these are asked for with each request.
+_OPEN, _READY, _ANSWERING = ReadState.OPEN, ServeState.READY, ServeState.ANSWERING
+_ANSWER_WAITS, _ANSWER_CAME = Event.ANSWER_WAITS, Event.ANSWER_CAME
+_PRODUCE, _OTHER = RequestKind.PRODUCE, RequestKind.OTHER
 _MUTED = (ServeState.MUTED, ServeState.MUTED_AND_QUEUED, ServeState.MUTED_AND_ANSWERING)
 _ENDED = (ReadState.ENDED, ReadState.LOST)
-_READ = (ServeState.READY, ServeState.ANSWERING)
+_READ = (_READY, _ANSWERING)
 
 
 class IllegalEvent(Exception):
@@ -155,12 +190,12 @@ class ConnectionState:
 
     def wait(self, under_way: UnderWay) -> None:
         """Notes that the answer to a request has to wait."""
-        self.on(Event.ANSWER_WAITS)
+        self.on(_ANSWER_WAITS)
         self.under_way = under_way
 
     def answered(self) -> None:
         """Notes that the wait of the request under way has ended."""
-        self.on(Event.ANSWER_CAME)
+        self.on(_ANSWER_CAME)
         self.under_way = None
 
     @property
@@ -171,48 +206,18 @@ class ConnectionState:
     @property
     def is_behind(self) -> bool:
         """Whether what arrives next waits for something that may last as long as the peer likes."""
-        if self.serving is ServeState.ANSWERING:
-            return self.under_way is None or self.under_way.kind is not RequestKind.PRODUCE
-        return self.serving is not ServeState.READY
+        if self.serving is _ANSWERING:
+            return self.under_way is None or self.under_way.kind is not _PRODUCE
+        return self.serving is not _READY
 
     @property
     def is_done(self) -> bool:
         """Whether nothing more arrives, and nothing is under way: the connection closes once it has sent."""
-        return self.reading in _ENDED and self.serving is ServeState.READY
+        return self.reading in _ENDED and self.serving is _READY
 
     @property
     def may_read(self) -> bool:
         """Whether the socket may be read."""
-        if self.reading is ReadState.OPEN:
+        if self.reading is _OPEN:
             return self.serving in _READ
         return self.reading is ReadState.LEAVING
-
-
-class RequestKind(StrEnum):
-    """What the peer can do to a request under way."""
-
-    LOOKUP = "lookup"
-    """Changes nothing and may take long, as the peer likes: it is cancelled when the peer closes."""
-    PRODUCE = "produce"
-    """Waits for replicas at most: its peer cannot make it last."""
-    OTHER = "other"
-
-    @classmethod
-    def of(cls, frame: bytes | memoryview) -> RequestKind:
-        """Returns the kind of a request, by its API key."""
-        return _KINDS.get(bytes(frame[:2]), RequestKind.OTHER)
-
-
-# By the API keys of Produce, Fetch and ListOffsets, with which these requests begin.
-_KINDS: Final = {
-    b"\0\0": RequestKind.PRODUCE,
-    b"\0\1": RequestKind.LOOKUP,
-    b"\0\2": RequestKind.LOOKUP,
-}
-
-
-class UnderWay(NamedTuple):
-    """A request whose answer has to wait."""
-
-    kind: RequestKind
-    pending: Pending
