@@ -1,4 +1,4 @@
-"""How Python's collector of garbage is kept from stopping the broker for long.
+"""Keeps the pauses of Python's garbage collector short.
 
 A full collection visits every object at once, and nothing else runs meanwhile: 200 ms with the logs and the
 committed offsets of 24,000 partitions. Two things keep collections short.
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 LONG_S: Final = 0.004
 """What a full collection of this time has visited is frozen."""
 THRESHOLDS: Final = 700, 4, 1
-"""What `gc.set_threshold` is told: Python's own are 700, 10 and 10."""
+"""The arguments of `gc.set_threshold`: Python's defaults are 700, 10 and 10."""
 LOOK_S: Final = 600.0
 FEW: Final = 50_000
 """So many frozen objects are visited in some 15 ms."""
@@ -38,7 +38,7 @@ _NEVER: Final = 1_000_000_000
 
 
 class Collector:
-    """Governs the collector of the process; for one broker in a process."""
+    """Controls Python's garbage collector; for one broker in a process."""
 
     def __init__(self, now_s: Callable[[], float]) -> None:
         """`now_s` reads the seconds of the machine."""
@@ -87,7 +87,7 @@ class Collector:
         self._has_frozen, self._visited_s = False, self._now_s()
 
     async def watch(self) -> None:
-        """Looks now and then whether to visit everything again, until cancelled."""
+        """Calls `look` every `LOOK_S`, until cancelled."""
         while True:
             await asyncio.sleep(LOOK_S)
             self.look()
@@ -126,15 +126,15 @@ class Collector:
 
 
 def _freeze() -> None:
-    """Freezes what there is. Python forgets how much that was, which would put off full collections."""
+    """Freezes all objects, and resets Python's count of them, which would delay full collections."""
     gc.freeze()
     gc.collect()  # of nothing
 
 
 def forget(error: BaseException | None) -> None:
-    """Lets go of the local variables that an error, and those before it, hold by their tracebacks.
+    """Clears the local variables that an error and its contexts hold by their tracebacks.
 
-    They often refer to the error, by a future, and to all that has led to it: a cycle.
+    The variables often refer to the error, by a future: a cycle, which only a full collection would free.
     """
     while error is not None:
         clear_frames(error.__traceback__)
@@ -156,11 +156,11 @@ class Hold:
             self._collector.hold()
 
     def __del__(self) -> None:
-        """Ends what a coroutine that never began has left."""
+        """Ends the hold of a coroutine that never started."""
         self.end()
 
     def end(self) -> None:
-        """Ends what was begun."""
+        """Allows full collections again, if they were held back."""
         if self._is_begun:
             self._is_begun = False
             self._collector.release()

@@ -12,7 +12,7 @@ directory; durably once an hour. A step of the clock is checked at once, by the 
   deleted by the new time. Partitions that are opened later apply the steps after the last number that
   they have noted.
 
-A checkpoint that is lost or damaged, or cannot be written, is logged, and the watch goes on without it.
+A checkpoint that is lost or damaged, or cannot be written, is logged, and the watch continues without it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What the requests of the control listener work on, and how they read times."""
+"""The broker's parts that requests of the control listener use, and the parsing of times."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class Control(NamedTuple):
-    """What the handlers of the control listener work on."""
+    """The broker's parts that the handlers of the control listener use."""
 
     services: Services
     rounds: RetentionRounds
@@ -37,11 +37,11 @@ class Control(NamedTuple):
         )
 
     def time(self, given: Mapping[str, Any], name: str) -> int:
-        """Returns a required time of the request; raises HttpError."""
+        """Returns a required time of the request, in ms since the epoch; raises HttpError."""
         return self._read(given, name, partial(parse_instant, now_ms=self.services.clock.now_ms()))
 
     def span(self, given: Mapping[str, Any], name: str) -> int:
-        """Returns a required duration of the request; raises HttpError."""
+        """Returns a required duration of the request, in ms; raises HttpError."""
         return self._read(given, name, parse_duration)
 
     @staticmethod

@@ -10,6 +10,6 @@ OFFLINE_PREFIX: Final = "offline/"
 SEEN_PREFIX: Final = "seen/"
 CONTROLLER: Final = "controller"
 MEMBER_PREFIXES: Final = (LIVE_PREFIX, REGISTRATION_PREFIX, OFFLINE_PREFIX, SEEN_PREFIX)
-"""Each with the id of a broker behind it."""
+"""The prefixes that the id of a broker follows."""
 MEMBER_KEYS: Final = (*MEMBER_PREFIXES, CONTROLLER)
-"""How all of them begin."""
+"""The prefixes of all keys that brokers write."""

@@ -1,4 +1,4 @@
-"""The brokers of the cluster as an image knows them: sessions, registrations, and the controller."""
+"""The brokers of the cluster in an image: sessions, registrations, offline logs, and the controller."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reads the brokers of the cluster, and the controller, from the keys by which they say so."""
+"""Reads the brokers of the cluster, and the controller, from the keys that brokers write."""
 
 from __future__ import annotations
 

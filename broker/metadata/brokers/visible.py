@@ -1,7 +1,7 @@
 """The brokers and leaders that clients of one listener can reach in a cluster.
 
-A broker is visible if it has a session, is not fenced, and has the listener by which the client came. A
-leader that is not visible is none for the client, which then asks again.
+A broker is visible if it has a session, is not fenced, and has the client's listener. For a leader that is
+not visible the client gets LEADER_NOT_AVAILABLE or LISTENER_NOT_FOUND, and retries.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class VisiblePartition(NamedTuple):
 
 
 def visible_brokers(image: Image, listener: str) -> dict[int, VisibleBroker]:
-    """Returns the brokers that clients of a listener can reach, by broker id, in its order."""
+    """Returns the brokers that clients of a listener can reach, by broker id, in ascending order."""
     return {
         each.broker: each for each in _with_address(image, listener).values() if not each.is_fenced
     }
@@ -66,7 +66,7 @@ def fenced_brokers(image: Image, listener: str) -> list[VisibleBroker]:
 def controller_of(image: Image, visible: Mapping[int, VisibleBroker], me: int) -> int:
     """Returns the broker to which clients send changes of the cluster; -1 if none is visible.
 
-    Any broker carries them out, so it is this one while there is no controller.
+    Any broker can make such changes, so this one is returned while there is no controller.
     """
     found = me if image.controller is None else image.controller.broker
     if found not in visible:
