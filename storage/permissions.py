@@ -42,7 +42,7 @@ def warn_of_open(directories: Iterable[Path], *, group_reads: bool = False) -> N
         mode = DIRECTORY if group_reads else 0o700
         names = shlex.join(map(str, found))
         _log.warning(
-            "log directories accessible to other users", extra={"help": f"chmod {mode:o} {names}"}
+            "log directories accessible to other users", extra={"advice": f"chmod {mode:o} {names}"}
         )
 
 

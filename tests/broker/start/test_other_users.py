@@ -109,7 +109,7 @@ def test_everything_that_a_broker_makes_is_its_users_alone(tmp_path):
         assert stat.S_IMODE(broker.log_file.stat().st_mode) == 0o600
         with Stranger(directory) as stranger:
             assert stranger.opens(OURS) == dict.fromkeys(OURS, "PermissionError")
-        assert "others may use" not in broker.log()
+        assert "accessible to other users" not in broker.log()
 
 
 def test_a_group_may_read_logs_and_hold_nothing(tmp_path):
@@ -143,7 +143,7 @@ def test_files_that_others_could_open_are_taken_away_from_them(tmp_path):
             broker.restart()
             refused = dict.fromkeys([*LOCKS, "tidelog.sqlite", "broker-1.sock"], "PermissionError")
             assert late.opens([*refused]) == refused
-            assert broker.log().count("others may use") == 1
+            assert broker.log().count("accessible to other users") == 1
             assert f"chmod 700 {directory}" in broker.log()
             with started_beside(directory) as second:
                 assert second.wait(60) == 1, "the new lock keeps another broker out"
