@@ -33,7 +33,7 @@ _FENCED_SINCE = 4
 async def handle(
     services: Services, request: InitProducerIdRequest, context: Context
 ) -> InitProducerIdResponse:
-    """Returns a new producer id."""
+    """Returns a new producer id, or the id and epoch of a transactional id."""
     session, authorizer = context.session, services.authorizer
     transactional_id = request.transactional_id
     if transactional_id is not None:

@@ -46,7 +46,7 @@ _LONGEST_CLIENT_ID = 255  # characters that are kept, and shown by DescribeGroup
 async def handle(
     services: Services, request: JoinGroupRequest, context: Context
 ) -> JoinGroupResponse:
-    """Waits for the generation."""
+    """Adds the member to the group, and waits for the new generation."""
     try:
         return await _joined(services, request, context)
     except BrokerError as error:

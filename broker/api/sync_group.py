@@ -35,7 +35,7 @@ _PROTOCOLS_SINCE = 5
 async def handle(
     services: Services, request: SyncGroupRequest, context: Context
 ) -> SyncGroupResponse:
-    """Waits for the assignment."""
+    """Stores the assignments of the leader, or waits for the member's own."""
     services.authorizer.require(
         context.session, Operation.READ, ResourceType.GROUP, request.group_id
     )

@@ -54,7 +54,7 @@ class Groups(Protocol):
     """The groups that this broker coordinates."""
 
     async def correct_times(self, changes: Sequence[Change]) -> None:
-        """Takes steps of the clock into account in the times of offsets."""
+        """Corrects the times of committed offsets by steps of the clock."""
 
 
 class Services(Below, Protocol):

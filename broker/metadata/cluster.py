@@ -211,7 +211,7 @@ class ClusterMetadata:
         """Deletes a topic and its settings from the metadata; returns the topic as it was.
 
         Its id is among the image's `deletions` until `deletion_done` reports that its logs are
-        gone. With `topic_id`, only the topic with that id is deleted, and no other topic of the
+        deleted. With `topic_id`, only the topic with that id is deleted, and no other topic of the
         name. Raises UnknownTopicOrPartition.
         """
         while True:

@@ -30,7 +30,7 @@ class AppliedSettings:
     def __init__(
         self, store: LogStore, settings: Settings, pool: Pool, deletion_ms: Callable[[], int]
     ) -> None:
-        """`pool` reads logs for the forecast; `deletion_ms` is the time by which the broker deletes."""
+        """`pool` reads logs for the forecast; `deletion_ms` returns the time by which retention deletes."""
         self._store = store
         self._settings = settings
         self._pool = pool

@@ -49,7 +49,7 @@ class _Alone:
         self._metric = metric
 
     def collect(self) -> Iterator[Any]:
-        """Yields it."""
+        """Yields the metric."""
         yield self._metric
 
 
