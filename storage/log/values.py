@@ -1,18 +1,18 @@
 """The values that a log's state consists of. Each is immutable, and replaced as a whole.
 
-A reader that needs several fields of one value reads it once. Who replaces which, under which lock:
+A reader that needs several fields of one value reads it once. All are replaced under the append lock:
 
-| value | writer | lock |
-|---|---|---|
-| `Version`, `Ends` (`version.py`) | `LogState` | append, and version lock |
-| `TopicRules` (`settings.py`) | `LogState.configure` | append lock |
-| `Durability` | `LogState`: for the flusher, rolling and truncation | append lock |
-| `Leadership` | `LogState`, for `replication/roles` and `replication/leader_state` | append lock |
-| `Timing` | `LogState.replace_timing`, for `times/` and `replication/` | append lock |
-| `RecoveryState` | `replication/roles`; the first append or read of producers | append lock |
-| `Cleaning` | compactor, and truncation | append or flush lock |
-| `Truncation` | truncater, and `failures.go_offline` | append or flush lock |
-| `Stopped` | `LogState.stop` | append lock |
+| value | replaced by |
+|---|---|
+| `Version`, `Ends` (`version.py`) | `LogState`, under the version lock too; `producers/stability.py` |
+| `TopicRules` (`settings.py`) | `LogState.configure` |
+| `Durability` | `LogState.mark_durable`, `limit_recovery_point`; a truncation |
+| `Leadership` | `LogState.take_role`, `epochs.py`, `replication/roles.py`, `replication/leader_state.py` |
+| `Timing` | `LogState.replace_timing`, for `times/` and `replication/` |
+| `RecoveryState` | `replication/roles.py`; the first append, the first read of producers |
+| `Cleaning` | the compactor; a truncation |
+| `Truncation` | the truncater; `failures.go_offline` |
+| `Stopped` | `LogState.stop` |
 """
 
 from __future__ import annotations
