@@ -5,7 +5,7 @@ A reader that needs several fields of one value reads it once. All are replaced 
 | value | replaced by |
 |---|---|
 | `Version`, `Ends` (`version.py`) | `LogState`, under the version lock too; `producers/stability.py` |
-| `TopicRules` (`settings.py`) | `LogState.configure` |
+| `TopicRules` (`settings.py`) | `LogState.configure`, as a whole, without the lock |
 | `Durability` | `LogState.mark_durable`, `limit_recovery_point`; a truncation |
 | `Leadership` | `LogState.take_role`, `epochs.py`, `replication/roles.py`, `replication/leader_state.py` |
 | `Timing` | `LogState.replace_timing`, for `times/` and `replication/` |
