@@ -7,7 +7,7 @@ import uuid
 from types import SimpleNamespace
 
 import pytest
-from tests.broker.network.test_turns import until
+from tests.broker.network.test_scheduler import until
 
 from tidelog.broker.clock import ManualClock
 from tidelog.broker.coordination import runtime as runtime_module
