@@ -46,7 +46,7 @@ class Cleanup:
         self._groups, self._offsets, self._runtime = groups, offsets, groups.runtime
         self._expiring = asyncio.Lock()
         self._topics: frozenset[str] = frozenset()  # of the last image
-        self._deleted: asyncio.Queue[str] = asyncio.Queue()
+        self._deleted: asyncio.Queue[list[str]] = asyncio.Queue()  # topics of one image
 
     # -- expiry ---------------------------------------------------------------------------------
 
@@ -107,16 +107,24 @@ class Cleanup:
         A name that has a topic again keeps its offsets: they may have been committed for that.
         """
         gone, self._topics = self._topics - image.topics.keys(), frozenset(image.topics)
-        for topic in sorted(gone):
-            self._deleted.put_nowait(topic)
+        if gone:
+            self._deleted.put_nowait(sorted(gone))
 
     async def delete_topics(self) -> None:
-        """Deletes the offsets of deleted topics, until it is cancelled."""
-        while True:
-            topic = await self._deleted.get()
+        """Deletes the offsets of deleted topics, until it is cancelled.
+
+        Topics of a later image do not wait for those of an earlier one, whose log may be slow: created
+        again meanwhile, a topic would keep its old offsets.
+        """
+        async with asyncio.TaskGroup() as tasks:
+            while True:
+                tasks.create_task(self._delete_topics(await self._deleted.get()))
+
+    async def _delete_topics(self, topics: list[str]) -> None:
+        for topic in topics:
             try:
                 await self.delete_topic(topic)
-            except Exception:  # the loop must not end
+            except Exception:  # the other topics go on
                 log.exception("offsets of deleted topic not deleted", extra={"topic": topic})
 
     async def delete_topic(self, topic: str) -> None:
