@@ -213,6 +213,7 @@ class Runtime(Generic[EntryT, ReadT]):
             self.delete(each)
         self._coordinator.unload(indexes, entries)
         names = [f"{self.topic.name}-{index}" for index in sorted(indexes)]
+        self._loaded = [each for each in self._loaded if each not in names]
         log.info("coordinator unloaded partitions", extra=folded(names))
 
     async def load_partitions(self) -> None:

@@ -7,8 +7,8 @@ import uuid
 from types import SimpleNamespace
 
 import pytest
-from tests.broker.network.test_scheduler import until
 
+from tests.broker.network.test_scheduler import until
 from tidelog.broker.clock import ManualClock
 from tidelog.broker.coordination import runtime as runtime_module
 from tidelog.broker.coordination.internal_topic import Declared
@@ -133,3 +133,22 @@ async def test_what_is_read_too_late_does_not_count():
     assert not runtime.entries
     with pytest.raises(NotCoordinator):
         runtime.get(KEYS[0])
+
+
+async def test_a_partition_that_is_loaded_again_before_all_are_is_logged_once(caplog):
+    caplog.set_level("INFO", "tidelog.coordination")
+    broker, _, runtime, _ = made()
+    runtime.carry_out(runtime.ownership.on_stopped(TOPIC, 2))
+    runtime.carry_out(runtime.ownership.on_image(TOPIC, {0: 1, 1: 1, 2: 2}))  # awaits its log
+    broker.gate.set()
+    loading = asyncio.ensure_future(runtime.load_partitions())
+    keys = {key for key in KEYS if runtime.topic.index_of(key) == 0}
+    for _ in range(3):
+        await until(lambda: keys <= runtime.entries.keys())
+        runtime.carry_out(runtime.ownership.on_stopped(TOPIC, 0))
+        runtime.carry_out(runtime.ownership.on_led(TOPIC, 0, 1))
+    runtime.carry_out(runtime.ownership.on_led(TOPIC, 2, 2))
+    await until(lambda: not runtime.ownership.is_loading)
+    loading.cancel()
+    (line,) = [each for each in caplog.records if each.message == "coordinator loaded partitions"]
+    assert line.partitions == 3
