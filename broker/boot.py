@@ -8,9 +8,11 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
+from tidelog.broker.coordinators.groups.coordinator import GroupCoordinator
+from tidelog.broker.coordinators.transactions.coordinator import TransactionCoordinator
+from tidelog.broker.coordinators.transactions.producer_ids import ProducerIds
 from tidelog.broker.fetches.sessions import FetchSessions
 from tidelog.broker.garbage import Collector
-from tidelog.broker.groups.coordinator import GroupCoordinator
 from tidelog.broker.maintenance.clock_watch import ClockWatch
 from tidelog.broker.memory.memory import Memory
 from tidelog.broker.metrics.time_watch import TimeWatch
@@ -31,8 +33,6 @@ from tidelog.broker.settings import Settings
 from tidelog.broker.topics.reconciler import Reconciler
 from tidelog.broker.topics.topic_admin import TopicAdmin
 from tidelog.broker.topics.topics import Topics
-from tidelog.broker.transactions.coordinator import TransactionCoordinator
-from tidelog.broker.transactions.producer_ids import ProducerIds
 from tidelog.config.setting import INT_MAX
 
 if TYPE_CHECKING:

@@ -13,9 +13,9 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
+from tidelog.broker.coordinators.transactions.messages import fenced_since
 from tidelog.broker.network.per_partition import per_partition, per_partition_async
 from tidelog.broker.network.scheduler import with_checkpoints
-from tidelog.broker.transactions.messages import fenced_since
 from tidelog.protocol.acl import Operation, ResourceType
 from tidelog.protocol.api.add_partitions_to_txn import (
     AddPartitionsToTxnPartitionResult,

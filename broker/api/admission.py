@@ -10,8 +10,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tidelog.broker.coordinators.transactions.verification import (
+    ATTRIBUTES_AT,
+    MAGIC_AT,
+    TRANSACTIONAL,
+    verify,
+)
 from tidelog.broker.settings import INTERNAL_TOPICS
-from tidelog.broker.transactions.verification import ATTRIBUTES_AT, MAGIC_AT, TRANSACTIONAL, verify
 from tidelog.protocol.acl import Operation, ResourceType
 from tidelog.protocol.errors import (
     InvalidRequiredAcks,
@@ -28,8 +33,8 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from tidelog.broker.api.services import Services
+    from tidelog.broker.coordinators.transactions.verification import Verified
     from tidelog.broker.security.session import Session
-    from tidelog.broker.transactions.verification import Verified
     from tidelog.protocol.topic_partition import TopicPartition
     from tidelog.protocol.wire import Buffer
     from tidelog.storage.log.partition import Partition

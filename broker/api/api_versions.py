@@ -16,8 +16,8 @@ import re
 from functools import cache
 from typing import TYPE_CHECKING
 
+from tidelog.broker.coordinators.transactions.messages import FEATURE, VERSION
 from tidelog.broker.network.encoded import Encoded
-from tidelog.broker.transactions.messages import FEATURE, VERSION
 from tidelog.protocol.api.api_versions import (
     API,
     ApiVersion,

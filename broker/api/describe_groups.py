@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tidelog.broker.groups.messages import State
+from tidelog.broker.coordinators.groups.messages import State
 from tidelog.broker.network.per_partition import per_partition
 from tidelog.broker.network.scheduler import with_checkpoints
 from tidelog.protocol.acl import Operation, ResourceType
@@ -26,7 +26,7 @@ from tidelog.protocol.group_errors import GroupIdNotFound
 
 if TYPE_CHECKING:
     from tidelog.broker.api.services import Services
-    from tidelog.broker.groups.group import Group
+    from tidelog.broker.coordinators.groups.group import Group
     from tidelog.broker.network.context import Context
     from tidelog.protocol.api.describe_groups import DescribeGroupsRequest
     from tidelog.protocol.errors import BrokerError

@@ -11,10 +11,10 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
+from tidelog.broker.coordinators.transactions import coordinator_epochs
 from tidelog.broker.metadata.names import check_topic_name
 from tidelog.broker.network.per_partition import per_partition_async
 from tidelog.broker.network.scheduler import with_checkpoints
-from tidelog.broker.transactions import coordinator_epochs
 from tidelog.protocol.acl import Operation, ResourceType
 from tidelog.protocol.api.describe_producers import (
     DescribeProducersResponse,

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tidelog.broker.transactions.messages import fenced_since
+from tidelog.broker.coordinators.transactions.messages import fenced_since
 from tidelog.protocol.acl import Operation, ResourceType
 from tidelog.protocol.api.end_txn import EndTxnResponse
 from tidelog.protocol.transaction_log import Producer

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Coroutine
 
     from tidelog.broker.api.services import Services
-    from tidelog.broker.coordination.internal_topic import InternalTopic
+    from tidelog.broker.coordinators.internal_topic import InternalTopic
     from tidelog.broker.network.context import Context
     from tidelog.protocol.api.find_coordinator import FindCoordinatorRequest
     from tidelog.protocol.errors import BrokerError

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tidelog.broker.transactions.messages import fenced_since
+from tidelog.broker.coordinators.transactions.messages import fenced_since
 from tidelog.protocol.acl import Operation, ResourceType
 from tidelog.protocol.api.init_producer_id import InitProducerIdResponse
 from tidelog.protocol.errors import ClusterAuthorizationFailed, InvalidRequest

@@ -1,6 +1,6 @@
 """JoinGroup (key 11): become, or remain, a member of a group.
 
-Behaviour: the response is sent when the generation is complete; see `broker.groups`. An error
+Behaviour: the response is sent when the generation is complete; see `broker.coordinators.groups`. An error
 carries the member id of the request. MEMBER_ID_REQUIRED carries the id to join with. A member that
 is removed while it waits gets no id, and one that is replaced while it waits gets the id that it
 had. A member that exceeds group.max.size gets no id, and is removed if it was a member. A new group or
@@ -17,8 +17,8 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from tidelog.broker.groups.coordinator import new_member_id
-from tidelog.broker.groups.messages import Join
+from tidelog.broker.coordinators.groups.coordinator import new_member_id
+from tidelog.broker.coordinators.groups.messages import Join
 from tidelog.protocol.acl import Operation, ResourceType
 from tidelog.protocol.api.join_group import JoinGroupResponse, JoinGroupResponseMember
 from tidelog.protocol.errors import BrokerError

@@ -19,8 +19,8 @@ from tidelog.protocol.transaction_log import State
 
 if TYPE_CHECKING:
     from tidelog.broker.api.services import Services
+    from tidelog.broker.coordinators.transactions.transaction import Transaction
     from tidelog.broker.network.context import Context
-    from tidelog.broker.transactions.transaction import Transaction
     from tidelog.protocol.api.list_transactions import ListTransactionsRequest
     from tidelog.protocol.errors import BrokerError
 

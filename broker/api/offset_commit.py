@@ -21,7 +21,7 @@ from collections.abc import Coroutine
 from typing import TYPE_CHECKING
 
 from tidelog.broker.api import admission
-from tidelog.broker.groups.committed import Commit, Committed, Committer
+from tidelog.broker.coordinators.groups.committed import Commit, Committed, Committer
 from tidelog.broker.network.per_partition import per_partition, per_partition_async
 from tidelog.broker.network.scheduler import with_checkpoints
 from tidelog.config.setting import LONG_MAX

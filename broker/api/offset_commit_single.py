@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tidelog.broker.api import admission
-from tidelog.broker.groups.committed import Commit, Committed, Committer
+from tidelog.broker.coordinators.groups.committed import Commit, Committed, Committer
 from tidelog.protocol.api.offset_commit_single import read, write
 from tidelog.protocol.errors import BrokerError
 from tidelog.protocol.records.layout import NO_TIMESTAMP

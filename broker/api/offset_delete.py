@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tidelog.broker.groups.messages import State
+from tidelog.broker.coordinators.groups.messages import State
 from tidelog.broker.network.per_partition import per_partition
 from tidelog.broker.network.scheduler import with_checkpoints
 from tidelog.protocol.acl import Operation, ResourceType

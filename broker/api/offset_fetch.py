@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from tidelog.broker.api.services import Services
-    from tidelog.broker.groups.committed import Committed
-    from tidelog.broker.groups.group_metadata import GroupMetadata
+    from tidelog.broker.coordinators.groups.committed import Committed
+    from tidelog.broker.coordinators.groups.group_metadata import GroupMetadata
     from tidelog.broker.network.context import Context
     from tidelog.protocol.api.offset_fetch import (
         OffsetFetchRequest,

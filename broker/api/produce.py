@@ -26,10 +26,10 @@ from tidelog.broker.api.produce_parts import (
     failed_in_transaction,
     failed_part,
 )
+from tidelog.broker.coordinators.transactions.verification import Verified, check_one_producer
 from tidelog.broker.network.answers import CloseConnection
 from tidelog.broker.network.per_partition import per_partition
 from tidelog.broker.network.scheduler import with_checkpoints
-from tidelog.broker.transactions.verification import Verified, check_one_producer
 from tidelog.protocol.api.produce import (
     PartitionProduceResponse,
     ProduceResponse,

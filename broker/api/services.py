@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
-from tidelog.broker.transactions.services import Services as Below
+from tidelog.broker.coordinators.transactions.services import Services as Below
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

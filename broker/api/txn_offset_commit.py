@@ -15,10 +15,10 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from tidelog.broker.api import admission
-from tidelog.broker.groups.committed import Commit, Committed, Committer
+from tidelog.broker.coordinators.groups.committed import Commit, Committed, Committer
+from tidelog.broker.coordinators.transactions import verification
 from tidelog.broker.network.per_partition import per_partition
 from tidelog.broker.network.scheduler import with_checkpoints
-from tidelog.broker.transactions import verification
 from tidelog.protocol.acl import Operation, ResourceType
 from tidelog.protocol.api.txn_offset_commit import (
     TxnOffsetCommitResponse,

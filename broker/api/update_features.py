@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tidelog.broker.transactions.messages import FEATURE, VERSION
+from tidelog.broker.coordinators.transactions.messages import FEATURE, VERSION
 from tidelog.protocol.api.update_features import UpdatableFeatureResult, UpdateFeaturesResponse
 from tidelog.protocol.errors import InvalidUpdateVersion
 

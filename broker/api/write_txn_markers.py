@@ -6,7 +6,7 @@ Kafka. Before the response is sent, the marker is readable, and pending offsets 
 appends of markers start in the order of the request, and are then waited for together. A negative producer
 id is INVALID_PRODUCER_ID_MAPPING, a negative epoch INVALID_PRODUCER_EPOCH. A sender that is not authenticated
 as a broker of the cluster may name the coordinator epoch that DescribeProducers returns, or 0: a larger one
-is TRANSACTION_COORDINATOR_FENCED (`broker/transactions/coordinator_epochs.py`).
+is TRANSACTION_COORDINATOR_FENCED (`broker/coordinators/transactions/coordinator_epochs.py`).
 
 Version notes: 1 flexible.
 """
@@ -17,9 +17,9 @@ import asyncio
 from functools import partial
 from typing import TYPE_CHECKING
 
+from tidelog.broker.coordinators.transactions import coordinator_epochs
 from tidelog.broker.network.per_partition import per_partition, per_partition_async
 from tidelog.broker.network.scheduler import with_checkpoints
-from tidelog.broker.transactions import coordinator_epochs
 from tidelog.protocol.api.write_txn_markers import (
     WritableTxnMarkerPartitionResult,
     WritableTxnMarkerResult,

@@ -11,6 +11,7 @@ from collections import Counter
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
+from tidelog.broker.coordinators.transactions.open_transactions import opened
 from tidelog.broker.http.answers import time_fields
 from tidelog.broker.http.readiness import reasons
 from tidelog.broker.metadata.brokers.records import OfflineRecord
@@ -21,7 +22,6 @@ from tidelog.broker.metadata.partition_health import (
     why_missing,
 )
 from tidelog.broker.network.accepting.listener import HTTP
-from tidelog.broker.transactions.open_transactions import opened
 from tidelog.config.broker.listeners import joined
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ import pytest
 from tests.broker.asking import create, produce, records_for
 from tests.broker.inside import Inside
 from tidelog import broker, config, protocol, storage
-from tidelog.broker.coordination.ownership import Phase, _Partition
+from tidelog.broker.coordinators.ownership import Phase, _Partition
 from tidelog.broker.http.metrics.exposition import metrics_text
 from tidelog.broker.metrics.compaction_counters import Uncleanable
 from tidelog.protocol.errors import ErrorCode

@@ -18,10 +18,10 @@ import itertools
 import random
 from typing import TYPE_CHECKING, Any
 
-from tidelog.broker.groups.committed import Committed, offset_record
-from tidelog.broker.groups.group import Group
-from tidelog.broker.groups.group_metadata import GroupMetadata, Loading
-from tidelog.broker.groups.messages import Answer, Join, Joined, State, Store, Synced
+from tidelog.broker.coordinators.groups.committed import Committed, offset_record
+from tidelog.broker.coordinators.groups.group import Group
+from tidelog.broker.coordinators.groups.group_metadata import GroupMetadata, Loading
+from tidelog.broker.coordinators.groups.messages import Answer, Join, Joined, State, Store, Synced
 from tidelog.protocol.errors import BrokerError, ErrorCode
 from tidelog.protocol.group_errors import MemberIdRequired
 

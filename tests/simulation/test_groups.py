@@ -10,8 +10,8 @@ import os
 import pytest
 
 from tests.simulation.groups import BrokenPromiseError, run
-from tidelog.broker.groups.group import Group
-from tidelog.broker.groups.messages import State
+from tidelog.broker.coordinators.groups.group import Group
+from tidelog.broker.coordinators.groups.messages import State
 
 QUICK = int(os.environ.get("TIDELOG_SCHEDULES", "60"))
 

@@ -13,8 +13,8 @@ from confluent_kafka import Producer
 
 from tests.broker.asking import create, new_name
 from tests.broker.conftest import healthy
+from tests.broker.coordinators.transactions.requests import NONE, Transactional, committed
 from tests.broker.subject import eventually
-from tests.broker.transactions.requests import NONE, Transactional, committed
 from tests.oracle import apache_kafka, wire
 from tests.oracle.brokers import make_topics, wait_for_coordinators
 from tests.tools.conftest import VERSIONS

@@ -8,7 +8,7 @@ from tests.broker.asking import all_versions, new_name
 from tests.broker.inside import Inside
 from tests.broker.members import LOAD_IN_PROGRESS, RawMember, fetched, settled, state_of
 from tests.broker.subject import eventually
-from tidelog.broker.coordination import runtime
+from tidelog.broker.coordinators import runtime
 
 NONE, ILLEGAL_GENERATION, INCONSISTENT_GROUP_PROTOCOL, INVALID_GROUP_ID = 0, 22, 23, 24
 UNKNOWN_MEMBER_ID, INVALID_SESSION_TIMEOUT, REBALANCE_IN_PROGRESS = 25, 26, 27

@@ -14,9 +14,9 @@ from tests.broker.api import both_paths
 from tests.broker.members import commit_fields
 from tests.broker.raw import request
 from tidelog.broker.api import offset_commit_single
-from tidelog.broker.groups.group_metadata import GroupMetadata
-from tidelog.broker.groups.members import Member
-from tidelog.broker.groups.messages import State
+from tidelog.broker.coordinators.groups.group_metadata import GroupMetadata
+from tidelog.broker.coordinators.groups.members import Member
+from tidelog.broker.coordinators.groups.messages import State
 from tidelog.config import topic_config
 from tidelog.protocol.errors import KafkaStorageError, MessageTooLarge
 

@@ -17,9 +17,9 @@ import pytest
 from tests.broker import asking
 from tests.broker.cluster.brokers import Brokers
 from tests.broker.conftest import healthy
+from tests.broker.coordinators.transactions.requests import Transactional, committed
 from tests.broker.members import commit, fetched
 from tests.broker.subject import eventually
-from tests.broker.transactions.requests import Transactional, committed
 from tests.oracle import recordset
 from tests.oracle.recordset import Rec
 

@@ -14,7 +14,7 @@ from tests.broker.members import commit, fetched
 from tests.oracle import recordset
 from tests.oracle.recordset import Rec
 from tidelog.broker.clock import ManualClock
-from tidelog.broker.coordination.internal_topic import InternalTopic
+from tidelog.broker.coordinators.internal_topic import InternalTopic
 from tidelog.broker.maintenance import clock_watch
 from tidelog.config import BrokerConfig
 from tidelog.storage.directory.clock_file import read_clock, write_clock

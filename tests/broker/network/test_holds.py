@@ -17,11 +17,11 @@ from tests.broker.inside import Inside
 from tests.broker.polls import Polls
 from tests.oracle import wire
 from tidelog.broker.clock import SystemClock
-from tidelog.broker.groups import offset_commits
+from tidelog.broker.coordinators.groups import offset_commits
+from tidelog.broker.coordinators.transactions import execution
 from tidelog.broker.network import scheduler
 from tidelog.broker.network.routes import handler_of
 from tidelog.broker.network.scheduler import ROUND_S
-from tidelog.broker.transactions import execution
 from tidelog.protocol.message import served_apis
 
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ from itertools import count
 import greenlet
 import pytest
 
+from tidelog.broker.coordinators.groups.committed import Commit, Committed, Committer
 from tidelog.broker.garbage import Collector
-from tidelog.broker.groups.committed import Commit, Committed, Committer
 from tidelog.broker.network.answers import Pending
 from tidelog.broker.network.scheduler import (
     ROUND_S,

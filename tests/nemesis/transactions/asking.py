@@ -10,7 +10,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from tests.broker.asking import fetch_fields
-from tests.broker.transactions.requests import visible
+from tests.broker.coordinators.transactions.requests import visible
 from tests.oracle import wire
 
 if TYPE_CHECKING:

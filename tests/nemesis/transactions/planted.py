@@ -11,8 +11,8 @@ import contextlib
 from typing import TYPE_CHECKING
 
 from tidelog.broker.api import offset_fetch
-from tidelog.broker.transactions.execution import Execution
-from tidelog.broker.transactions.transaction import Transaction
+from tidelog.broker.coordinators.transactions.execution import Execution
+from tidelog.broker.coordinators.transactions.transaction import Transaction
 from tidelog.protocol.errors import BrokerError
 from tidelog.protocol.transaction_log import Producer, State
 from tidelog.storage.log import reader

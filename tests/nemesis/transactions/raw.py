@@ -14,7 +14,12 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tests.broker.asking import produce_fields, values
-from tests.broker.transactions.requests import TRANSACTIONAL, UNKNOWN, Given, sent_offsets
+from tests.broker.coordinators.transactions.requests import (
+    TRANSACTIONAL,
+    UNKNOWN,
+    Given,
+    sent_offsets,
+)
 from tests.nemesis.transactions.asking import GROUP, PASSING, TRANSACTION, OverTime, Unknown
 from tests.oracle import recordset, wire
 

@@ -9,7 +9,7 @@ import struct
 import time
 from typing import TYPE_CHECKING, NamedTuple
 
-from tests.broker.transactions.requests import Given
+from tests.broker.coordinators.transactions.requests import Given
 from tests.oracle import recordset, wire
 from tests.oracle.recordset import Rec
 

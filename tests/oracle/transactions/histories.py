@@ -15,7 +15,7 @@ import time
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tests.broker.asking import fetch, list_offset, produce, topic_id_of
-from tests.broker.transactions.requests import NONE, TRANSACTIONAL, Transactional
+from tests.broker.coordinators.transactions.requests import NONE, TRANSACTIONAL, Transactional
 from tests.oracle import recordset
 from tests.oracle.brokers import make_topics
 from tests.oracle.recordset import CONTROL_BIT, Rec

@@ -11,7 +11,7 @@ import itertools
 import time
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from tests.broker.transactions.requests import NONE, Given, Transactional, mark
+from tests.broker.coordinators.transactions.requests import NONE, Given, Transactional, mark
 from tests.oracle.brokers import make_topics
 from tests.oracle.transactions import forging
 from tests.oracle.transactions.forging import LAST

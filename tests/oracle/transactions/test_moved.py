@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import pytest
 
-from tests.broker.transactions.requests import NONE, Transactional
+from tests.broker.coordinators.transactions.requests import NONE, Transactional
 from tests.oracle import wire
 from tests.oracle.brokers import Tidelog, wait_for_coordinators, wait_for_leaders
 from tests.oracle.logs.directories import copy

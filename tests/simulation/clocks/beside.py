@@ -12,7 +12,7 @@ from tests.simulation.clocks.compacted import CompactedWorld
 from tests.simulation.clocks.lookups import LookupsWorld
 from tests.simulation.clocks.offsets import OffsetsWorld
 from tests.simulation.clocks.replicated import ReplicatedWorld
-from tidelog.broker.groups import offset_expiry
+from tidelog.broker.coordinators.groups import offset_expiry
 from tidelog.config.topic import TopicConfig
 from tidelog.protocol.records.layout import NO_TIMESTAMP
 from tidelog.storage.compaction import cleaner, compared_times

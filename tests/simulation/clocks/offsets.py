@@ -19,12 +19,12 @@ from typing import TYPE_CHECKING
 from tests.simulation.clocks.model import BrokenPromiseError
 from tests.simulation.clocks.settings import DAY, HOUR
 from tests.simulation.clocks.timeline import Timeline
-from tidelog.broker.groups import offset_expiry
-from tidelog.broker.groups.committed import Committed, offset_record
-from tidelog.broker.groups.group import Group
-from tidelog.broker.groups.group_metadata import GroupMetadata
-from tidelog.broker.groups.messages import State
-from tidelog.broker.groups.offsets_topic import TOPIC, read
+from tidelog.broker.coordinators.groups import offset_expiry
+from tidelog.broker.coordinators.groups.committed import Committed, offset_record
+from tidelog.broker.coordinators.groups.group import Group
+from tidelog.broker.coordinators.groups.group_metadata import GroupMetadata
+from tidelog.broker.coordinators.groups.messages import State
+from tidelog.broker.coordinators.groups.offsets_topic import TOPIC, read
 from tidelog.broker.settings import Settings
 from tidelog.config.broker.settings import BrokerConfig
 from tidelog.config.topic import TopicConfig

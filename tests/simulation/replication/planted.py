@@ -10,7 +10,7 @@ import contextlib
 from typing import TYPE_CHECKING, Any, NamedTuple
 from unittest import mock
 
-from tidelog.broker.coordination.ownership import Ownership
+from tidelog.broker.coordinators.ownership import Ownership
 from tidelog.broker.membership import clean_start, registration
 from tidelog.broker.metadata.store import Compare
 from tidelog.broker.replication import in_sync, isr_change, leadership, transactions

@@ -15,8 +15,8 @@ from time import time_ns
 import pytest
 
 from tests.broker import asking
+from tests.broker.coordinators.transactions.requests import NONE, Transactional
 from tests.broker.subject import eventually
-from tests.broker.transactions.requests import NONE, Transactional
 from tests.oracle import recordset
 from tests.oracle.recordset import Rec
 

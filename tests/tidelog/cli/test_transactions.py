@@ -10,8 +10,8 @@ import pytest
 
 from tests.broker import asking
 from tests.broker.conftest import healthy
+from tests.broker.coordinators.transactions.requests import NONE, Transactional, committed
 from tests.broker.subject import eventually
-from tests.broker.transactions.requests import NONE, Transactional, committed
 from tests.tidelog.cli.conftest import SETTINGS
 from tidelog.cli.transactions import hanging
 from tidelog.cli.transactions.asking import Transaction

@@ -19,7 +19,7 @@ from collections import Counter
 from itertools import islice
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from tidelog.broker.groups.messages import State
+from tidelog.broker.coordinators.groups.messages import State
 from tidelog.broker.http.metrics.family import GAUGE, Family, Scrape
 from tidelog.broker.metrics.counters import OTHER
 from tidelog.protocol.errors import BrokerError
@@ -27,7 +27,7 @@ from tidelog.protocol.errors import BrokerError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from tidelog.broker.groups.group_metadata import GroupMetadata
+    from tidelog.broker.coordinators.groups.group_metadata import GroupMetadata
     from tidelog.broker.http.metrics.family import Samples
 
 MOST_GROUPS: Final = 1_000

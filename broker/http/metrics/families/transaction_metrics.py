@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
+from tidelog.broker.coordinators.transactions.open_transactions import OpenTransaction, late
 from tidelog.broker.http.metrics.family import COUNTER, GAUGE, Family, Scrape
-from tidelog.broker.transactions.open_transactions import OpenTransaction, late
 from tidelog.protocol.errors import BrokerError
 from tidelog.protocol.transaction_log import State
 
 if TYPE_CHECKING:
+    from tidelog.broker.coordinators.transactions.transaction import Transaction
     from tidelog.broker.http.metrics.family import Samples
-    from tidelog.broker.transactions.transaction import Transaction
     from tidelog.storage.log.partition import Partition
 
 _STATES = tuple(state for state in State if state not in (State.DEAD, State.PREPARE_EPOCH_FENCE))

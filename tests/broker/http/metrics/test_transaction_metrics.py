@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from tests.broker.asking import batch_of, create, produce
+from tests.broker.coordinators.transactions.requests import NONE, Transactional
 from tests.broker.subject import eventually
-from tests.broker.transactions.requests import NONE, Transactional
 
 START_MS = 1_700_000_000_000
 DAY_S = 86_400

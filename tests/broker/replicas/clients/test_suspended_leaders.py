@@ -153,7 +153,7 @@ async def test_a_partition_of_two_waits_while_the_other_replica_is_down(three):
 
 
 async def test_a_coordinator_refuses_meanwhile_and_reads_its_partition_again(three, caplog):
-    caplog.set_level("INFO", "tidelog.coordination")
+    caplog.set_level("INFO", "tidelog.coordinators")
     await three.create(OFFSETS)
     await followed(three, OFFSETS)
     coordinator = three[1].node.coordinator

@@ -1,0 +1,133 @@
+"""What one broker of several coordinates: it follows the metadata and its logs.
+
+After each change of the metadata, and of the role of a log, it compares what this broker leads with
+the partitions of `ownership.py`. If this broker is the controller, it also adds replicas to the internal
+topic when there are more brokers (`raising.py`).
+
+A broker that is alone imports nothing of this.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from typing import TYPE_CHECKING
+
+from tidelog.broker.coordinators.raising import raising
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from uuid import UUID
+
+    from tidelog.broker.coordinators.ownership import Action, Ownership
+    from tidelog.broker.coordinators.services import Services
+    from tidelog.broker.metadata.image import Image, Topic
+
+log = logging.getLogger("tidelog.coordinators")
+
+_RETRY_S = 1.0
+
+
+class Following:
+    """Follows the cluster for a coordinator, on the event loop."""
+
+    def __init__(
+        self,
+        services: Services,
+        topic: str,
+        replication_factor: int,
+        ownership: Ownership,
+        *,
+        carry_out: Callable[[Iterable[Action]], None],
+        image_changed: Callable[[Image], None],
+    ) -> None:
+        """`carry_out` gets what the ownership asks for, `image_changed` each image after that."""
+        self._services = services
+        self._topic = topic
+        self._replication_factor = replication_factor
+        self._ownership = ownership
+        self._carry_out = carry_out
+        self._image_changed = image_changed
+        self._changed = asyncio.Event()
+        # Of logs that lead: the leader epoch, and how often it was suspended in it.
+        self._led: dict[tuple[UUID, int], tuple[int, int]] = {}
+
+    def wake(self) -> None:
+        """Compares again: the role of a log has changed."""
+        self._changed.set()
+
+    async def run(self) -> None:
+        """Follows until cancelled."""
+        images = asyncio.get_running_loop().create_task(self._await_images())
+        try:
+            while True:
+                self._changed.clear()
+                image = self._services.metadata.image
+                try:
+                    self._follow(image)
+                    self._image_changed(image)
+                    await self._raise_replicas(image)
+                except Exception:  # the loop must not end
+                    where = {"topic": self._topic}
+                    log.exception("coordinator failed to follow metadata", extra=where)
+                    await asyncio.sleep(_RETRY_S)
+                    continue
+                await self._changed.wait()
+        finally:
+            images.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await images
+
+    async def _await_images(self) -> None:
+        metadata = self._services.metadata
+        while True:
+            await metadata.newer_image(metadata.image.revision)
+            self._changed.set()
+
+    def _follow(self, image: Image) -> None:
+        """Passes to the ownership what this broker leads, by the metadata and by its logs."""
+        topic = image.topics.get(self._topic)
+        own, assignments = self._services.metadata.node_id, topic.assignments if topic else ()
+        by_image = {
+            at: each.leader_epoch for at, each in enumerate(assignments) if each.leader == own
+        }
+        self._carry_out(self._ownership.on_image(topic and topic.topic_id, by_image))
+        led = {} if topic is None else self._led_logs(topic)
+        for key, known in self._led.items():
+            if led.get(key) != known:
+                self._carry_out(self._ownership.on_stopped(*key))
+        for key, known in led.items():
+            if self._led.get(key) != known:
+                self._carry_out(self._ownership.on_led(*key, known[0]))
+        self._led = led
+
+    def _led_logs(self, topic: Topic) -> dict[tuple[UUID, int], tuple[int, int]]:
+        """Returns the topic's logs that lead now, and are not suspended.
+
+        What a log has is read again after a suspension, however short: it may have taken records
+        whose writers were refused.
+        """
+        replicas = self._services.replicas
+        assert replicas is not None
+        found = {}
+        for index in range(topic.partitions):
+            led = replicas.led_by_id(topic.topic_id, index)
+            if led is not None and not led.leader.is_suspended:
+                leader = led.leader
+                found[topic.topic_id, index] = leader.leader_epoch, leader.suspensions
+        return found
+
+    async def _raise_replicas(self, image: Image) -> None:
+        """Adds replicas to the topic, if this broker is the controller. Raises KafkaStorageError."""
+        metadata = self._services.metadata
+        if image.controller is None or image.controller.broker != metadata.node_id:
+            return
+        cordoned = self._services.settings.cordoned(image)
+        for transaction in raising(image, self._topic, self._replication_factor, cordoned):
+            if await metadata.transact(transaction.compares, transaction.operations):
+                changes = len(transaction.changes)
+                log.info(
+                    "internal topic replicas added",
+                    extra={"topic": self._topic, "partitions": changes},
+                )
