@@ -1,7 +1,7 @@
 """SyncGroup (key 14): the leader sends the assignments, every member receives its own.
 
-Behaviour: the response is sent when the leader's assignment is stored; see `broker.coordinators.groups`. While
-the group is being loaded the error is REBALANCE_IN_PROGRESS, as in Kafka, because a consumer gives
+Behaviour: the response is sent when the leader's assignment is stored; see `broker.coordinators.groups`.
+While the group is being loaded the error is REBALANCE_IN_PROGRESS, as in Kafka, because a consumer gives
 up at COORDINATOR_LOAD_IN_PROGRESS. A group too large for a record of __consumer_offsets is
 MESSAGE_TOO_LARGE, at which a consumer gives up, too (Kafka: UNKNOWN_SERVER_ERROR): the group would
 be too large again the next time.
