@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from tidelog.broker.coordinators.groups.coordinator import GroupCoordinator
 from tidelog.broker.coordinators.transactions.coordinator import TransactionCoordinator
 from tidelog.broker.coordinators.transactions.producer_ids import ProducerIds
+from tidelog.broker.cluster.sole_member import SoleMember
 from tidelog.broker.fetches.sessions import FetchSessions
 from tidelog.broker.garbage import Collector
 from tidelog.broker.maintenance.clock_watch import ClockWatch
@@ -24,6 +25,7 @@ from tidelog.broker.network.scheduler import Scheduler
 from tidelog.broker.partitions.appends import Appends
 from tidelog.broker.partitions.group_sync import GroupSync
 from tidelog.broker.partitions.lookup import Partitions
+from tidelog.broker.partitions.sole_replicas import SoleReplicas
 from tidelog.broker.partitions.waiting import Waiting
 from tidelog.broker.pools import Pools
 from tidelog.broker.quotas.clients import ClientQuotas
@@ -38,11 +40,13 @@ from tidelog.config.setting import INT_MAX
 if TYPE_CHECKING:
     from tidelog.broker.clock import Clock
     from tidelog.broker.cluster.cluster import Cluster
+    from tidelog.broker.cluster.services import Membership
     from tidelog.broker.metadata.cluster import ClusterMetadata
     from tidelog.broker.metrics.cluster_watch import ClusterWatch
     from tidelog.broker.metrics.counters import Metrics
     from tidelog.broker.network.accepting.listener import Listener
     from tidelog.broker.replicas.replicas import Replicas
+    from tidelog.broker.replicas.services import Replication
     from tidelog.broker.topics.reconciler import DeletedTopic
     from tidelog.config import BrokerConfig
     from tidelog.storage.directory.store import LogStore
@@ -98,6 +102,9 @@ class Services:
         self.collector = Collector(clock.monotonic_s)
         self.scheduler = Scheduler(clock.monotonic_s, self.collector)
         self.encoded = EncodedOnce()
+        self.cluster: Membership = SoleMember(config, metadata, store)
+        sole = SoleReplicas(config.cluster.node_id, store, pools.topics, self.impostors)
+        self.replicas: Replication = sole
         reconciler = Reconciler(
             metadata,
             store,
@@ -105,6 +112,7 @@ class Services:
             pools.topics,
             clock.now_ms,
             self.clock_watch.deletion_ms,
+            sole,
             removed=self._topic_removed,
             leader_changed=self.waiting.wake,
         )
@@ -112,9 +120,7 @@ class Services:
         self.topics = Topics(
             admin, reconciler, self.settings, self.coordinator.cleanup.delete_topic
         )
-        self.partitions = Partitions(store, metadata, self.topics, pools.reads)
-        self.cluster: Cluster | None = None  # None for a broker that is alone
-        self.replicas: Replicas | None = None
+        self.partitions = Partitions(store, metadata, self.topics, pools.reads, sole)
         self.cluster_watch: ClusterWatch | None = None
         self.listeners: list[Listener] = []  # for clients, in the order of the setting
         self.http: Listener | None = None  # the HTTP port, once it is bound
@@ -129,6 +135,29 @@ class Services:
     def advertised_listeners(self) -> list[Listener]:
         """The addresses under which other brokers and the commands find this one."""
         return self.listeners if self.http is None else [*self.listeners, self.http]
+
+    def enter(self) -> None:
+        """Makes this broker one of several if its metadata are shared, and checks its log directories.
+
+        Raises MetadataError, LogDirectoryError and OSError.
+        """
+        if self.config.cluster.metadata_store:
+            from tidelog.broker.cluster.cluster import Cluster
+            from tidelog.broker.metrics.cluster_watch import ClusterWatch
+
+            self.join(Cluster(self))
+            self.cluster_watch = ClusterWatch(self.metadata)
+        self.cluster.enter()
+
+    async def leave(self) -> None:
+        """Closes the logs, and then ends the session and writes into the directories how it ended."""
+        failed = {partition.directory.parent for partition in self.partitions.offline()}
+        is_flushed = False
+        try:
+            self.store.close(unlocks=False)  # the next process waits until all is written
+            is_flushed = True
+        finally:
+            await self.cluster.leave(is_flushed=is_flushed, failed=failed)
 
     def join(self, cluster: Cluster) -> Replicas:
         """Makes this broker one of several, whose logs have replicas on others."""
@@ -149,10 +178,9 @@ class Services:
         """Updates the image by what other brokers have stored until now; called before a change.
 
         Another broker may have answered the change before this one, which the image does not show yet.
-        A broker that is alone has nothing to catch up with. Raises KafkaStorageError.
+        Raises KafkaStorageError.
         """
-        if self.cluster is not None:
-            await self.metadata.catch_up()
+        await self.cluster.catch_up()
 
     def _count(self, partition: Partition, appended: Appended) -> None:
         """Counts an append that has become readable for consumers."""

@@ -21,9 +21,9 @@ import uvloop
 from tidelog.broker import structured_log as logs
 from tidelog.broker.boot import Services
 from tidelog.broker.clock import ManualClock, SystemClock, machine_boot_id
+from tidelog.broker.cluster.directories import check_directories
 from tidelog.broker.http.application import start_http
 from tidelog.broker.ignored_settings import log_ignored
-from tidelog.broker.joining import check_directories, leave, member_of
 from tidelog.broker.log_dir_locks import lock_directories
 from tidelog.broker.maintenance.checkpoint import checkpoint
 from tidelog.broker.maintenance.compaction_rounds import CompactionRounds
@@ -154,7 +154,7 @@ async def _run(config: BrokerConfig, clock: Clock, faults: Faults | None) -> int
         try:
             permissions.warn_of_open(places_of(config), group_reads=config.log_dir_group_readable)
             services = Services(config, clock, store, metadata, Metrics(), allowed)
-            member = member_of(services)
+            services.enter()
             services.clock_watch.begin()
             await open_topics(services)
             try:
@@ -164,7 +164,7 @@ async def _run(config: BrokerConfig, clock: Clock, faults: Faults | None) -> int
                 await services.topics.stop()
                 services.scheduler.close()
                 services.pools.stop()
-                await leave(services, member)
+                await services.leave()
         finally:
             await metadata.close()
     finally:
@@ -214,8 +214,7 @@ async def _stop_serving(
 ) -> None:
     """Hands over what this broker leads, and lets the requests under way finish."""
     log.info("broker stopping")
-    if services.cluster is not None:
-        await services.cluster.hand_over()
+    await services.cluster.hand_over()
     services.ready = False
     for server in servers:
         server.close()
@@ -227,17 +226,11 @@ async def _stop_serving(
     await services.coordinator.stop()
     await services.transactions.stop()
     await _drain(services)
-    if services.replicas is not None:
-        await services.replicas.close()
+    await services.replicas.close()
 
 
 async def _has_joined(services: Services, stop: asyncio.Event) -> bool:
-    """Waits until the other brokers let this one serve; returns False if it is to stop before.
-
-    A broker that is alone need not wait.
-    """
-    if services.cluster is None:
-        return True
+    """Waits until the broker may serve; returns False if it is to stop before."""
     loop = asyncio.get_running_loop()
     joining = loop.create_task(services.cluster.start(services.advertised_listeners))
     stopping = loop.create_task(stop.wait())
@@ -271,7 +264,7 @@ def _begin_chores(
             watch_disk_space(services),
             services.collector.watch(),
             *([] if services.cluster_watch is None else [services.cluster_watch.run()]),
-            *([] if services.replicas is None else [services.replicas.run()]),
+            services.replicas.run(),
         )
     ]
 

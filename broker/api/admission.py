@@ -21,7 +21,6 @@ from tidelog.protocol.acl import Operation, ResourceType
 from tidelog.protocol.errors import (
     InvalidRequiredAcks,
     InvalidTopic,
-    NotEnoughReplicas,
     NotLeaderOrFollower,
     TransactionalIdAuthorizationFailed,
     UnknownTopicOrPartition,
@@ -69,10 +68,7 @@ def admit_produce(
     partition = services.partitions.leader(topic, index)
     if topic in INTERNAL_TOPICS:
         raise InvalidTopic(f"{topic} is the broker's own: clients do not write there")
-    if services.replicas is not None:
-        services.replicas.check_append(partition, acks)
-    elif acks == -1 and partition.config.min_insync_replicas > 1:
-        raise NotEnoughReplicas("min.insync.replicas is above the one replica there is")
+    services.replicas.check_append(partition, acks)
     is_transactional = (  # what the function does, without a call: every request comes by here
         len(records) > ATTRIBUTES_AT
         and records[MAGIC_AT] == 2
@@ -96,8 +92,7 @@ def admit_again(services: Services, partition: Partition, acks: int) -> None:
     """
     if services.partitions.leader(partition.topic, partition.index) is not partition:
         raise NotLeaderOrFollower(f"{partition.topic}-{partition.index} is another log now")
-    if services.replicas is not None:
-        services.replicas.check_append(partition, acks)
+    services.replicas.check_append(partition, acks)
 
 
 def admit_commit(

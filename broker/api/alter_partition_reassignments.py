@@ -42,7 +42,7 @@ def handle(
     services: Services, request: AlterPartitionReassignmentsRequest, _context: Context
 ) -> AlterPartitionReassignmentsResponse | Coroutine[Any, Any, AlterPartitionReassignmentsResponse]:
     """Starts the reassignments; a broker that is alone only checks the request."""
-    if services.cluster is not None:
+    if services.cluster.is_shared:
         return _reassign(services, request)
     return _response(services, request, partial(_check, services))
 

@@ -83,11 +83,8 @@ async def _one(
             f"{high_watermark}"
         )
     # This waits for the disk, and must not occupy the threads of lookups.
-    low_watermark = await services.pools.syncs.of(partition).run(
-        partition.retainer.delete_records_before, offset
-    )
-    if services.replicas is not None:
-        low_watermark = await services.replicas.deleted_everywhere(partition, offset, timeout_ms)
+    await services.pools.syncs.of(partition).run(partition.retainer.delete_records_before, offset)
+    low_watermark = await services.replicas.deleted_everywhere(partition, offset, timeout_ms)
     return DeleteRecordsPartitionResult(
         partition_index=wanted.partition_index, low_watermark=low_watermark
     )

@@ -46,7 +46,7 @@ from tidelog.protocol.api.describe_configs import (
 from tidelog.protocol.errors import InvalidRequest, KafkaStorageError, UnknownTopicOrPartition
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Iterable, Mapping
+    from collections.abc import Iterable, Mapping
 
     from tidelog.broker.api.services import Services
     from tidelog.broker.network.context import Context
@@ -68,18 +68,10 @@ _CLIENT_METRICS = 16
 _MOST_ENTRIES = 250_000  # of one answer: all settings of five thousand topics
 
 
-def handle(
-    services: Services, request: DescribeConfigsRequest, context: Context
-) -> DescribeConfigsResponse | Coroutine[None, None, DescribeConfigsResponse]:
-    """Describes each resource separately, by the newest metadata where there are several brokers."""
-    if services.cluster is None:
-        return _describe_all(services, request, context)
-    return _describe_newest(services, request, context)
-
-
-async def _describe_newest(
+async def handle(
     services: Services, request: DescribeConfigsRequest, context: Context
 ) -> DescribeConfigsResponse:
+    """Describes each resource separately, by the newest metadata."""
     # A broker that cannot reach the metadata store describes its last image.
     with contextlib.suppress(KafkaStorageError):
         await services.catch_up()
@@ -161,7 +153,7 @@ def _entries(services: Services, resource: DescribeConfigsResource) -> list[Entr
 def _of_brokers(services: Services, name: str) -> list[Entry]:
     """Returns the settings of this broker by its name, or of all brokers, and unknown stored names."""
     image, entries = services.metadata.image, broker_entries(services.config)
-    live = Source.DYNAMIC_BROKER if services.cluster is None else Source.DYNAMIC_DEFAULT_BROKER
+    live = Source.DYNAMIC_DEFAULT_BROKER if services.cluster.is_shared else Source.DYNAMIC_BROKER
     stored = image.broker_configs
     if name:
         own = own_configs.of(image, services.metadata.node_id)
@@ -234,7 +226,7 @@ def check_broker(services: Services, name: str) -> None:
 
 def is_one_of_several(services: Services, name: str) -> bool:
     """Returns whether a name is that of this broker in a cluster, and not "" for all brokers."""
-    return bool(name) and services.cluster is not None
+    return bool(name) and services.cluster.is_shared
 
 
 def changes_of_one(

@@ -69,11 +69,10 @@ async def _replica(services: Services, topic: str, index: int) -> Partition:
     Raises NotLeaderOrFollower if it does neither, UnknownTopicOrPartition and KafkaStorageError.
     """
     known = services.metadata.image.topics.get(topic)
-    if services.replicas is not None and known is not None:
-        followed = services.replicas.followed_by_id(known.topic_id, index)
-        if followed is not None and not followed.is_stopped:
-            followed.partition.check_online()
-            return followed.partition
+    if known is not None:
+        followed = services.replicas.followed_log(known.topic_id, index)
+        if followed is not None:
+            return followed
     return await services.partitions.open_leader(topic, index)
 
 

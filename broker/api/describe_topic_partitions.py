@@ -21,7 +21,6 @@ from tidelog.broker.network.per_partition import per_partition
 from tidelog.broker.network.scheduler import with_checkpoints
 from tidelog.broker.security.authorizer import NOT_ASKED
 from tidelog.broker.settings import is_internal
-from tidelog.broker.topics.leadership import known_leader_epoch
 from tidelog.protocol.acl import Operation, ResourceType
 from tidelog.protocol.api.describe_topic_partitions import (
     Cursor,
@@ -36,7 +35,7 @@ if TYPE_CHECKING:
 
     from tidelog.broker.api.services import Services
     from tidelog.broker.metadata.brokers.visible import VisibleBroker
-    from tidelog.broker.metadata.image import Image, Topic
+    from tidelog.broker.metadata.image import Topic
     from tidelog.broker.network.context import Context
     from tidelog.protocol.api.describe_topic_partitions import DescribeTopicPartitionsRequest
     from tidelog.protocol.errors import BrokerError
@@ -96,14 +95,8 @@ def _from_cursor(
 
 
 async def _read_epochs(services: Services, topic: Topic, indexes: range) -> None:
-    """Reads the leader epochs that are only in logs: those of a broker that is alone."""
-    if services.cluster is not None:
-        return
-    unread = [
-        (topic.name, index)
-        for index in indexes
-        if services.store.leader_epoch(topic.name, index) is None
-    ]
+    """Reads the leader epochs that are only in closed logs."""
+    unread = services.replicas.unread_epochs(topic, indexes)
     if unread:
         await services.pools.reads.run(services.store.read_leader_epochs, unread)
 
@@ -112,11 +105,8 @@ def _describe(
     services: Services, context: Context, topic: Topic, indexes: range
 ) -> DescribeTopicPartitionsResponseTopic:
     """Describes some partitions of a topic."""
-    one = partial(_alone, services, topic)
-    if services.cluster is not None:
-        image = services.metadata.image
-        reachable = visible_brokers(image, context.connection.listener.name)
-        one = partial(_of_several, image, reachable, topic)
+    reachable = visible_brokers(services.metadata.image, context.connection.listener.name)
+    one = partial(_describe_one, services, reachable, topic)
     return DescribeTopicPartitionsResponseTopic(
         name=topic.name,
         topic_id=topic.topic_id,
@@ -125,34 +115,17 @@ def _describe(
     )
 
 
-def _alone(
-    services: Services, topic: Topic, index: int
+def _describe_one(
+    services: Services, reachable: Mapping[int, VisibleBroker], topic: Topic, index: int
 ) -> DescribeTopicPartitionsResponsePartition:
-    """Describes a partition of a broker that is alone."""
+    """Describes a partition."""
     record = topic.assignments[index]
-    return DescribeTopicPartitionsResponsePartition(
-        partition_index=index,
-        leader_id=record.leader,
-        leader_epoch=known_leader_epoch(services.store, topic, index),
-        replica_nodes=list(record.replicas),
-        isr_nodes=list(record.isr),
-        eligible_leader_replicas=[],
-        last_known_elr=[],
-        offline_replicas=[],
-    )
-
-
-def _of_several(
-    image: Image, reachable: Mapping[int, VisibleBroker], topic: Topic, index: int
-) -> DescribeTopicPartitionsResponsePartition:
-    """Describes a partition of a cluster."""
-    record = topic.assignments[index]
-    seen = visible_partition(image, reachable, topic, index)
+    seen = visible_partition(services.metadata.image, reachable, topic, index)
     has_nobody = not record.isr and not record.elr and record.last_leader != NO_LEADER
     return DescribeTopicPartitionsResponsePartition(
         partition_index=index,
         leader_id=seen.leader,
-        leader_epoch=record.leader_epoch,
+        leader_epoch=services.replicas.leader_epoch(topic, index),
         replica_nodes=list(record.replicas),
         isr_nodes=list(record.isr),
         eligible_leader_replicas=list(record.elr),

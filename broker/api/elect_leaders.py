@@ -8,7 +8,7 @@ such errors; other topics have no partitions in the response. A partition that d
 UNKNOWN_TOPIC_OR_PARTITION, an invalid type of election INVALID_REQUEST. Before the response is sent,
 the leaders are in the metadata.
 
-A broker that is alone leads every partition already. One whose log a failed disk took offline is
+A partition that this broker leads, and whose log a failed disk took offline, is
 PREFERRED_LEADER_NOT_AVAILABLE or ELIGIBLE_LEADERS_NOT_AVAILABLE.
 
 Version notes: 1 the type of election, an error at the top; 2 flexible.
@@ -17,7 +17,7 @@ Version notes: 1 the type of election, an error at the top; 2 flexible.
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING
 
 from tidelog.broker.network.per_partition import per_partition
 from tidelog.broker.network.scheduler import with_checkpoints
@@ -26,16 +26,10 @@ from tidelog.protocol.api.elect_leaders import (
     PartitionResult,
     ReplicaElectionResult,
 )
-from tidelog.protocol.errors import (
-    ElectionNotNeeded,
-    EligibleLeadersNotAvailable,
-    InvalidRequest,
-    PreferredLeaderNotAvailable,
-    UnknownTopicOrPartition,
-)
+from tidelog.protocol.errors import ElectionNotNeeded, InvalidRequest
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Mapping
+    from collections.abc import Callable, Mapping
 
     from tidelog.broker.api.services import Services
     from tidelog.broker.network.context import Context
@@ -45,29 +39,12 @@ if TYPE_CHECKING:
 _PREFERRED, _UNCLEAN = 0, 1
 
 
-def handle(
+async def handle(
     services: Services, request: ElectLeadersRequest, _context: Context
-) -> ElectLeadersResponse | Coroutine[Any, Any, ElectLeadersResponse]:
+) -> ElectLeadersResponse:
     """Elects the leaders, or returns for each partition the error why none is elected."""
     if request.election_type not in (_PREFERRED, _UNCLEAN):
         raise InvalidRequest(f"there is no election of type {request.election_type}")
-    if services.cluster is not None:
-        return _elect_among_several(services, request)
-    if request.topic_partitions is None:
-        asked: dict[str, list[int]] = {name: [] for name in services.metadata.image.topics}
-        for partition in services.partitions.offline():
-            asked.setdefault(partition.topic, []).append(partition.index)
-    else:
-        asked = _asked(request)
-    return _response(
-        services, asked, lambda topic: partial(_elect, services, topic, request.election_type)
-    )
-
-
-async def _elect_among_several(
-    services: Services, request: ElectLeadersRequest
-) -> ElectLeadersResponse:
-    """Elects the leaders of partitions of a cluster."""
     from tidelog.broker.topics.partition_changes import elect_any, elect_preferred
 
     is_all = request.topic_partitions is None
@@ -120,23 +97,6 @@ def _response(
             )
             for topic, indexes in asked.items()
         ]
-    )
-
-
-def _elect(services: Services, topic: str, kind: int, index: int) -> NoReturn:
-    """Raises the error with which a broker that is alone refuses an election."""
-    known = services.metadata.image.topics.get(topic)
-    if known is None:
-        raise UnknownTopicOrPartition(f"there is no topic {topic}")
-    if not 0 <= index < known.partitions:
-        raise UnknownTopicOrPartition(f"there is no partition {topic}-{index}")
-    opened = services.store.opened_partition(topic, index)
-    if opened is not None and opened.offline is not None:
-        if kind == _UNCLEAN:
-            raise EligibleLeadersNotAvailable(opened.offline)
-        raise PreferredLeaderNotAvailable(opened.offline)
-    raise ElectionNotNeeded(
-        f"{topic}-{index} is led by broker {services.config.cluster.node_id} already"
     )
 
 

@@ -93,13 +93,8 @@ def handle(
 def _for_replica(
     services: Services, request: FetchRequest, context: Context
 ) -> FetchResponse | Coroutine[Any, Any, FetchResponse] | Pending:
-    """Serves a fetch with a replica id; a broker that is alone refuses it."""
-    if services.replicas is None:
-        claim = request.replica_state
-        raise services.impostors.refuse(context, claim.replica_id if claim else request.replica_id)
-    from tidelog.broker.replicas.serving import proven  # a broker that is alone needs none of it
-
-    return proven.answer(services, services.replicas, request, context)
+    """Serves a fetch with a replica id."""
+    return services.replicas.answer_follower(request, context)
 
 
 def refuse(request: FetchRequest, error: BrokerError) -> FetchResponse:

@@ -47,7 +47,7 @@ def handle(
         topic = services.transactions.runtime.topic
     else:
         topic = services.coordinator.runtime.topic
-    if services.cluster is not None and topic.is_missing:
+    if services.cluster.is_shared and topic.is_missing:
         return _found_after_creation(services, topic, request, context)
     return _found(services, topic, request, context)
 
@@ -88,7 +88,7 @@ def _coordinator_of(
 ) -> tuple[int, str, int]:
     """Returns the broker that coordinates a key, and its address. Raises CoordinatorNotAvailable."""
     listener = context.connection.listener
-    if services.cluster is None:
+    if not services.cluster.is_shared:
         return services.config.cluster.node_id, *listener.advertised
     broker = topic.leader_of(key)
     live = services.metadata.image.brokers.get(broker)

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from tidelog.broker.api.services import Services
     from tidelog.broker.network.context import Context
     from tidelog.broker.pools import Permit
-    from tidelog.broker.replicas.replicas import Replicas
+    from tidelog.broker.replicas.services import Replication
     from tidelog.protocol.api.list_offsets import ListOffsetsPartition, ListOffsetsRequest
     from tidelog.protocol.errors import BrokerError
     from tidelog.protocol.records.layout import OffsetAndTimestamp
@@ -93,8 +93,7 @@ def _answer(
             name, wanted.partition_index, wanted.current_leader_epoch, permit.may_block
         )
         found = _look_up(partition, wanted, request.isolation_level, version, permit)
-        if services.replicas is not None:
-            _check_end_known(services.replicas, partition, found, wanted.timestamp, version)
+        _check_end_known(services.replicas, partition, found, wanted.timestamp, version)
         return found
 
     return ListOffsetsResponse(
@@ -115,7 +114,7 @@ def _answer(
 
 
 def _check_end_known(
-    replicas: Replicas,
+    replicas: Replication,
     partition: Partition,
     found: ListOffsetsPartitionResponse,
     target: int,

@@ -29,7 +29,6 @@ from tidelog.broker.network.scheduler import with_checkpoints
 from tidelog.broker.security.authorizer import CLUSTER_NAME, NOT_ASKED, OpenAuthorizer
 from tidelog.broker.settings import is_internal
 from tidelog.broker.topics import auto_creation
-from tidelog.broker.topics.leadership import known_leader_epoch
 from tidelog.protocol.acl import Operation, ResourceType
 from tidelog.protocol.api.metadata import (
     MetadataResponse,
@@ -75,31 +74,18 @@ def handle(
         cached = _cached_answer(services, request, context)
         if cached is not None:
             return cached
-    if services.replicas is not None:
-        new_leaders = services.replicas.new_leaders
-        topics = partial(_existing_topics, services, request, context.version)
-        if new_leaders.is_near(topics()):
-            return _answer_later(services, request, context, new_leaders.elected(topics))
+    new_leaders = services.replicas.new_leaders
+    topics = partial(_existing_topics, services, request, context.version)
+    if new_leaders.is_near(topics()):
+        return _answer_later(services, request, context, new_leaders.elected(topics))
     unread = [
-        (topic.name, index)
-        for topic in with_checkpoints(
-            _topics_with_unread_epochs(services, request, context.version)
-        )
-        for index in with_checkpoints(range(topic.partitions))
-        if services.store.leader_epoch(topic.name, index) is None
+        name
+        for topic in with_checkpoints(topics())
+        for name in services.replicas.unread_epochs(topic, range(topic.partitions))
     ]
     if unread:
         return _read_and_answer(services, request, context, unread)
     return _answer(services, request, context)
-
-
-def _topics_with_unread_epochs(
-    services: Services, request: MetadataRequest, version: int
-) -> Iterable[Topic]:
-    """Returns the requested topics that exist and whose leader epochs are in logs of this broker."""
-    if services.cluster is not None:
-        return ()  # the metadata have the leader epochs of every partition
-    return _existing_topics(services, request, version)
 
 
 def _existing_topics(services: Services, request: MetadataRequest, version: int) -> Iterable[Topic]:
@@ -288,29 +274,15 @@ def _describe(services: Services, topic: Topic, context: Context) -> MetadataRes
         name=topic.name,
         topic_id=topic.topic_id,
         is_internal=is_internal(topic.name),
-        partitions=_partitions_alone(services, topic)
-        if services.cluster is None
-        else _partitions(services.metadata.image, topic, context),
+        partitions=_partitions(services, topic, context),
     )
 
 
-def _partitions_alone(services: Services, topic: Topic) -> list[MetadataResponsePartition]:
-    """Describes the partitions of a topic on a broker that has no cluster."""
-    return [
-        MetadataResponsePartition(
-            partition_index=index,
-            leader_id=record.leader,
-            leader_epoch=known_leader_epoch(services.store, topic, index),
-            replica_nodes=list(record.replicas),
-            isr_nodes=list(record.isr),
-            offline_replicas=[],
-        )
-        for index, record in enumerate(with_checkpoints(topic.assignments))
-    ]
-
-
-def _partitions(image: Image, topic: Topic, context: Context) -> list[MetadataResponsePartition]:
-    """Describes the partitions of a topic in a cluster of several brokers."""
+def _partitions(
+    services: Services, topic: Topic, context: Context
+) -> list[MetadataResponsePartition]:
+    """Describes the partitions of a topic."""
+    image, epoch_of = services.metadata.image, services.replicas.leader_epoch
     reachable = visible_brokers(image, context.connection.listener.name)
     described = []
     for index, record in enumerate(with_checkpoints(topic.assignments)):
@@ -327,7 +299,7 @@ def _partitions(image: Image, topic: Topic, context: Context) -> list[MetadataRe
                 error_code=code,
                 partition_index=index,
                 leader_id=seen.leader,
-                leader_epoch=record.leader_epoch,
+                leader_epoch=epoch_of(topic, index),
                 replica_nodes=replicas,
                 isr_nodes=isr,
                 offline_replicas=seen.offline,

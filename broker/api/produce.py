@@ -57,7 +57,6 @@ if TYPE_CHECKING:
 
 ACKS_ALL = -1
 _ADMITTED = (Partition, Verified)
-_NONE_COMING: Coming = frozenset()
 
 
 def handle(
@@ -74,10 +73,8 @@ def handle(
             for topic in request.topic_data
             for data in with_checkpoints(topic.partition_data)
         )
-    coming = _NONE_COMING
-    if services.replicas is not None:
-        named = _names(services, request, context.version)
-        coming = frozenset(services.replicas.new_leaders.coming(named))
+    named = _names(services, request, context.version)
+    coming = frozenset(services.replicas.new_leaders.coming(named))
     closed = services.partitions.openings.closed(_names(services, request, context.version))
     if coming:
         closed = [each for each in closed if each not in coming]
@@ -226,7 +223,7 @@ def _append_to(
     wanted.partition = partition
     waits, records = request.acks != 0, wanted.data.records or b""
     appended = services.appends.append(partition, records, version, waits=waits, guard=guard)
-    if request.acks == ACKS_ALL and services.replicas is not None:
+    if request.acks == ACKS_ALL:
         return services.replicas.acknowledged(partition, appended, request.timeout_ms)
     return appended
 
@@ -238,7 +235,7 @@ def _checked_again(
 
     With acks=all the append checks that itself.
     """
-    if request.acks == 1 and services.replicas is not None and wanted.partition is not None:
+    if request.acks == 1 and wanted.partition is not None:
         return services.replicas.acknowledged_by_leader(wanted.partition, pending)
     return pending
 
@@ -254,7 +251,6 @@ async def _admitted_when_led(
 
     Raises what `_admitted` raises.
     """
-    assert services.replicas is not None
     await services.replicas.new_leaders.led([name])
     admitted = _admitted(
         services, request, wanted, context, await services.partitions.openings.open([name])

@@ -60,7 +60,7 @@ def shortcut(
         return None
     if not acks:
         return []
-    if acks == -1 and services.replicas is not None:
+    if acks == -1:
         waited: Appended | asyncio.Future[Appended]
         try:
             waited = services.replicas.acknowledged(partition, appended, timeout_ms)

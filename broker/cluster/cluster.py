@@ -42,6 +42,9 @@ _TICKS = 4  # in each lease: how often the loop looks whether it was paused
 class Cluster:
     """The cluster as one of its brokers takes part in it; all methods run on the event loop."""
 
+    is_shared = True
+    """Whether other brokers may use the metadata."""
+
     def __init__(
         self,
         services: Services,
@@ -68,7 +71,6 @@ class Cluster:
             cluster_id,
             config.cluster.node_id,
         )
-        self._directories.log_missing(services.metadata.image)
         self._new_session = partial(Session, services, self._directories, self.now_ms, keep_alive)
         self._session = self._new_session()
         self._disks = Disks(services, self._directories, self.now_ms)
@@ -145,6 +147,10 @@ class Cluster:
 
     # -- start and stop -------------------------------------------------------------------------
 
+    def enter(self) -> None:
+        """Logs which log directories are missing, before logs are made anew."""
+        self._directories.log_missing(self._metadata.image)
+
     async def start(self, listeners: Iterable[Listener]) -> None:
         """Registers, and returns when this broker is unfenced in its own image."""
         wanted = self._services.config.inter_broker_listener_name
@@ -213,6 +219,14 @@ class Cluster:
         finally:
             self._session.end()
             self._session.join()
+
+    def look_for_room(self) -> None:
+        """Makes reserves again where a disk has room; `disks.py` says when logs are full no more."""
+        self._services.store.look_for_room(forgets_full=False)
+
+    async def catch_up(self) -> None:
+        """Updates the image by what other brokers have stored until now. Raises KafkaStorageError."""
+        await self._metadata.catch_up()
 
     # -- the sessions ---------------------------------------------------------------------------
 

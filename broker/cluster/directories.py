@@ -10,6 +10,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from tidelog.broker.metadata.local import FILE as METADATA_FILE
+from tidelog.broker.metadata.local import shared_path
 from tidelog.broker.metadata.names import new_id, written_id
 from tidelog.storage import filenames
 from tidelog.storage.directory.log_directory import LogDirectoryError
@@ -22,10 +23,11 @@ from tidelog.storage.directory.registration_file import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
 
     from tidelog.broker.metadata.image import Image
+    from tidelog.config import BrokerConfig
 
 log = logging.getLogger("tidelog.cluster")
 
@@ -190,8 +192,20 @@ def _read(path: Path) -> DirectoryState | None:
         return None
 
 
-def has_file(path: Path) -> bool:
-    """Returns whether a log directory was ever used by one of several brokers."""
+def check_directories(config: BrokerConfig, paths: Sequence[Path]) -> None:
+    """Refuses directories of another cluster, before metadata are made. Raises LogDirectoryError."""
+    if config.cluster.metadata_store:
+        check_metadata_beside(paths, shared_path(config))
+    elif not (paths[0] / METADATA_FILE).exists():
+        _check_not_shared(paths)
+
+
+def were_shared(paths: Iterable[Path]) -> bool:
+    """Returns whether one of several brokers has used a log directory."""
+    return any(map(_has_file, paths))
+
+
+def _has_file(path: Path) -> bool:
     return (path / filenames.REGISTRATION_FILE).exists()
 
 
@@ -199,6 +213,15 @@ def used_by(path: Path) -> str:
     """Returns which broker of which cluster has used a log directory, in words."""
     state = _read(path)
     return "a cluster" if state is None else f"broker {state.broker} of cluster {state.cluster}"
+
+
+def _check_not_shared(paths: Iterable[Path]) -> None:
+    """Raises LogDirectoryError if a directory is that of one of several brokers."""
+    for path in filter(_has_file, paths):
+        raise LogDirectoryError(
+            f"log directory {path} belongs to {used_by(path)}: start that broker with the metadata "
+            f"of its cluster (--brokers, or --set metadata.store=sqlite:PATH)"
+        )
 
 
 def check_metadata_beside(paths: Iterable[Path], shared: Path | None) -> None:

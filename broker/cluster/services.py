@@ -1,11 +1,52 @@
-"""What a broker as one of several needs of the broker; `boot.py` makes it."""
+"""What a member of a cluster needs of the broker, and what it is for others; `boot.py` makes both."""
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from tidelog.broker.partitions.services import Services as Below
+from tidelog.broker.topics.services import Membership as BelowMembership
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from pathlib import Path
+
+    from tidelog.broker.network.accepting.listener import Listener
+
+
+class Membership(BelowMembership, Protocol):
+    """This broker in its cluster: `Cluster`, or `SoleMember` where nobody shares the metadata."""
+
+    @property
+    def why_not_serving(self) -> str | None:
+        """What keeps this broker from serving, as a sentence; None while it serves."""
+
+    @property
+    def metadata_error(self) -> str | None:
+        """Why the metadata cannot be changed now, as a sentence; None if they can."""
+
+    @property
+    def unwritable(self) -> Mapping[Path, str]:
+        """Why nothing can be written to log directories."""
+
+    def enter(self) -> None:
+        """Looks at the log directories before logs are opened.
+
+        Raises MetadataError, LogDirectoryError and OSError.
+        """
+
+    async def start(self, listeners: Iterable[Listener]) -> None:
+        """Registers, and returns when this broker may serve. Raises MetadataError and KafkaStorageError."""
+
+    async def hand_over(self) -> None:
+        """Lets others lead what this broker leads, as far as they do so in time."""
+
+    async def leave(self, *, is_flushed: bool, failed: Iterable[Path]) -> None:
+        """Ends the session. Nothing may be served any more; see `Cluster.leave`."""
 
 
 class Services(Below, Protocol):
-    """What a broker as one of several needs."""
+    """What a member of a cluster needs."""
+
+    @property
+    def cluster(self) -> Membership: ...

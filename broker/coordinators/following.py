@@ -109,7 +109,6 @@ class Following:
         whose writers were refused.
         """
         replicas = self._services.replicas
-        assert replicas is not None
         found = {}
         for index in range(topic.partitions):
             led = replicas.led_by_id(topic.topic_id, index)

@@ -45,7 +45,6 @@ if TYPE_CHECKING:
 
 _PRODUCE_VERSION = 13
 _RECORDS_PER_BATCH = 1_000
-_ACKS_ALL = -1
 _NOT_AVAILABLE = (
     UnknownTopicOrPartition,
     NotEnoughReplicas,
@@ -130,7 +129,7 @@ class InternalTopic:
             self._services.metadata.image.topics.get(self.name),
             self._services.replicas,
         )
-        led = replicas.led_by_id(topic.topic_id, index) if replicas and topic else None
+        led = replicas.led_by_id(topic.topic_id, index) if topic else None
         if led is None or led.leader.leader_epoch != epoch:
             raise NotCoordinator(f"{self.name}-{index} is not led here in epoch {epoch}")
         try:
@@ -149,8 +148,8 @@ class InternalTopic:
 
     @property
     def is_replicated(self) -> bool:
-        """Whether other brokers must have records first, so that each append has to wait."""
-        return self._services.replicas is not None
+        """Whether other brokers may have to store records first, so that each append has to wait."""
+        return self._services.replicas.waits_for_others
 
     def append_now(self, key: str, records: Records) -> tuple[Log, int] | None:
         """Like `append` without waiting; None, with nothing written, if it would have to wait."""
@@ -227,13 +226,10 @@ class InternalTopic:
         Raises, or the future raises, the error for a producer with acks=all.
         """
         replicas = self._services.replicas
-        if replicas is not None:
-            replicas.check_append(partition, _ACKS_ALL)
+        replicas.check_own_append(partition)
         appended = self._services.appends.append(
             partition, made, _PRODUCE_VERSION, guard=guard, internal=internal
         )
-        if replicas is None:
-            return appended
         return replicas.acknowledged(partition, appended, self._declared.timeout_ms)
 
     async def append_all(self, key: str, records: Sequence[Written], epoch: int) -> None:
@@ -313,11 +309,7 @@ class InternalTopic:
 
     def _factor(self) -> int:
         """Returns how many replicas the partitions of the topic can have now."""
-        if self._services.cluster is None:
-            return 1
-        from tidelog.broker.coordinators.raising import (
-            factor,  # a broker that is alone needs none of it
-        )
+        from tidelog.broker.coordinators.raising import factor  # once, for a new topic
 
         image = self._services.metadata.image
         wanted = self._declared.replication_factor

@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from tidelog.broker.network.context import Context
     from tidelog.broker.partitions.leader_hints import Addresses
     from tidelog.broker.pools import Permit
-    from tidelog.broker.replicas.consumers import ConsumerReads
+    from tidelog.broker.replicas.services import ConsumerReads
     from tidelog.protocol.api.fetch import (
         AbortedTransaction,
         FetchPartition,
@@ -141,9 +141,8 @@ class Attempt:
             left_bytes = context.quota.most_fetch_bytes(left_bytes)
         self._left_bytes = left_bytes
         self._reads: ConsumerReads | None = None  # of a consumer that may read from followers
-        if services.replicas is not None and version >= _RACKS_SINCE:
-            listener = context.connection.listener.name
-            self._reads = services.replicas.reads_of(request.rack_id, listener)
+        if version >= _RACKS_SINCE:
+            self._reads = services.replicas.reads_of(request.rack_id, context.session.listener)
         self._ends_early = False  # what was read, so that waiting brings no more
         self._is_sent_on = False  # to a replica from which it should read instead
         # Topic, bytes, down-converted records, and whether the bytes are those that are stored.

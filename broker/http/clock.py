@@ -30,12 +30,12 @@ def clock(query: ApiQuery) -> dict[str, Any]:
 def shown(services: Services) -> dict[str, Any]:
     """Returns the clock as JSON; the time since which the clock was behind is null if it is unknown.
 
-    In a cluster the answer names the broker: the others have clocks, and partitions, of their own.
+    The answer names the broker: others have clocks, and partitions, of their own.
     """
     status = services.clock_watch.status()
     leap = status.leap
     return {
-        **({} if services.cluster is None else {"broker": services.metadata.node_id}),
+        "broker": services.metadata.node_id,
         "clock": "manual" if status.is_manual else "system",
         "state": _state(status),
         **time_fields("now", status.now_ms),

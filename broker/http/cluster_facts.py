@@ -1,7 +1,7 @@
 """The answer of `/v1/cluster`: brokers, leaders, replicas that lag and why, by this broker's image.
 
-A broker that is alone is a cluster of one. Only the leader knows the lag of a follower, so the answer
-has it for the partitions that this broker leads.
+Only the leader knows the lag of a follower, so the answer has it for the partitions that this broker
+leads.
 """
 
 from __future__ import annotations
@@ -15,12 +15,7 @@ from tidelog.broker.coordinators.transactions.open_transactions import opened
 from tidelog.broker.http.answers import time_fields
 from tidelog.broker.http.readiness import reasons
 from tidelog.broker.metadata.brokers.records import OfflineRecord
-from tidelog.broker.metadata.partition_health import (
-    SERVING,
-    health_of_partitions,
-    state_of,
-    why_missing,
-)
+from tidelog.broker.metadata.partition_health import health_of_partitions, state_of, why_missing
 from tidelog.broker.network.accepting.listener import HTTP
 from tidelog.config.broker.listeners import joined
 
@@ -46,8 +41,7 @@ def cluster(query: ApiQuery) -> dict[str, Any]:
     """Returns the cluster as this broker knows it."""
     services = query.services
     image = services.metadata.image
-    alone = services.metadata.node_id if services.cluster is None else None
-    found = list(health_of_partitions(image, alone))
+    found = list(health_of_partitions(image))
     controller = image.controller
     told = None
     if controller is not None:
@@ -68,15 +62,11 @@ def _own(services: Services) -> dict[str, Any]:
     """Returns the state that only this broker knows: readiness, directories, transactions."""
     config, member = services.config, services.cluster
     return {
-        "not_serving": None if member is None else member.why_not_serving,
+        "not_serving": member.why_not_serving,
         "not_ready": [{"reason": each.kind, "sentence": each.line} for each in reasons(services)],
-        "metadata_error": None if member is None else member.metadata_error,
-        "suspended_partitions": []
-        if services.replicas is None
-        else sorted(services.replicas.suspensions.names()),
-        "unwritable_directories": {}
-        if member is None
-        else {str(path): why for path, why in member.unwritable.items()},
+        "metadata_error": member.metadata_error,
+        "suspended_partitions": services.replicas.suspended_logs(),
+        "unwritable_directories": {str(path): why for path, why in member.unwritable.items()},
         "inter_broker_protocol_version": config.cluster.inter_broker_protocol_version,
         "message_format_version": config.topic_defaults.message_format_version,
         "transaction_max_timeout_ms": config.transactions.transaction_max_timeout_ms,
@@ -91,7 +81,7 @@ def _open_transactions(services: Services) -> list[dict[str, Any]]:
 
     def leads(partition: Partition) -> bool:
         record = image.assignment(partition.topic, partition.index)
-        return services.cluster is None or (record is not None and record.leader == me)
+        return record is not None and record.leader == me
 
     led = filter(leads, services.store.opened())
     idle = [each for each in opened(led, services.clock.now_ms()) if each.idle_ms > _IDLE_MS]
@@ -126,7 +116,6 @@ def _brokers(
     leads = Counter(each.record.leader for each in found)
     has = Counter(broker for each in found for broker in each.record.replicas)
     in_sync = Counter(broker for each in found for broker in each.record.isr)
-    alone = services.metadata.node_id if services.cluster is None else None
     known = {*image.registrations, *image.brokers, services.metadata.node_id}
     answer = []
     for broker in sorted(known):
@@ -135,12 +124,10 @@ def _brokers(
             at.listener: joined(at.host, at.port)
             for at in (() if live is None else live.record.endpoints)
         }
-        if broker == alone:  # it has registered nowhere
-            addresses = {at.name: joined(*at.advertised) for at in services.advertised_listeners}
         answer.append(
             {
                 "broker": broker,
-                "state": SERVING if broker == alone else state_of(image, broker),
+                "state": state_of(image, broker),
                 "session": None if live is None else live.record.incarnation,
                 "rack": None if live is None else live.record.rack,
                 "http": addresses.pop(HTTP, None),
@@ -182,19 +169,12 @@ def _followers(services: Services, each: PartitionHealth) -> list[dict[str, Any]
     `lag` is null before the first fetch of a follower in this leader epoch. `caught_up_ms_ago` is
     null if it never had the whole log.
     """
-    if services.replicas is None or services.cluster is None:
-        return []
-    led = services.replicas.led_by_id(each.topic.topic_id, each.number)
-    if led is None:
+    followers = services.replicas.followers_of(each.topic.topic_id, each.number)
+    if followers is None:
         return None
-    now_ms, end = services.cluster.now_ms(), led.leader.log_end_offset
     return [
-        {
-            "broker": one.broker,
-            "lag": None if one.log_end_offset < 0 else max(end - one.log_end_offset, 0),
-            "caught_up_ms_ago": None if one.caught_up_ms is None else now_ms - one.caught_up_ms,
-        }
-        for one in led.leader.followers
+        {"broker": one.broker, "lag": one.lag, "caught_up_ms_ago": one.caught_up_ms_ago}
+        for one in followers
     ]
 
 

@@ -1,7 +1,6 @@
 """Which broker answers for which partition: only the leader, for no follower knows all of a log's state.
 
-A broker that is alone answers for every partition. In a cluster a broker answers for the partitions that it
-leads, as long as it serves them.
+A broker answers for the partitions that it leads, as long as it serves them.
 """
 
 from __future__ import annotations
@@ -29,8 +28,6 @@ class LeaderMap(NamedTuple):
 
 def leader_map(services: Services, topic: Topic, indexes: Iterable[int]) -> LeaderMap:
     """Returns the brokers that answer for these partitions; runs on the event loop."""
-    if services.cluster is None:
-        return LeaderMap(frozenset(indexes), {}, {})
     live = services.metadata.image.brokers
     here: set[int] = set()
     others: dict[int, list[int]] = {}
@@ -57,14 +54,10 @@ def leader_map(services: Services, topic: Topic, indexes: Iterable[int]) -> Lead
 
 def _check_led(services: Services, topic: Topic, index: int) -> None:
     """Raises NotLeaderOrFollower unless this broker serves a partition that it leads."""
-    assert services.cluster is not None
-    assert services.replicas is not None
-    me = services.metadata.node_id
-    led = services.replicas.led_by_id(topic.topic_id, index)
-    if led is not None:
-        try:
-            return led.check_leading()
-        except NotLeaderOrFollower:
-            pass
-    why = services.cluster.why_not_serving or "it does not serve it now"
-    raise NotLeaderOrFollower(f"broker {me} should lead {topic.name}-{index}, but {why}")
+    try:
+        services.replicas.check_leads(topic.topic_id, index)
+    except NotLeaderOrFollower:
+        me, why = services.metadata.node_id, services.cluster.why_not_serving
+        raise NotLeaderOrFollower(
+            f"broker {me} should lead {topic.name}-{index}, but {why or 'it does not serve it now'}"
+        ) from None

@@ -36,12 +36,12 @@ def reasons(services: Services) -> list[Reason]:
 
 def _of_session(services: Services) -> Iterator[Reason]:
     """Yields the reasons of the broker: it starts or stops, has no session, or cannot use the metadata."""
-    why = None if services.cluster is None else services.cluster.why_not_serving
+    why = services.cluster.why_not_serving
     if why is not None:
         yield Reason(NOT_SERVING, f"not ready: {why}")
     elif not services.ready:
         yield Reason(NOT_SERVING, "not ready")
-    elif services.replicas is not None and services.replicas.all_suspended:
+    elif services.replicas.all_suspended:
         line = (
             "not ready: every partition led here is suspended: the metadata are out of reach, and no "
             "in-sync replica asks"

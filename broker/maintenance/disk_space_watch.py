@@ -1,13 +1,13 @@
 """Checks full disks for free space: appends start again soon after something was deleted.
 
-In a cluster `broker/cluster/disks.py` decides when a log takes appends again, because others lead meanwhile.
+The membership decides when a log takes appends again: of several brokers `broker/cluster/disks.py` does,
+because others lead meanwhile.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from functools import partial
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -22,9 +22,8 @@ async def watch_disk_space(services: Services) -> None:
     """Checks the full log directories every second, until cancelled."""
     while True:
         await asyncio.sleep(_INTERVAL_S)
-        look = partial(services.store.look_for_room, forgets_full=services.cluster is None)
         try:
             if await services.pools.topics.run(services.store.full_directories):
-                await services.pools.topics.run(look)
+                await services.pools.topics.run(services.cluster.look_for_room)
         except Exception:  # the next check may succeed; this loop must not end
             log.exception("free disk space not checked")

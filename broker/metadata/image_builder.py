@@ -259,9 +259,8 @@ class ImageBuilder:
         ]
         if not found:
             return Members()
-        from tidelog.broker.metadata.brokers.stored_members import (
-            members,  # a broker that is alone has none
-        )
+        # not before there are any
+        from tidelog.broker.metadata.brokers.stored_members import members
 
         return members(found)
 

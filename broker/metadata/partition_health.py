@@ -41,11 +41,11 @@ class PartitionHealth(NamedTuple):
         return not self.is_offline and self.record.leader != self.record.replicas[0]
 
 
-def health_of_partitions(image: Image, alone: int | None) -> Iterator[PartitionHealth]:
-    """Yields every partition, by topic. `alone` is the id of a broker that is alone, else None."""
+def health_of_partitions(image: Image) -> Iterator[PartitionHealth]:
+    """Yields every partition, by topic."""
     for topic in image.topics.values():
         for index, record in enumerate(topic.assignments):
-            yield PartitionHealth(topic, index, record, _is_offline(image, record, alone))
+            yield PartitionHealth(topic, index, record, record.leader not in image.brokers)
 
 
 def state_of(image: Image, broker: int) -> str:
@@ -76,10 +76,3 @@ def why_missing(image: Image, health: PartitionHealth, broker: int) -> str:
     if offline is not None and index in offline.record.slow.get(topic_id, ()):
         return "its disk is slow"
     return "nobody leads" if health.is_offline else "it is behind the leader"
-
-
-def _is_offline(image: Image, record: PartitionRecord, alone: int | None) -> bool:
-    """Returns whether a partition has no live leader; a broker that is alone has no session."""
-    if alone is not None:
-        return record.leader != alone
-    return record.leader not in image.brokers

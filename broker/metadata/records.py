@@ -333,9 +333,7 @@ def _read(key: str, fields: dict[str, Any]) -> Record:
         quota_of(key)
         return QuotasRecord(MappingProxyType({text(k): float(v) for k, v in fields.items()}))
     if key.startswith(MEMBER_KEYS):
-        from tidelog.broker.metadata.brokers import (
-            records as of_brokers,  # a broker that is alone has no such key
-        )
+        from tidelog.broker.metadata.brokers import records as of_brokers  # which imports this
 
         return of_brokers.read(key, fields)
     raise ValueError("nobody here writes such a key")

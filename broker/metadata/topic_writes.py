@@ -169,6 +169,19 @@ async def abandon_creations(metadata: TopicStore) -> None:
         await metadata.transact(*abandonment(topic_id, creation))
 
 
+async def inherit_deletions(metadata: TopicStore) -> None:
+    """Has this broker delete the logs of which no broker that is known has to: its id was another one.
+
+    Raises what the store raises.
+    """
+    known = {metadata.node_id, *metadata.image.registrations}
+    for topic_id, name in metadata.image.deletions.items():
+        deletion = metadata.deletion(topic_id)
+        if deletion is not None and deletion.brokers and known.isdisjoint(deletion.brokers):
+            put = records.put_deletion(topic_id, name, (metadata.node_id,))
+            await metadata.transact((), (put,))
+
+
 async def deletion_done(metadata: TopicStore, topic_id: UUID, broker: int | None) -> None:
     """Removes a broker from those that have to delete a topic's logs: this one, or another `broker`.
 

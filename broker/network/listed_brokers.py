@@ -29,17 +29,15 @@ def listed_brokers(
 ) -> Listed:
     """Returns whom a client can reach by the listener by which it came.
 
-    A broker that is alone lists itself, and is the controller. So does one in a cluster list itself
-    when all are fenced, or have lost their sessions at the same time: librdkafka 2.10 and newer forgets
-    every broker that is not listed, and would have nobody left to ask again.
+    This broker lists itself when all are fenced, or have lost their sessions at the same time:
+    librdkafka 2.10 and newer forgets every broker that is not listed, and would have nobody left to ask
+    again.
 
     It also loses the new leader of a partition for a while if the old one is not listed in the
     response that names the new one. `with_departed` lists brokers for a session's time after they died.
     Every broker is listed once, in the order of their ids: Java's clients refuse a list with duplicates.
     """
     me, listener = services.config.cluster.node_id, context.connection.listener
-    if services.cluster is None:
-        return Listed([VisibleBroker(me, *listener.advertised)], me)
     image = services.metadata.image
     visible = visible_brokers(image, listener.name)
     found = dict(visible)

@@ -31,7 +31,7 @@ class Senders(Protocol):
 
 
 class Replication(Protocol):
-    """The replicas of one of several brokers."""
+    """The replicas of this broker's logs."""
 
     @property
     def senders(self) -> Senders: ...
@@ -73,10 +73,6 @@ class Services(Protocol):
     def clock(self) -> Clock: ...
 
     @property
-    def cluster(self) -> object | None:
-        """None for a broker that is alone."""
-
-    @property
     def config(self) -> BrokerConfig: ...
 
     @property
@@ -98,8 +94,7 @@ class Services(Protocol):
     def metrics(self) -> Metrics: ...
 
     @property
-    def replicas(self) -> Replication | None:
-        """None for a broker that is alone."""
+    def replicas(self) -> Replication: ...
 
     @property
     def settings(self) -> Settings: ...

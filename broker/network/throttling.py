@@ -52,7 +52,7 @@ def of_request(
         key == _ADD_PARTITIONS and header.api_version >= _FROM_BROKERS_SINCE
     ):
         return None
-    if services.replicas is not None and services.replicas.senders.is_proven(header):
+    if services.replicas.senders.is_proven(header):
         return None
     limits = services.client_quotas.of(
         services.metadata.image.quotas, connection.session.principal.name, header.client_id or ""
@@ -156,8 +156,8 @@ class RequestQuota:
 
     def _is_of_broker(self, request: Any) -> bool:
         """Returns whether a broker of an older tidelog asks, which proves nothing, for its replicas."""
-        claim, replicas = getattr(request, "replica_state", None), self._services.replicas
-        return claim is not None and replicas is not None and replicas.senders.believes(claim)
+        claim = getattr(request, "replica_state", None)
+        return claim is not None and self._services.replicas.senders.believes(claim)
 
     def _answer(self, response: Any) -> Any:
         """Returns what the handler has returned, with the throttle time as soon as it is a response."""

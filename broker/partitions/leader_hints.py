@@ -35,16 +35,10 @@ def leader_hint(
     if topic is None or not 0 <= index < len(topic.assignments):
         return None
     record = topic.assignments[index]
-    if record.leader < 0 or _is_suspended(services, topic, index):
+    if record.leader < 0 or services.replicas.is_suspended(topic.topic_id, index):
         return None
     if record.leader not in addresses:
         for each in listed_brokers(services, context).brokers:
             if each.broker == record.leader:
                 addresses[each.broker] = each
     return LeaderHint(record.leader, record.leader_epoch)
-
-
-def _is_suspended(services: Services, topic: Topic, index: int) -> bool:
-    """Returns whether this broker leads a partition, and does not know whether another one does."""
-    replicas = services.replicas
-    return replicas is not None and replicas.is_suspended(topic.topic_id, index)

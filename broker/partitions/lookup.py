@@ -25,7 +25,7 @@ log = logging.getLogger("tidelog.node")
 
 
 class Leading(Protocol):
-    """Who leads the logs of this broker, as one of several."""
+    """Whether the logs of this broker lead."""
 
     def check_leading(self, partition: Partition) -> None:
         """Raises NotLeaderOrFollower unless this broker leads a log, with a session."""
@@ -35,11 +35,16 @@ class Partitions:
     """The logs that this broker has."""
 
     def __init__(
-        self, store: LogStore, metadata: ClusterMetadata, topics: Topics, reads: Pool
+        self,
+        store: LogStore,
+        metadata: ClusterMetadata,
+        topics: Topics,
+        reads: Pool,
+        leading: Leading,
     ) -> None:
         self._store, self._metadata, self._topics = store, metadata, topics
         self.openings = Openings(store, self.open_log, reads)
-        self.leading: Leading | None = None  # of a broker that is alone: None
+        self.leading = leading
 
     def get(self, topic: str, index: int) -> Partition:
         """Returns a log, opened now if need be: for threads; see `opened`.
@@ -114,8 +119,7 @@ class Partitions:
             # The log of a deleted topic of this name, which is about to be deleted; or one that names
             # no topic, and that a creation in progress will take over if it succeeds.
             raise UnknownTopicOrPartition(f"the log of {topic}-{index} is not created yet")
-        if self.leading is not None:
-            self.leading.check_leading(found)
+        self.leading.check_leading(found)
         if epoch != ANY_EPOCH:
             check_leader_epoch(found, epoch)
         return found

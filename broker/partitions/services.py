@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Replication(BelowReplication, Protocol):
-    """The replicas of one of several brokers."""
+    """The replicas of this broker's logs."""
 
     def is_suspended(self, topic_id: UUID, index: int) -> bool:
         """Returns whether this broker leads a partition, and does not know whether another one does."""
@@ -37,7 +37,7 @@ class Services(Below, Protocol):
     def partitions(self) -> Partitions: ...
 
     @property
-    def replicas(self) -> Replication | None: ...
+    def replicas(self) -> Replication: ...
 
     @property
     def time_watch(self) -> TimeWatch: ...

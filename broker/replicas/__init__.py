@@ -2,7 +2,7 @@
 
 Promises that what a machine returns is carried out in order, that one partition changes its role
 one step at a time, and that nothing is answered as leader while it does. It decides nothing about
-replication itself. A broker that is alone has none of this: `services.replicas` is None there.
+replication itself. Where no log has another replica, `broker/partitions/sole_replicas.py` is in its place.
 
     all partitions here, by the image of the metadata             replicas.py
     one partition: its role, and the change of it                 local_replica.py

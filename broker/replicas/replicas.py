@@ -22,37 +22,45 @@ from tidelog.broker.replicas.new_leaders import NewLeaders
 from tidelog.broker.replicas.quotas import Quotas
 from tidelog.broker.replicas.role_work import RoleWork
 from tidelog.broker.replicas.senders import Senders
+from tidelog.broker.replicas.serving import proven
 from tidelog.broker.replicas.serving.fetch_sessions import SESSIONLESS, FetchSession
 from tidelog.broker.replicas.serving.shared_reads import SharedReads
 from tidelog.broker.replicas.suspensions import Suspensions
-from tidelog.broker.replicas.views import brokers_of
+from tidelog.broker.replicas.views import brokers_of, followers_of
 from tidelog.broker.replication.isr_change import cannot_store
 from tidelog.broker.replication.messages import Assignment, LeaderRules
 from tidelog.protocol.errors import NotLeaderOrFollower
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator
+    from collections.abc import Callable, Collection, Coroutine, Iterable, Iterator
+    from typing import Any
     from uuid import UUID
 
     from tidelog.broker.cluster.cluster import Cluster
     from tidelog.broker.metadata.brokers.records import Endpoint
     from tidelog.broker.metadata.image import Image, Topic
-    from tidelog.broker.network.context import ClientConnection
+    from tidelog.broker.network.answers import Pending
+    from tidelog.broker.network.context import ClientConnection, Context
     from tidelog.broker.replicas.followed import Followed
     from tidelog.broker.replicas.led import Led
     from tidelog.broker.replicas.local_replica import Name
     from tidelog.broker.replicas.services import Services
+    from tidelog.broker.replicas.views import FollowerLag
     from tidelog.broker.replication.messages import BrokerView
-    from tidelog.protocol.api.fetch import FetchRequest
+    from tidelog.protocol.api.fetch import FetchRequest, FetchResponse
+    from tidelog.protocol.topic_partition import TopicPartition
     from tidelog.storage.log.partition import Appended, Partition
 
 log = logging.getLogger("tidelog.replicas")
 
 _AT_ONCE = 100  # partitions
+_ACKS_ALL = -1
 
 
 class Replicas:
     """Every partition that has a replica here."""
+
+    waits_for_others = True
 
     def __init__(
         self, services: Services, cluster: Cluster, roles_changed: Callable[[], None]
@@ -150,6 +158,18 @@ class Replicas:
                     if self._session != session or self._applied is not image:
                         return
 
+    def mine(self, topic: Topic) -> list[int]:
+        """Returns the partitions of a topic that have a replica here."""
+        me = self.cluster.me
+        return [index for index, record in enumerate(topic.assignments) if me in record.replicas]
+
+    def foreign(self, topic: Topic, here: Iterable[int]) -> list[int]:
+        """Returns those of the partitions that have no replica here, in their order."""
+        return sorted(set(here).difference(self.mine(topic)))
+
+    async def lead(self, topic: Topic) -> None:
+        """Changes nothing: `apply` begins the leader epochs."""
+
     def _session_begun(self, _epoch: int) -> None:
         """Takes the roles of a new session, once the reconciler has applied its image."""
         if self._reconciled is not None:
@@ -244,6 +264,19 @@ class Replicas:
         led = self._led_by_name.get((topic_id, index))
         return led is not None and led.leader.is_suspended
 
+    def followed_log(self, topic_id: UUID, index: int) -> Partition | None:
+        """Returns the log of a partition that follows here. Raises KafkaStorageError if it is offline."""
+        followed = self.followed_by_id(topic_id, index)
+        if followed is None or followed.is_stopped:
+            return None
+        followed.partition.check_online()
+        return followed.partition
+
+    def followers_of(self, topic_id: UUID, index: int) -> list[FollowerLag] | None:
+        """Returns how far the followers of a partition are; None if it is not led here."""
+        led = self.led_by_id(topic_id, index)
+        return None if led is None else followers_of(led.leader, self.now_ms())
+
     def followed_by_id(self, topic_id: UUID, index: int) -> Followed | None:
         """Returns the follower of a partition by its topic's id, if this broker follows its leader."""
         replica = self._replicas.get((topic_id, index))
@@ -270,6 +303,15 @@ class Replicas:
         """Notes that a leader answers clients again: what it coordinates is read again."""
         self.suspensions.end(led)
         self._roles_changed()
+
+    def suspended_logs(self) -> list[str]:
+        """Returns the partitions whose leaders here answer no client, as topic-number."""
+        return sorted(self.suspensions.names())
+
+    def throttled_rate(self, side: str) -> float:
+        """Returns the bytes a second of throttled replication, as `leader` or `follower`."""
+        quota = self.quotas.leader if side == "leader" else self.quotas.follower
+        return 0 if quota is None else quota.per_second(self.now_ms())
 
     @property
     def all_suspended(self) -> bool:
@@ -368,6 +410,21 @@ class Replicas:
         """Checks an answer that only the leader gives. Raises NotLeaderOrFollower."""
         self._led_of(partition).check_leading()
 
+    def check_leads(self, topic_id: UUID, index: int) -> None:
+        """Raises NotLeaderOrFollower unless this broker serves a partition as its leader."""
+        led = self.led_by_id(topic_id, index)
+        if led is None:
+            raise NotLeaderOrFollower
+        led.check_leading()
+
+    def leader_epoch(self, topic: Topic, index: int) -> int:
+        """Returns the leader epoch of a partition, which the metadata know."""
+        return topic.assignments[index].leader_epoch
+
+    def unread_epochs(self, _topic: Topic, _indexes: Iterable[int]) -> list[TopicPartition]:
+        """Returns the partitions whose leader epochs have to be read from closed logs: none."""
+        return []
+
     def check_end_known(self, partition: Partition) -> None:
         """Checks an answer that depends on the log's end (KIP-207).
 
@@ -385,6 +442,25 @@ class Replicas:
     def check_append(self, partition: Partition, acks: int) -> None:
         """Checks an append. Raises NotLeaderOrFollower and NotEnoughReplicas."""
         self._led_of(partition).check_append(acks)
+
+    def check_own_append(self, partition: Partition) -> None:
+        """Checks an append of the broker's own. Raises NotLeaderOrFollower and NotEnoughReplicas."""
+        self._led_of(partition).check_append(_ACKS_ALL)
+
+    def answer_follower(
+        self, request: FetchRequest, context: Context
+    ) -> FetchResponse | Coroutine[Any, Any, FetchResponse] | Pending:
+        """Answers a request that claims to be a follower's fetch; raises what `proven.answer` raises."""
+        return proven.answer(self._services, self, request, context)
+
+    async def is_of_broker(self, context: Context) -> bool | None:
+        """Returns whether a request comes from the broker that it names; None if it names none.
+
+        Raises ClusterAuthorizationFailed for a wrong proof.
+        """
+        if context.header.sender is None:
+            return None
+        return await proven.is_of_broker(self, context)
 
     def follower_session(self, connection: ClientConnection, request: FetchRequest) -> FetchSession:
         """Returns what the follower at the other end of a connection asks for."""

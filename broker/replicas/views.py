@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from tidelog.broker.replication.messages import (
     NO_EPOCH,
@@ -20,6 +20,7 @@ from tidelog.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
     from tidelog.broker.metadata.image import Image
+    from tidelog.broker.replication.leader import Leader
     from tidelog.broker.replication.messages import BrokerView
     from tidelog.protocol.api.fetch import PartitionData, ReplicaState
     from tidelog.storage.log.partition import Partition
@@ -38,6 +39,29 @@ class History:
         """Returns the largest epoch up to `epoch`, and the offset at which it ended."""
         state = self._state
         return state.epochs.end_offset_of(epoch, state.ends.log_end_offset)
+
+
+class FollowerLag(NamedTuple):
+    """How far a follower is behind its leader."""
+
+    broker: int
+    lag: int | None
+    """The records that it lacks; None before its first fetch in this leader epoch."""
+    caught_up_ms_ago: int | None
+    """None if it never had the whole log."""
+
+
+def followers_of(leader: Leader, now_ms: int) -> list[FollowerLag]:
+    """Returns how far the followers of a leader are behind; `now_ms` is monotonic."""
+    end = leader.log_end_offset
+    return [
+        FollowerLag(
+            one.broker,
+            None if one.log_end_offset < 0 else max(end - one.log_end_offset, 0),
+            None if one.caught_up_ms is None else now_ms - one.caught_up_ms,
+        )
+        for one in leader.followers
+    ]
 
 
 def leader_log(partition: Partition) -> LeaderLog:

@@ -1,4 +1,4 @@
-"""Changes of partitions that clients ask for: reassignments and elections of several brokers.
+"""Changes of partitions that clients ask for: reassignments and elections.
 
 Each change is decided on the newest image and stored if the partition has not changed since. A change that
 is refused, because the metadata have changed meanwhile, is decided again until the request's timeout.
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from tidelog.broker.metadata.records import NO_LEADER
 from tidelog.broker.metadata.store import MOST_OPERATIONS
+from tidelog.broker.network.scheduler import with_checkpoints
 from tidelog.broker.replication.controller import reassignment
 from tidelog.broker.replication.controller.controller import TopicRules, able, decided, elect
 from tidelog.broker.replication.controller.election import is_unclean, prefer
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from tidelog.broker.settings import Settings
     from tidelog.broker.topics.services import Services
     from tidelog.protocol.topic_partition import TopicPartition
+    from tidelog.storage.directory.store import LogStore
 
     Decide: TypeAlias = Callable[[Image], PartitionChange | None]
 
@@ -66,7 +68,8 @@ async def elect_preferred(
     The errors are UnknownTopicOrPartition, ElectionNotNeeded, PreferredLeaderNotAvailable and
     RequestTimedOut. Raises KafkaStorageError.
     """
-    return await _store(services, {name: partial(_preferred, name) for name in wanted}, timeout_ms)
+    decide = {name: partial(_preferred, name, services.store) for name in wanted}
+    return await _store(services, decide, timeout_ms)
 
 
 async def elect_any(
@@ -79,7 +82,7 @@ async def elect_any(
     The errors are UnknownTopicOrPartition, ElectionNotNeeded, EligibleLeadersNotAvailable and
     RequestTimedOut. Raises KafkaStorageError.
     """
-    decide = {name: partial(_any, name, services.settings) for name in wanted}
+    decide = {name: partial(_any, name, services.settings, services.store) for name in wanted}
     return await _store(services, decide, timeout_ms)
 
 
@@ -108,20 +111,26 @@ def _reassigned(
     return change(image, topic.name, name[1], after, (), "reassignment by a client")
 
 
-def _preferred(name: TopicPartition, image: Image) -> PartitionChange:
+def _preferred(name: TopicPartition, store: LogStore, image: Image) -> PartitionChange:
     topic, record = _known(image, name)
     if record.leader == record.replicas[0]:
-        raise ElectionNotNeeded
+        if (why := _why_offline(store, name)) is not None:
+            raise PreferredLeaderNotAvailable(why)
+        raise ElectionNotNeeded(f"broker {record.leader} leads {name[0]}-{name[1]} already")
     after = prefer(record, able(image).of(topic.topic_id, name[1]))
     if after is None:
         raise PreferredLeaderNotAvailable
     return decided(image, topic, name[1], after, "preferred leader")
 
 
-def _any(name: TopicPartition, settings: Settings, image: Image) -> PartitionChange:
+def _any(
+    name: TopicPartition, settings: Settings, store: LogStore, image: Image
+) -> PartitionChange:
     topic, record = _known(image, name)
     if record.leader != NO_LEADER:
-        raise ElectionNotNeeded
+        if (why := _why_offline(store, name)) is not None:
+            raise EligibleLeadersNotAvailable(why)
+        raise ElectionNotNeeded(f"broker {record.leader} leads {name[0]}-{name[1]} already")
     can_lead = able(image)
     after = elect(
         record,
@@ -135,6 +144,12 @@ def _any(name: TopicPartition, settings: Settings, image: Image) -> PartitionCha
     return decided(image, topic, name[1], after, f"{why} by a client")
 
 
+def _why_offline(store: LogStore, name: TopicPartition) -> str | None:
+    """Returns why the log of a partition here takes no requests; None if it does, or is elsewhere."""
+    opened = store.opened_partition(*name)
+    return None if opened is None else opened.offline
+
+
 async def _store(
     services: Services, decide: Mapping[TopicPartition, Decide], timeout_ms: int
 ) -> dict[TopicPartition, BrokerError]:
@@ -146,7 +161,7 @@ async def _store(
     while left:
         image = services.metadata.image
         changes: dict[tuple[UUID, int], tuple[TopicPartition, PartitionChange]] = {}
-        for name, one in left.items():
+        for name, one in with_checkpoints(left.items()):
             try:
                 found = one(image)
             except BrokerError as error:

@@ -67,6 +67,15 @@ class ReplicaRoles(Protocol):
     async def apply(self, image: Image) -> None:
         """Makes each log the leader or a follower, as an image names them."""
 
+    def mine(self, topic: Topic) -> list[int]:
+        """Returns the partitions of a topic whose logs belong here."""
+
+    def foreign(self, topic: Topic, here: Iterable[int]) -> list[int]:
+        """Returns those of the logs of a topic that are here, and belong to other brokers."""
+
+    async def lead(self, topic: Topic) -> None:
+        """Begins the leader epochs of a topic at once, unless `apply` begins them."""
+
     def here(self) -> Collection[tuple[UUID, int]]:
         """Returns the partitions that lead or follow here, or are about to."""
 
@@ -88,6 +97,7 @@ class Reconciler:
         pool: Pool,
         now_ms: Callable[[], int],
         deletion_ms: Callable[[], int],
+        roles: ReplicaRoles,
         *,
         removed: Callable[[DeletedTopic], None],
         leader_changed: Callable[[Partition], None],
@@ -115,7 +125,7 @@ class Reconciler:
         self._postponed: set[UUID] = set()  # topics that a pass has left for a later one
         self._waits_until_s = 0.0
         self._again = asyncio.Event()  # something has ended for which a pass did not wait
-        self.replicas: ReplicaRoles | None = None  # of a broker that is alone: None
+        self.roles = roles
         self.deleted: list[str] = []  # deleted topics that others must still forget
         self._pass: asyncio.Task[None] | None = None
 
@@ -240,10 +250,9 @@ class Reconciler:
             if changed or topic.topic_id in failed:
                 await self._delete_unassigned(topic)
                 if topic.topic_id not in self._paused_topics and (
-                    self.replicas is None
-                    or known is None
+                    known is None
                     or topic.topic_id in failed
-                    or self._local_partitions(known) != self._local_partitions(topic)
+                    or self.roles.mine(known) != self.roles.mine(topic)
                 ):
                     await self._ensure_logs(topic)
                 await self._start_leader_epochs(topic, () if known is None else known.assignments)
@@ -251,23 +260,16 @@ class Reconciler:
             if topic_id not in image.topics_by_id and topic_id not in image.deletions:
                 self._failures.pop(topic_id, None)
         self._postponed = {each for each in self._postponed if each in image.topics_by_id}
-        if self.replicas is not None:
-            await self.replicas.apply(image)
+        await self.roles.apply(image)
         self._applied = image
 
     async def _delete_unassigned(self, topic: Topic) -> None:
         """Deletes the logs of partitions that are not assigned to this broker any more."""
         self._postponed.discard(topic.topic_id)
-        if self.replicas is None:
-            return
         try:
-            for index in sorted(
-                self._store.indexes(topic.name).difference(self._local_partitions(topic))
-            ):
+            for index in self.roles.foreign(topic, self._store.indexes(topic.name)):
                 if self._store.topic_id(topic.name, index) == topic.topic_id:
-                    if not await self._wait_briefly(
-                        self.replicas.release([(topic.topic_id, index)])
-                    ):
+                    if not await self._wait_briefly(self.roles.release([(topic.topic_id, index)])):
                         self._postponed.add(topic.topic_id)
                         continue
                     await self._pool.run(self._store.delete_partition, topic.name, index)
@@ -276,13 +278,6 @@ class Reconciler:
             fields = {"topic": topic.name, "reason": error.message}
             log.error("replica deletion failed", extra=fields)
 
-    def _local_partitions(self, topic: Topic) -> list[int]:
-        """Returns the partitions of a topic of which this broker is a replica."""
-        if self.replicas is None:
-            return list(range(topic.partitions))
-        me = self._metadata.node_id
-        return [index for index, record in enumerate(topic.assignments) if me in record.replicas]
-
     # -- deletion -------------------------------------------------------------------------------
 
     async def _release_gone(self, image: Image) -> set[UUID]:
@@ -290,22 +285,22 @@ class Reconciler:
 
         Returns the topics whose logs a task still uses: a later pass deletes them.
         """
-        replicas = self.replicas
-        if replicas is None:
-            return set()
+        roles = self.roles
         # Thousands of partitions share few ids, as the same objects: hashing each would be slow.
-        ids = {id(name[0]): name[0] for name in (*replicas.here(), *replicas.leaving())}
+        ids = {id(name[0]): name[0] for name in (*roles.here(), *roles.leaving())}
+        if not ids:
+            return set()
         if not image.topics_by_id.keys() >= set(ids.values()):
-            known = {*replicas.here(), *replicas.leaving()}
+            known = {*roles.here(), *roles.leaving()}
             gone = [one for one in known if one[0] not in image.topics_by_id]
             work: list[asyncio.Task[None]] = []
             for at in range(0, len(gone), _AT_ONCE):
-                work += replicas.release(gone[at : at + _AT_ONCE])
+                work += roles.release(gone[at : at + _AT_ONCE])
                 await asyncio.sleep(0)
             # A session that has begun meanwhile has taken the roles of the image before.
-            again = [one for one in replicas.here() if one[0] not in image.topics_by_id]
-            await self._wait_briefly([*work, *replicas.release(again)])
-        return {topic_id for topic_id, _ in replicas.leaving()} - image.topics_by_id.keys()
+            again = [one for one in roles.here() if one[0] not in image.topics_by_id]
+            await self._wait_briefly([*work, *roles.release(again)])
+        return {topic_id for topic_id, _ in roles.leaving()} - image.topics_by_id.keys()
 
     def _owners(self, name: str) -> Iterator[UUID | None]:
         """Returns the topic ids of the logs here whose directories have a topic's name."""
@@ -391,7 +386,7 @@ class Reconciler:
         unnamed: list[int] = []
         made: list[int] = []
         try:
-            for index in self._local_partitions(topic):
+            for index in self.roles.mine(topic):
                 if index in here:
                     named = self._store.topic_id(topic.name, index)
                     if named == topic.topic_id:
@@ -424,31 +419,16 @@ class Reconciler:
     # -- leaders --------------------------------------------------------------------------------
 
     async def _start_leader_epochs(self, topic: Topic, before: Sequence[PartitionRecord]) -> None:
-        """Starts the leader epochs of the image in the logs that this broker leads.
+        """Starts the leader epochs of the image, unless the roles start them when they are applied.
 
         Wakes requests that wait for an open partition whose leader or leader epoch has changed.
         """
-        led = [
-            index
-            for index, record in enumerate(topic.assignments)
-            if record.leader == self._metadata.node_id and record.leader_epoch > 0
-        ]
-        if led and self.replicas is None:
-            await self._pool.run(self._begin_leader_epochs, topic, led)
+        await self.roles.lead(topic)
         for index, (record, old) in enumerate(zip(topic.assignments, before, strict=False)):
             if (record.leader, record.leader_epoch) != (old.leader, old.leader_epoch):
                 partition = self._store.opened_partition(topic.name, index)
                 if partition is not None:
                     self._leader_changed(partition)
-
-    def _begin_leader_epochs(self, topic: Topic, indexes: Iterable[int]) -> None:
-        """Starts leader epochs in a thread, because an append may be in progress."""
-        for index in indexes:
-            epoch = topic.assignments[index].leader_epoch
-            if self._store.begin_leader_epoch(topic.name, index, epoch) is not None:
-                log.info(
-                    "leader epoch started", extra={"log": f"{topic.name}-{index}", "epoch": epoch}
-                )
 
 
 async def _free_gradually(partitions: list[Partition]) -> None:

@@ -12,8 +12,25 @@ if TYPE_CHECKING:
     from tidelog.storage.directory.store import LogStore
 
 
+class Membership(Protocol):
+    """This broker in its cluster."""
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether other brokers may use the metadata."""
+
+    async def catch_up(self) -> None:
+        """Updates the image by what other brokers have stored until now. Raises KafkaStorageError."""
+
+    def look_for_room(self) -> None:
+        """Makes reserves again where a disk has room, after it was full; for a thread."""
+
+
 class Services(Below, Protocol):
     """The services that changes of topics use."""
+
+    @property
+    def cluster(self) -> Membership: ...
 
     @property
     def pools(self) -> Pools: ...

@@ -28,7 +28,7 @@ async def open_topics(services: Services) -> None:
     image = services.metadata.image
     services.settings.use(image)
     services.store.default_config = services.config.topic_defaults
-    is_alone = services.cluster is None
+    is_alone = not services.cluster.is_shared
     is_beside = not is_alone and _has_metadata_beside(services)
     services.store.open(
         services.clock.now_ms(),
@@ -45,6 +45,7 @@ async def open_topics(services: Services) -> None:
         await services.topics.start()
         return
     await topic_writes.abandon_creations(services.metadata)
+    await topic_writes.inherit_deletions(services.metadata)
     await claim_partitions(services.metadata, services.store, services.pools.reads)
     await services.topics.start()
     await adopt_logs(services)

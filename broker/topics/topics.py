@@ -47,9 +47,9 @@ class Topics:
         self._on_deleted = on_deleted
         self._reporting = asyncio.Lock()
 
-    def replicate(self, replicas: ReplicaRoles) -> None:
-        """Creates only the logs of which this broker is a replica; `replicas` make them lead and follow."""
-        self.reconciler.replicas = replicas
+    def replicate(self, roles: ReplicaRoles) -> None:
+        """Creates only the logs of which this broker is a replica; `roles` make them lead and follow."""
+        self.reconciler.roles = roles
 
     async def create(
         self,

@@ -101,6 +101,7 @@ class Inside:
         http_socket.setblocking(False)
         http = asyncio.ensure_future(start_http(node, http_socket))
         self.bootstrap = f"127.0.0.1:{port}"
+        await node.cluster.start([listener])
         self.http = f"127.0.0.1:{http_socket.getsockname()[1]}"
         node.ready = True
         self._ready.set()

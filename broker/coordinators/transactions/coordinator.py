@@ -128,7 +128,7 @@ class TransactionCoordinator:
 
     def is_coordinated_here(self, transactional_id: str) -> bool:
         """Whether this broker coordinates an id, by the metadata."""
-        if self._services.cluster is None:
+        if not self._services.cluster.is_shared:
             return True
         try:
             return self.runtime.topic.leader_of(transactional_id) == self._services.metadata.node_id

@@ -52,13 +52,10 @@ async def allowed(services: Services, context: Context, *, catches_up: bool = Fa
     NotLeaderOrFollower for one of a session that is over or not known here, after which a coordinator
     writes its markers again, and KafkaStorageError.
     """
-    if services.replicas is not None and context.header.sender is not None:
-        from tidelog.broker.replicas.serving import (
-            proven,  # a broker that is alone needs none of it
-        )
-
-        if await proven.is_of_broker(services.replicas, context):
-            return _ANY
+    is_of_broker = await services.replicas.is_of_broker(context)
+    if is_of_broker:
+        return _ANY
+    if is_of_broker is False:
         raise NotLeaderOrFollower("the session of the broker is over, or not known here")
     if catches_up:
         await _catch_up(services)
@@ -91,6 +88,6 @@ async def reset_unknown(services: Services, partition: Partition, producer_id: i
 
 
 async def _catch_up(services: Services) -> None:
-    """Updates the image, together with all who ask for that; a broker that is alone has no need to."""
-    if services.replicas is not None and not await services.replicas.senders.catch_up():
+    """Updates the image, together with all who ask for that. Raises KafkaStorageError."""
+    if not await services.replicas.senders.catch_up():
         raise KafkaStorageError("the metadata cannot be read")

@@ -167,13 +167,11 @@ class Markers:
         services = self._services
         check_leader(services.metadata, *name)
         partition = services.partitions.leader(*name)
-        if services.replicas is not None:
-            services.replicas.check_append(partition, _ACKS_ALL)
+        services.replicas.check_own_append(partition)
         appended = services.appends.append_marker(
             partition, producer, is_commit=is_commit, coordinator_epoch=coordinator_epoch
         )
-        if services.replicas is not None:
-            appended = services.replicas.acknowledged(partition, appended, _TIMEOUT_MS)
+        appended = services.replicas.acknowledged(partition, appended, _TIMEOUT_MS)
         if name[0] == GROUPS_TOPIC:
             self._end_in_groups(name[1], producer, appended, is_commit=is_commit)
         return appended

@@ -173,8 +173,8 @@ class OtherBrokers:
 
     async def _connect(self, broker: int) -> AsyncConnection:
         replicas = self._services.replicas
-        endpoint = None if replicas is None else replicas.endpoint(broker)
-        if replicas is None or endpoint is None:
+        endpoint = replicas.endpoint(broker)
+        if endpoint is None:
             raise ClientError("it is not registered")
         name = f"broker-{self._services.config.cluster.node_id}-transactions"
         tags = replicas.senders.tags_for(broker)
@@ -187,7 +187,7 @@ class OtherBrokers:
         if connecting.cancelled() or connecting.exception() is not None:
             return True
         connection, replicas = connecting.result(), self._services.replicas
-        if replicas is not None and connection.tags != replicas.senders.tags_for(broker):
+        if connection.tags != replicas.senders.tags_for(broker):
             connection.close()
         return connection.is_closed
 

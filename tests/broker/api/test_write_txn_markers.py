@@ -33,11 +33,14 @@ class Slow:
         self.partitions = SimpleNamespace(openings=SimpleNamespace(open=self.open))
         self.transactions = SimpleNamespace(markers=self)
         self.metadata = SimpleNamespace(node_id=1, image=SimpleNamespace(brokers={}))
-        self.replicas = None
+        self.replicas = self
 
     async def open(self, names):
         self.opened = list(names)
         return {}
+
+    async def is_of_broker(self, _context):
+        """Nobody names a broker in its header."""
 
     def begin(self, name, producer, coordinator_epoch, *, is_commit):
         if name[1] == 9:

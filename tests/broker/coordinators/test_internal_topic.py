@@ -35,8 +35,10 @@ async def turns():
 def test_who_comes_while_it_is_made_waits_for_its_logs():
     async def run():
         topics = Topics()
-        metadata = SimpleNamespace(image=SimpleNamespace(topics=topics.named))
-        node = SimpleNamespace(topics=topics, metadata=metadata, cluster=None)
+        image = SimpleNamespace(topics=topics.named, brokers={}, offline={})
+        metadata = SimpleNamespace(image=image)
+        settings = SimpleNamespace(cordoned=lambda _: frozenset())
+        node = SimpleNamespace(topics=topics, metadata=metadata, settings=settings)
         topic = InternalTopic(node, DECLARED, None, None)
         first = asyncio.create_task(topic.create())
         await turns()

@@ -12,6 +12,7 @@ from tests.broker.inside import Inside
 from tidelog.broker.http.answers import HttpError
 from tidelog.broker.http.changes import local_peer, reset_topic
 from tidelog.broker.http.routes.declared import ROUTES
+from tidelog.broker.metadata.records import PartitionRecord
 from tidelog.broker.pools import Pool
 from tidelog.broker.security.authorizer import Authorizer
 from tidelog.protocol.acl import Operation, ResourceType
@@ -116,10 +117,11 @@ async def test_a_partition_is_reset_to_what_the_clock_shows_at_its_turn(maintena
     def reset(now_ms):
         resets.append(now_ms)
 
-    topic = SimpleNamespace(name="t", topic_id=topic_id, partitions=3)
+    led_here = (PartitionRecord.led_by(1),) * 3
+    topic = SimpleNamespace(name="t", topic_id=topic_id, partitions=3, assignments=led_here)
     node = SimpleNamespace(
-        metadata=SimpleNamespace(image=SimpleNamespace(topics={"t": topic})),
-        cluster=None,
+        metadata=SimpleNamespace(image=SimpleNamespace(topics={"t": topic}, brokers={}), node_id=1),
+        replicas=SimpleNamespace(check_leads=lambda *_: None),
         clock=SimpleNamespace(now_ms=now_ms),
         pools=SimpleNamespace(maintenance=maintenance),
         partitions=SimpleNamespace(

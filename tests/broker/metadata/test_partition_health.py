@@ -38,8 +38,8 @@ def image(*records, away=(), fenced=(), stopping=(), offline=None):
     return Image(9, "c", topics, by_id, {}, 0, MappingProxyType({}), members)
 
 
-def only(found, alone=None):
-    (health,) = health_of_partitions(found, alone)
+def only(found):
+    (health,) = health_of_partitions(found)
     return health
 
 
@@ -66,12 +66,6 @@ def test_nobody_leads(found):
     health = only(found)
     assert health.is_offline
     assert not health.is_led_by_non_preferred
-
-
-def test_a_broker_that_is_alone_leads_without_a_session():
-    found = image(PartitionRecord((1,), (1,), 1, 0), away={1, 2, 3})
-    assert not only(found, alone=1).is_offline
-    assert only(found).is_offline
 
 
 @pytest.mark.parametrize(

@@ -7,12 +7,22 @@ from uuid import UUID
 import pytest
 
 from tidelog.broker.metadata import records, topic_writes
-from tidelog.broker.metadata.brokers.records import LiveBrokerRecord, put_live
+from tidelog.broker.metadata.brokers.records import (
+    LiveBrokerRecord,
+    RegistrationRecord,
+    put_live,
+    put_registration,
+)
 from tidelog.broker.metadata.cluster import ChangedMeanwhileError, ClusterMetadata
 from tidelog.broker.metadata.image import Topic
 from tidelog.broker.metadata.image_builder import ImageBuilder
 from tidelog.broker.metadata.memory import MemoryStore
-from tidelog.broker.metadata.records import PARTITION_PREFIX, PartitionRecord, put_broker_configs
+from tidelog.broker.metadata.records import (
+    PARTITION_PREFIX,
+    PartitionRecord,
+    put_broker_configs,
+    put_deletion,
+)
 from tidelog.broker.metadata.store import MOST_COMPARISONS, MOST_OPERATIONS, Compare, Put
 from tidelog.protocol.errors import KafkaStorageError, NotController, TopicAlreadyExists
 
@@ -248,3 +258,15 @@ async def test_the_states_of_many_partitions_are_written_out_once_each(store, mo
     await metadata.add_topic(Topic("t", TOPIC, states, {}))
     assert len(written) == 3
     assert (await opened(store)).image.topics["t"].assignments == states
+
+
+async def test_a_deletion_is_inherited_of_a_broker_that_is_unknown_now(store):
+    metadata = ClusterMetadata(store, 2)
+    await metadata.open()
+    registered = put_registration(3, RegistrationRecord("i"))
+    of_one, of_three = (put_deletion(TOPIC, "t", {1}), put_deletion(OTHER, "o", {1, 3}))
+    await metadata.transact((), (registered, of_one, of_three))
+    await topic_writes.inherit_deletions(metadata)
+    assert metadata.must_delete(TOPIC)
+    assert not metadata.must_delete(OTHER)
+    await metadata.close()

@@ -19,8 +19,6 @@ sys.exit(status)
 """
 OF_A_CLUSTER = (
     "tidelog.broker.membership",
-    "tidelog.broker.metadata.brokers.members",
-    "tidelog.broker.metadata.brokers.records",
     "tidelog.broker.metadata.etcd",
     "tidelog.broker.metadata.liveness",
     "tidelog.broker.replication",

@@ -11,7 +11,7 @@ from tests.broker import asking
 from tests.broker.asking import delete_records
 from tests.broker.inside import Inside
 from tests.broker.subject import eventually
-from tidelog.broker.metadata.records import PartitionRecord
+from tidelog.broker.metadata.records import NO_LEADER, PartitionRecord
 from tidelog.storage.log import lookup, slices
 
 NOT_LEADER, FENCED, UNKNOWN_EPOCH, UNKNOWN_TOPIC = 6, 74, 75, 3
@@ -88,7 +88,7 @@ def test_only_the_leader_answers(broker, ask):
         assert ask(connection) == NOT_LEADER
         assert ask(connection, partition=1) == 0
         assert ask(connection, partition=2) == UNKNOWN_TOPIC
-        assert leader(connection) == (OTHER, 4)
+        assert leader(connection) == (NO_LEADER, 4), "the other one has no session"
 
 
 @pytest.mark.parametrize("ask", [fetched, listed, end_asked], ids=lambda ask: ask.__name__)

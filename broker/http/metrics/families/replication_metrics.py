@@ -1,8 +1,7 @@
 """Metrics of replication, under Kafka's names.
 
 Metrics with `kafka_server_` are about this broker: the partitions that it leads or has a replica of. Metrics
-with `kafka_controller_` are about the cluster, and every broker has them, by its own image. A broker that
-is alone has both, too.
+with `kafka_controller_` are about the cluster, and every broker has them, by its own image.
 """
 
 from __future__ import annotations
@@ -31,9 +30,8 @@ _CONTROLLER = "kafka_controller_kafkacontroller_"
 def _all(scrape: Scrape) -> list[PartitionHealth]:
     found = scrape.shared.get(__name__)
     if not isinstance(found, list):
-        services = scrape.services
-        alone = services.metadata.node_id if services.cluster is None else None
-        found = scrape.shared[__name__] = list(health_of_partitions(services.metadata.image, alone))
+        image = scrape.services.metadata.image
+        found = scrape.shared[__name__] = list(health_of_partitions(image))
     return found
 
 
@@ -88,23 +86,19 @@ def _is_controller(scrape: Scrape) -> Samples:
     services = scrape.services
     controller = services.metadata.image.controller
     is_mine = controller is not None and controller.broker == services.metadata.node_id
-    yield (), int(services.cluster is None or is_mine)
+    yield (), int(is_mine)
 
 
 def _brokers(*states: str) -> Read:
     def read(scrape: Scrape) -> Samples:
         image = scrape.services.metadata.image
-        alone = scrape.services.cluster is None and SERVING in states
-        found = sum(state_of(image, broker) in states for broker in image.brokers)
-        yield (), 1 if alone else found
+        yield (), sum(state_of(image, broker) in states for broker in image.brokers)
 
     return read
 
 
 def _lags(scrape: Scrape) -> Samples:
     replicas = scrape.services.replicas
-    if replicas is None:
-        return
     largest: dict[int, int] = {}
     for each in _all(scrape):
         led = replicas.led_by_id(each.topic.topic_id, each.number)
@@ -122,17 +116,13 @@ def _byte_rate(side: str) -> Read:
     """Declares the rate of throttled replication on one side; 0 where nothing is throttled."""
 
     def read(scrape: Scrape) -> Samples:
-        replicas = scrape.services.replicas
-        quota = None if replicas is None else getattr(replicas.quotas, side)
-        now_ms = 0 if replicas is None else replicas.now_ms()
-        yield (), 0 if quota is None else quota.per_second(now_ms)
+        yield (), scrape.services.replicas.throttled_rate(side)
 
     return read
 
 
 def _suspended(scrape: Scrape) -> Samples:
-    replicas = scrape.services.replicas
-    yield (), 0 if replicas is None else len(replicas.suspensions)
+    yield (), len(scrape.services.replicas.suspended_logs())
 
 
 def _refused(scrape: Scrape) -> Samples:

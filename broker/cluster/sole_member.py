@@ -1,0 +1,167 @@
+"""The only broker of a cluster: nobody else uses the file of its metadata.
+
+Promises what `cluster.py` promises of one of several. The lock of the log directories proves that the
+broker lives, so its session has no lease: nothing is renewed, and no pause ends it. The session and the
+controller are written in one transaction at the start and deleted in one at the end; no partition is
+written.
+
+It claims nothing of which another broker has a replica. Where its log directories were those of one of
+several brokers, a later start in that cluster knows whether its logs have lost something meanwhile.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from typing import TYPE_CHECKING, Final
+
+from tidelog.broker.clock import machine_boot_id
+from tidelog.broker.cluster.directories import Directories, were_shared
+from tidelog.broker.metadata.brokers.keys import CONTROLLER
+from tidelog.broker.metadata.names import new_id, written_id
+from tidelog.broker.metadata.records import NO_LEADER
+from tidelog.broker.metadata.store import NO_LEASE, Delete, MetadataError, absent
+from tidelog.protocol.errors import BrokerError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from pathlib import Path
+
+    from tidelog.broker.metadata.cluster import ClusterMetadata
+    from tidelog.broker.metadata.image import Image
+    from tidelog.broker.metadata.store import Operation
+    from tidelog.broker.network.accepting.listener import Listener
+    from tidelog.config import BrokerConfig
+    from tidelog.storage.directory.store import LogStore
+
+log = logging.getLogger("tidelog.cluster")
+
+_NO_SESSION: Final = -1
+_SECRET_BYTES = 16
+_RETRY_S = 1.0
+
+
+class SoleMember:
+    """The broker, its session, and its log directories."""
+
+    is_shared = False
+    """Whether other brokers may use the metadata."""
+    why_not_serving = None
+    metadata_error = None
+
+    def __init__(self, config: BrokerConfig, metadata: ClusterMetadata, store: LogStore) -> None:
+        """Begins without a session."""
+        self._config, self._metadata, self._store = config, metadata, store
+        self._me = config.cluster.node_id
+        self._directories: Directories | None = None  # that one of several brokers has used
+        self.epoch = _NO_SESSION
+        """The broker epoch of the session, -1 while there is none."""
+        self.unwritable: Mapping[Path, str] = {}
+
+    def enter(self) -> None:
+        """Writes down that logs change from here on, in directories that one of several brokers has used.
+
+        Raises MetadataError if other brokers have replicas, LogDirectoryError if a directory belongs
+        to another broker, and OSError.
+        """
+        image = self._metadata.image
+        if not image.registrations and not were_shared(self._store.log_dirs):
+            return
+        check_sole(image, self._me)
+        self._directories = Directories(
+            self._store.log_dirs, machine_boot_id(), image.cluster_id, self._me
+        )
+        self._directories.note_use()
+
+    async def start(self, listeners: Iterable[Listener]) -> None:
+        """Begins the session, and is the controller; tries again while the metadata cannot be changed.
+
+        Raises MetadataError.
+        """
+        endpoints = [(at.name, *at.advertised) for at in listeners]
+        while True:
+            try:
+                return await self._register(endpoints)
+            except BrokerError as error:  # something else has locked the file, or the disk is full
+                log.warning("broker not registered yet", extra={"reason": error.message})
+            await asyncio.sleep(_RETRY_S)
+
+    async def _register(self, endpoints: Iterable[tuple[str, str, int]]) -> None:
+        """Raises KafkaStorageError, and MetadataError if another process has begun a session."""
+        from tidelog.broker.metadata.brokers import records
+
+        await self._metadata.catch_up()  # an attempt before may have been stored
+        left = _left(self._metadata.image)
+        if left:  # by a process that was killed, or by brokers that shared the file before
+            await self._metadata.transact((), left)
+        record = records.LiveBrokerRecord(
+            written_id(new_id()),
+            tuple(records.Endpoint(*each) for each in endpoints),
+            self._config.cluster.broker_rack,
+            is_fenced=False,
+            secret=records.Secret(os.urandom(_SECRET_BYTES).hex()),
+        )
+        session = records.put_live(self._me, record, NO_LEASE)
+        epoch = await self._metadata.transact(
+            absent(session.key), (session, records.put_controller(self._me, NO_LEASE))
+        )
+        if epoch is None:
+            raise MetadataError(f"another process is broker {self._me} in the same metadata file")
+        self.epoch = epoch
+        log.info("registered", extra={"epoch": epoch})
+
+    async def hand_over(self) -> None:
+        """Returns at once: nobody else can lead."""
+
+    async def leave(self, *, is_flushed: bool, failed: Iterable[Path]) -> None:
+        """Ends the session, and writes down how the process ends; see `Cluster.leave`. Raises OSError."""
+        epoch, self.epoch = self.epoch, _NO_SESSION
+        if self._directories is not None:
+            self._directories.note_end(is_flushed=is_flushed, failed=failed)
+        if epoch != _NO_SESSION:
+            try:
+                await self._metadata.store.transact((), _left(self._metadata.image))
+            except BrokerError as error:
+                log.warning("the session did not end in order: %s", error)
+
+    def look_for_room(self) -> None:
+        """Makes reserves again where a disk has room, and lets its logs take appends; for a thread."""
+        self._store.look_for_room(forgets_full=True)
+
+    async def catch_up(self) -> None:
+        """Returns at once: the image has every change, for nobody else makes any."""
+
+
+def _left(image: Image) -> list[Operation]:
+    """Returns the operations that delete all sessions, and the controller."""
+    from tidelog.broker.metadata.brokers.records import live_key, seen_key
+
+    operations: list[Operation] = [Delete(live_key(broker)) for broker in image.brokers]
+    operations += [Delete(seen_key(broker)) for broker in image.members.seen]
+    if image.controller is not None:
+        operations.append(Delete(CONTROLLER))
+    return operations
+
+
+def check_sole(image: Image, broker: int) -> None:
+    """Raises MetadataError if other brokers have replicas of partitions, or lead them."""
+    if not image.registrations:
+        return  # only one of several brokers has a registration
+    others: set[int] = set()
+    partitions = 0
+    for topic in image.topics.values():
+        for record in topic.assignments:
+            found = {*record.replicas, record.leader} - {broker, NO_LEADER}
+            others |= found
+            partitions += bool(found)
+    if not others:
+        return
+    named = " and ".join(map(str, sorted(others)))
+    who = f"brokers {named} have" if len(others) > 1 else f"broker {named} has"
+    count = f"{partitions} partition{'s' if partitions > 1 else ''}"
+    raise MetadataError(
+        f"broker {broker} cannot be alone: {who} replicas of {count}; "
+        f"start all of them with --brokers {max(broker, *others)}, and to be alone then, move what "
+        f"they have with 'tidelog broker remove ID'"
+    )
