@@ -8,10 +8,10 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
+from tidelog.broker.cluster.sole_member import SoleMember
 from tidelog.broker.coordinators.groups.coordinator import GroupCoordinator
 from tidelog.broker.coordinators.transactions.coordinator import TransactionCoordinator
 from tidelog.broker.coordinators.transactions.producer_ids import ProducerIds
-from tidelog.broker.cluster.sole_member import SoleMember
 from tidelog.broker.fetches.sessions import FetchSessions
 from tidelog.broker.garbage import Collector
 from tidelog.broker.maintenance.clock_watch import ClockWatch

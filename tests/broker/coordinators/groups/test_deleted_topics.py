@@ -6,9 +6,9 @@ import asyncio
 from types import SimpleNamespace
 
 from tests.broker.network.test_scheduler import until
-from tidelog.broker.groups.cleanup import Cleanup
-from tidelog.broker.groups.group import Group
-from tidelog.broker.groups.group_metadata import GroupMetadata
+from tidelog.broker.coordinators.groups.cleanup import Cleanup
+from tidelog.broker.coordinators.groups.group import Group
+from tidelog.broker.coordinators.groups.group_metadata import GroupMetadata
 
 
 class Offsets:
