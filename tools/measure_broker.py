@@ -23,7 +23,7 @@ CEILINGS = {
 }
 _MODE = re.compile(
     r"\b(?:cluster|replicas|replication|leading|others|_following) is (?:not )?None"
-    r"|\bcluster\.is_shared\b|\breplicas\.waits_for_others\b"
+    r"|\bcluster\.is_shared\b|\breplicas\.waits_for_others\b|(?<!def )\bhas_others\("
 )
 
 

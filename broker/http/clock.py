@@ -9,6 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from tidelog.broker.http.answers import time_fields
+from tidelog.broker.http.leader_map import has_others
 from tidelog.storage.time.corrections import is_behind
 from tidelog.storage.time.timestamp import MIN_TIMESTAMP
 
@@ -30,12 +31,12 @@ def clock(query: ApiQuery) -> dict[str, Any]:
 def shown(services: Services) -> dict[str, Any]:
     """Returns the clock as JSON; the time since which the clock was behind is null if it is unknown.
 
-    The answer names the broker: others have clocks, and partitions, of their own.
+    In a cluster the answer names the broker: the others have clocks, and partitions, of their own.
     """
     status = services.clock_watch.status()
     leap = status.leap
     return {
-        "broker": services.metadata.node_id,
+        **({"broker": services.metadata.node_id} if has_others(services) else {}),
         "clock": "manual" if status.is_manual else "system",
         "state": _state(status),
         **time_fields("now", status.now_ms),

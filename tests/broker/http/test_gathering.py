@@ -29,8 +29,8 @@ class Pool:
 def cluster_query(given=None):
     """A diagnosis of a broker that has no others, and many topics."""
     topics = {f"t{number}": SimpleNamespace(partitions=3) for number in range(TOPICS)}
-    image = SimpleNamespace(topics=topics, brokers={1: None})
-    node = SimpleNamespace(cluster="c", metadata=SimpleNamespace(image=image, node_id=1))
+    image = SimpleNamespace(topics=topics, brokers={1: None}, registrations={1: None, 2: None})
+    node = SimpleNamespace(metadata=SimpleNamespace(image=image, node_id=1))
     query = ApiQuery(node, {}, given or {}, 0)
 
     def handle(query):
