@@ -171,7 +171,7 @@ class Services:
         self.appends.replicate(replicas.appended, replicas.flushed)
         self.topics.replicate(replicas)
         self.coordinator.runtime.join_cluster()
-        self.transactions.join_cluster()
+        self.transactions.runtime.join_cluster()
         return replicas
 
     async def catch_up(self) -> None:

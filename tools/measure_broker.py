@@ -19,7 +19,7 @@ BROKER = Path(__file__).parents[1] / "broker"
 CEILINGS = {
     "files in circles": 15,
     "files in the largest circle": 13,
-    "conditions on the mode": 19,
+    "conditions on the mode": 16,
 }
 _MODE = re.compile(
     r"\b(?:cluster|replicas|replication|leading|others|_following) is (?:not )?None"

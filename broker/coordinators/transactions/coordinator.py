@@ -70,15 +70,6 @@ class TransactionCoordinator:
 
     # -- start and stop -------------------------------------------------------------------------
 
-    def join_cluster(self) -> None:
-        """Coordinates only the ids of partitions that this broker leads, of several brokers."""
-        from tidelog.broker.coordinators.transactions.others import (
-            OtherBrokers,  # one that is alone needs none
-        )
-
-        self.runtime.join_cluster()
-        self.markers.others = OtherBrokers(self._services)
-
     def start(self) -> None:
         """Starts to read the stored ids, and the timer."""
         self.runtime.start()
@@ -87,8 +78,7 @@ class TransactionCoordinator:
         """Ends what is under way: what was decided continues after the next start."""
         await self.runtime.stop()
         await self.runtime.finish(cancels=True)
-        if self.markers.others is not None:
-            await self.markers.others.close()
+        await self.markers.close()
 
     # -- what the runtime calls -----------------------------------------------------------------
 
@@ -235,10 +225,11 @@ class TransactionCoordinator:
 
         Raises what `verify` and `add` raise, and CoordinatorNotAvailable.
         """
-        others = self.markers.others
-        if others is not None and not self.is_coordinated_here(transactional_id):
+        if not self.is_coordinated_here(transactional_id):
             leader = self.runtime.topic.leader_of(transactional_id)
-            await others.check_partition(leader, transactional_id, producer, name, adds=adds)
+            await self.markers.others.check_partition(
+                leader, transactional_id, producer, name, adds=adds
+            )
         elif adds:
             await self.add(transactional_id, producer, [name], BUMPS_EPOCH_SINCE)
         else:

@@ -47,8 +47,21 @@ class Markers:
 
     def __init__(self, services: Services) -> None:
         self._services = services
-        self.others: OtherBrokers | None = None
-        """The other brokers; None for a broker that is alone."""
+        self._others: OtherBrokers | None = None
+
+    @property
+    def others(self) -> OtherBrokers:
+        """The other brokers, to which connections are made when they are needed."""
+        if self._others is None:
+            from tidelog.broker.coordinators.transactions.others import OtherBrokers  # on demand
+
+            self._others = OtherBrokers(self._services)
+        return self._others
+
+    async def close(self) -> None:
+        """Ends the requests to other brokers, and the connections."""
+        if self._others is not None:
+            await self._others.close()
 
     def begin(
         self, name: TopicPartition, producer: Producer, coordinator_epoch: int, *, is_commit: bool
@@ -71,7 +84,7 @@ class Markers:
         Raises what `Partitions.leader` and `Partition.append_marker` raise.
         """
         leader = self._other_leader(name)
-        if leader is not None and self.others is not None:
+        if leader is not None:
             await self.others.write_marker(
                 leader, name, producer, coordinator_epoch, is_commit=is_commit
             )

@@ -4,7 +4,7 @@ One connection to each broker, made when it is first needed and again after it b
 broker that come while a request is under way go together in the next one. Nothing is retried here:
 a broker that cannot be asked is an error after which the caller asks the leader of then.
 
-A broker that is alone imports nothing of this.
+Imported when another broker is first needed.
 """
 
 from __future__ import annotations
