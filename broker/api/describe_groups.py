@@ -43,9 +43,9 @@ def handle(
         services.authorizer.require(
             context.session, Operation.DESCRIBE, ResourceType.GROUP, group_id
         )
-        kept = services.coordinator.get(group_id, may_be_empty=True)
-        if kept is not None:
-            described = _described(kept.group)
+        entry = services.coordinator.get(group_id, may_be_empty=True)
+        if entry is not None:
+            described = _described(entry.group)
         elif context.version >= _NOT_FOUND_SINCE:
             raise GroupIdNotFound(f"there is no group {group_id}")
         else:

@@ -31,16 +31,17 @@ def handle(services: Services, request: ListGroupsRequest, context: Context) -> 
     types = {each.lower() for each in with_checkpoints(request.types_filter)}
     groups = [
         ListedGroup(
-            group_id=kept.group.group_id,
-            protocol_type=kept.group.protocol_type or "",
-            group_state=kept.group.state.value,
+            group_id=entry.group.group_id,
+            protocol_type=entry.group.protocol_type or "",
+            group_state=entry.group.state.value,
             group_type=_TYPE,
         )
-        for kept in with_checkpoints(services.coordinator.runtime.all())
-        if (not states or kept.group.state.value.lower() in states)
+        for entry in with_checkpoints(services.coordinator.runtime.all())
+        if (not states or entry.group.state.value.lower() in states)
         and (not types or _TYPE in types)
         and (
-            sees_all or allows(session, Operation.DESCRIBE, ResourceType.GROUP, kept.group.group_id)
+            sees_all
+            or allows(session, Operation.DESCRIBE, ResourceType.GROUP, entry.group.group_id)
         )
     ]
     return ListGroupsResponse(groups=groups)

@@ -40,14 +40,14 @@ async def handle(
     services.authorizer.require(
         context.session, Operation.DELETE, ResourceType.GROUP, request.group_id
     )
-    kept = services.coordinator.get(request.group_id)
-    if kept is None or kept.group.state is State.DEAD:
+    entry = services.coordinator.get(request.group_id)
+    if entry is None or entry.group.state is State.DEAD:
         raise GroupIdNotFound(f"there is no group {request.group_id}")
     in_use: set[str] | None = set()
-    if kept.group.state is not State.EMPTY:
-        if not kept.is_of_consumers:
+    if entry.group.state is not State.EMPTY:
+        if not entry.is_of_consumers:
             raise NonEmptyGroup(f"group {request.group_id} has members")
-        in_use = kept.topics_in_use()
+        in_use = entry.topics_in_use()
     codes: dict[TopicPartition, int] = {}
     going: list[TopicPartition] = []
     asked = dict.fromkeys(

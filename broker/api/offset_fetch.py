@@ -58,14 +58,14 @@ def handle(
     services.authorizer.require(
         context.session, Operation.DESCRIBE, ResourceType.GROUP, request.group_id
     )
-    kept = services.coordinator.get(request.group_id, may_be_empty=True)
+    entry = services.coordinator.get(request.group_id, may_be_empty=True)
     missing = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if context.version == 0 else ErrorCode.NONE
     topics = []
-    for name, partitions in _found(kept, request.topics).items():
+    for name, partitions in _found(entry, request.topics).items():
         if _may_describe(services, context, name):
             answers = [
                 _partition(index, None, _UNSTABLE)
-                if request.require_stable and _is_unstable(kept, name, index)
+                if request.require_stable and _is_unstable(entry, name, index)
                 else _partition(index, at, missing)
                 for index, at in with_checkpoints(partitions)
             ]
@@ -85,16 +85,16 @@ def _may_describe(services: Services, context: Context, topic: str) -> bool:
     )
 
 
-def _is_unstable(kept: GroupMetadata | None, topic: str, index: int) -> bool:
-    return kept is not None and (topic, index) in kept.pending_offsets
+def _is_unstable(entry: GroupMetadata | None, topic: str, index: int) -> bool:
+    return entry is not None and (topic, index) in entry.pending_offsets
 
 
 def _found(
-    kept: GroupMetadata | None,
+    entry: GroupMetadata | None,
     wanted: Sequence[OffsetFetchRequestTopic] | Sequence[OffsetFetchRequestTopics] | None,
 ) -> Found:
     """Returns the offsets by topic: of the named partitions, each once, or all committed ones."""
-    offsets = {} if kept is None else kept.offsets
+    offsets = {} if entry is None else entry.offsets
     names: Iterable[TopicPartition]
     if wanted is None:
         names = _in_order(offsets)
@@ -164,9 +164,9 @@ def _of_group(
     services.authorizer.require(
         context.session, Operation.DESCRIBE, ResourceType.GROUP, wanted.group_id
     )
-    kept = services.coordinator.get(wanted.group_id, may_be_empty=True)
+    entry = services.coordinator.get(wanted.group_id, may_be_empty=True)
     answer = OffsetFetchResponseGroup(group_id=wanted.group_id, topics=[])
-    for name, partitions in _found(kept, wanted.topics).items():
+    for name, partitions in _found(entry, wanted.topics).items():
         is_allowed = _may_describe(services, context, name)
         if not is_allowed and wanted.topics is None:
             continue
@@ -178,7 +178,7 @@ def _of_group(
             )
             if not is_allowed:
                 one.error_code = _DENIED
-            elif require_stable and _is_unstable(kept, name, index):
+            elif require_stable and _is_unstable(entry, name, index):
                 one.error_code = _UNSTABLE
             elif at is not None:
                 one.committed_offset, one.metadata = at.offset, at.metadata

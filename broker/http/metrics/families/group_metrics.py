@@ -66,9 +66,9 @@ def lags(scrape: Scrape) -> list[GroupLag]:
 
 
 def _lags_of(scrape: Scrape, groups: Iterator[GroupMetadata]) -> Iterator[GroupLag]:
-    for kept in groups:
-        for (topic, index), committed in dict(kept.offsets).items():
-            lag = _lag(scrape, kept.group.group_id, topic, index, committed.offset)
+    for entry in groups:
+        for (topic, index), committed in dict(entry.offsets).items():
+            lag = _lag(scrape, entry.group.group_id, topic, index, committed.offset)
             if lag is not None:
                 yield lag
 
@@ -119,7 +119,7 @@ def _lag_seconds(scrape: Scrape) -> Samples:
 
 
 def _states(scrape: Scrape) -> Samples:
-    counts = Counter(kept.group.state for kept in _groups(scrape))
+    counts = Counter(entry.group.state for entry in _groups(scrape))
     for state in State:
         yield (state.value,), counts[state]
 
@@ -127,9 +127,9 @@ def _states(scrape: Scrape) -> Samples:
 def members(scrape: Scrape) -> Samples:
     """Yields the members of each group that has a label of its own, and the sum of the others."""
     groups = iter(_groups(scrape))
-    for kept in islice(groups, MOST_GROUPS):
-        yield (kept.group.group_id,), len(kept.group.members)
-    others = [len(kept.group.members) for kept in groups]
+    for entry in islice(groups, MOST_GROUPS):
+        yield (entry.group.group_id,), len(entry.group.members)
+    others = [len(entry.group.members) for entry in groups]
     if others:
         yield (OTHER,), sum(others)
 
