@@ -136,7 +136,7 @@ async def test_what_is_read_too_late_does_not_count():
 
 
 async def test_a_partition_that_is_loaded_again_before_all_are_is_logged_once(caplog):
-    caplog.set_level("INFO", "tidelog.coordination")
+    caplog.set_level("INFO", "tidelog.coordinators")
     broker, _, runtime, _ = made()
     runtime.carry_out(runtime.ownership.on_stopped(TOPIC, 2))
     runtime.carry_out(runtime.ownership.on_image(TOPIC, {0: 1, 1: 1, 2: 2}))  # awaits its log
