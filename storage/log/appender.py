@@ -338,17 +338,16 @@ class Appender:
         The next start must not count what is appended now among them. Raises OSError.
         """
         state = self._state
-        with state.append_lock:
-            lost_offset = state.recovery.lost_offset
-            state.recovery = state.recovery._replace(lost_offset=None)
-        if lost_offset is None:
-            return
-        try:
-            state.saved_times.save_covered(durable=False)
-        except OSError:
-            with state.append_lock:
-                state.recovery = state.recovery._replace(lost_offset=lost_offset)
-            raise
+        with state.append_lock:  # a role may be about to decide on them
+            before = state.recovery
+            if before.lost_offset is None:
+                return
+            state.recovery = before._replace(lost_offset=None)
+            try:
+                state.saved_times.save_covered(durable=False)
+            except OSError:
+                state.recovery = before
+                raise
 
 
 def _sequence_of(records: Buffer, batch: Batch, magic: int, internal: bool) -> Sequenced | None:

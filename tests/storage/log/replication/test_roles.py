@@ -1,6 +1,7 @@
 """Leading and following: append times, retention, compaction and marks when the role changes."""
 
 from threading import Thread
+from time import sleep
 
 import pytest
 
@@ -15,6 +16,7 @@ from tidelog.storage.log.replication.leader_state import LeaderState
 from tidelog.storage.log.replication.received import AppendedFrom, unpacked
 from tidelog.storage.log.times import partition_times
 from tidelog.storage.log.times.saved_times import SavedTimes
+from tidelog.storage.log.values import RecoveryState
 from tidelog.storage.time.adoption import Adopted
 from tidelog.storage.time.corrections import (
     NO_END_OFFSET,
@@ -191,6 +193,38 @@ def test_what_is_appended_without_a_role_after_a_power_loss_is_not_lost(log):
     log.open(21, boot_id="after a power loss")
     assert log.partition.state.recovery.lost_offset is None
     assert [log.partition.reader.append_time_of(offset) for offset in range(2)] == [None, 20]
+
+
+def test_a_first_append_that_fails_does_not_undo_what_a_role_has_decided(log, monkeypatch):
+    log.partition.roles.follow(1)
+    follow(log, 0, 5)
+    log.crash()
+    log.open(2, boot_id="after a power loss")
+    state, write = log.partition.state, partition_times.write
+    was_locked = []
+
+    def lead():
+        was_locked.append(not state.append_lock.acquire(blocking=False))
+        if not was_locked[0]:
+            log.partition.roles.lead(2)
+            state.append_lock.release()
+
+    leading = Thread(target=lead)
+
+    def fail(*_args, **_settings):
+        monkeypatch.setattr(partition_times, "write", write)
+        leading.start()
+        while not (any(was_locked) or state.recovery.is_counted):
+            sleep(0.001)
+        raise OSError(28, "no space left on device")
+
+    monkeypatch.setattr(partition_times, "write", fail)
+    with pytest.raises(KafkaStorageError):
+        log.append([6], now=20)
+    leading.join()
+    if was_locked[0]:
+        log.partition.roles.lead(2)
+    assert state.recovery == RecoveryState()
 
 
 def test_what_a_power_loss_took_is_lost_also_where_the_leader_has_adopted_some(log):
