@@ -51,6 +51,8 @@ def catch_up(known: LogTimes) -> None:
             _note(known, found, append_time_ms, times)
             _note_framing(known, found, append_time_ms, times)
         known.replace(times, tail.size)
+        if known.is_closed:  # else each segment would hold its append times once it was read
+            known.rest()
 
 
 def event_times(

@@ -1,5 +1,6 @@
-"""How many files stay open: flush mode must not keep those of every partition."""
+"""How many files stay open, and in memory: not those of every partition, nor of every segment."""
 
+import gc
 import os
 
 import pytest
@@ -7,6 +8,7 @@ import pytest
 from tests.storage.conftest import TOPIC_ID
 from tidelog.protocol.records.batch import Record, build
 from tidelog.storage import files
+from tidelog.storage.segment.append_times import AppendTimes
 
 PARTITIONS = 40
 RECENT = 4
@@ -65,3 +67,18 @@ def test_opened_partitions_keep_few_files_open(make_log, clean):
     log.open()
     assert len(log.store.partitions()) == PARTITIONS
     assert open_files(log.path) <= RECENT + 1
+
+
+@pytest.mark.usefixtures("few_recent")
+def test_sealed_segments_hold_no_append_times_once_their_times_are_known(make_log):
+    log = make_log(segment_bytes=150).create()
+    for now in range(PARTITIONS):
+        log.append([now], values=[bytes(60)], now=now)
+    log.crash()
+    log.open()
+    segments = log.partition.segments
+    assert len(segments) == PARTITIONS
+    for segment in segments:
+        segment.known.learn()
+    held = [each for each in gc.get_objects() if isinstance(each, AppendTimes)]
+    assert sum(each.path.parent == log.directory for each in held) <= RECENT + 1
