@@ -258,7 +258,7 @@ class Requests:
                 self.finish_later(frame, answer)
                 break
             if self._waiting and monotonic_s() > over_s:
-                # ReadState stops until then too: else the loop would deliver the data that has
+                # Reading stops until then too: else the loop would deliver the data that has
                 # arrived meanwhile, many times, before it polls another socket.
                 self._queue()
                 break
