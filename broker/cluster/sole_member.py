@@ -12,12 +12,14 @@ several brokers, a later start in that cluster knows whether its logs have lost 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import os
 from typing import TYPE_CHECKING, Final
 
 from tidelog.broker.clock import machine_boot_id
 from tidelog.broker.cluster.directories import Directories, were_shared
+from tidelog.broker.metadata.brokers import records
 from tidelog.broker.metadata.brokers.keys import CONTROLLER
 from tidelog.broker.metadata.names import new_id, written_id
 from tidelog.broker.metadata.records import NO_LEADER
@@ -25,7 +27,7 @@ from tidelog.broker.metadata.store import NO_LEASE, Delete, MetadataError, absen
 from tidelog.protocol.errors import BrokerError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
 
     from tidelog.broker.metadata.cluster import ClusterMetadata
@@ -58,6 +60,7 @@ class SoleMember:
         self.epoch = _NO_SESSION
         """The broker epoch of the session, -1 while there is none."""
         self.unwritable: Mapping[Path, str] = {}
+        self._registering: asyncio.Task[None] | None = None  # where it could not at the start
 
     def enter(self) -> None:
         """Writes down that logs change from here on, in directories that one of several brokers has used.
@@ -75,47 +78,63 @@ class SoleMember:
         self._directories.note_use()
 
     async def start(self, listeners: Iterable[Listener]) -> None:
-        """Begins the session, and is the controller; tries again while the metadata cannot be changed.
+        """Begins the session, and is the controller.
 
-        Raises MetadataError.
+        Where the metadata cannot be changed now (the disk is full, something else has locked the file), only
+        the image gets both: the broker serves what it has, and a task writes them as soon as it can. Raises
+        MetadataError.
         """
-        endpoints = [(at.name, *at.advertised) for at in listeners]
+        endpoints = tuple(records.Endpoint(at.name, *at.advertised) for at in listeners)
+        secret = records.Secret(os.urandom(_SECRET_BYTES).hex())
+        begun = [
+            records.put_live(
+                self._me,
+                records.LiveBrokerRecord(
+                    written_id(new_id()),
+                    endpoints,
+                    self._config.cluster.broker_rack,
+                    is_fenced=False,
+                    secret=secret,
+                ),
+                NO_LEASE,
+            ),
+            records.put_controller(self._me, NO_LEASE),
+        ]
+        try:
+            await self._register(begun)
+        except BrokerError as error:
+            log.warning("broker not registered yet", extra={"reason": error.message})
+            self._metadata.assume([*_left(self._metadata.image), *begun])
+            self._registering = asyncio.create_task(self._register_later(begun))
+
+    async def _register_later(self, begun: Sequence[Operation]) -> None:
         while True:
-            try:
-                return await self._register(endpoints)
-            except BrokerError as error:  # something else has locked the file, or the disk is full
-                log.warning("broker not registered yet", extra={"reason": error.message})
             await asyncio.sleep(_RETRY_S)
+            with contextlib.suppress(BrokerError):
+                if self.epoch == _NO_SESSION:
+                    await self._register(begun)
+                return await self._metadata.read_again()
 
-    async def _register(self, endpoints: Iterable[tuple[str, str, int]]) -> None:
+    async def _register(self, begun: Sequence[Operation]) -> None:
         """Raises KafkaStorageError, and MetadataError if another process has begun a session."""
-        from tidelog.broker.metadata.brokers import records
-
         await self._metadata.catch_up()  # an attempt before may have been stored
         left = _left(self._metadata.image)
         if left:  # by a process that was killed, or by brokers that shared the file before
             await self._metadata.transact((), left)
-        record = records.LiveBrokerRecord(
-            written_id(new_id()),
-            tuple(records.Endpoint(*each) for each in endpoints),
-            self._config.cluster.broker_rack,
-            is_fenced=False,
-            secret=records.Secret(os.urandom(_SECRET_BYTES).hex()),
-        )
-        session = records.put_live(self._me, record, NO_LEASE)
-        epoch = await self._metadata.transact(
-            absent(session.key), (session, records.put_controller(self._me, NO_LEASE))
-        )
+        epoch = await self._metadata.transact(absent(records.live_key(self._me)), begun)
         if epoch is None:
             raise MetadataError(f"another process is broker {self._me} in the same metadata file")
         self.epoch = epoch
-        log.info("registered", extra={"epoch": epoch})
+        log.info("broker registered", extra={"epoch": epoch})
 
     async def hand_over(self) -> None:
         """Returns at once: nobody else can lead."""
 
     async def leave(self, *, is_flushed: bool, failed: Iterable[Path]) -> None:
         """Ends the session, and writes down how the process ends; see `Cluster.leave`. Raises OSError."""
+        if self._registering is not None:
+            self._registering.cancel()
+            await asyncio.wait([self._registering])
         epoch, self.epoch = self.epoch, _NO_SESSION
         if self._directories is not None:
             self._directories.note_end(is_flushed=is_flushed, failed=failed)
@@ -123,7 +142,7 @@ class SoleMember:
             try:
                 await self._metadata.store.transact((), _left(self._metadata.image))
             except BrokerError as error:
-                log.warning("the session did not end in order: %s", error)
+                log.warning("broker session not ended", extra={"reason": error.message})
 
     def look_for_room(self) -> None:
         """Makes reserves again where a disk has room, and lets its logs take appends; for a thread."""
@@ -135,10 +154,8 @@ class SoleMember:
 
 def _left(image: Image) -> list[Operation]:
     """Returns the operations that delete all sessions, and the controller."""
-    from tidelog.broker.metadata.brokers.records import live_key, seen_key
-
-    operations: list[Operation] = [Delete(live_key(broker)) for broker in image.brokers]
-    operations += [Delete(seen_key(broker)) for broker in image.members.seen]
+    operations: list[Operation] = [Delete(records.live_key(broker)) for broker in image.brokers]
+    operations += [Delete(records.seen_key(broker)) for broker in image.members.seen]
     if image.controller is not None:
         operations.append(Delete(CONTROLLER))
     return operations

@@ -24,8 +24,10 @@ from tidelog.broker.metadata.names import check_topic_name, new_id, written_id
 from tidelog.broker.metadata.records import DeletionRecord, PartitionRecord, TopicRecord
 from tidelog.broker.metadata.store import (
     MOST_OPERATIONS,
+    Change,
     CompactedError,
     MetadataError,
+    Put,
     WentBackError,
     absent,
     unchanged_since,
@@ -40,11 +42,11 @@ from tidelog.protocol.errors import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
     from uuid import UUID
 
     from tidelog.broker.metadata.brokers.members import LiveBroker
-    from tidelog.broker.metadata.store import Change, Compare, KeyValueStore, Operation, Snapshot
+    from tidelog.broker.metadata.store import Compare, KeyValueStore, Operation, Snapshot
     from tidelog.protocol.topic_partition import TopicPartition
 
 log = logging.getLogger("tidelog.metadata")
@@ -316,6 +318,19 @@ class ClusterMetadata:
         await self.catch_up()
         return revision
 
+    def assume(self, operations: Iterable[Operation]) -> None:
+        """Changes the image alone, by what the store cannot take now; what it takes later overrides it.
+
+        It is for keys of this broker, where nobody else uses the store. Raises KafkaStorageError.
+        """
+        at = self.image.revision
+        self._build(
+            [
+                Change(at, each.key, each.value if isinstance(each, Put) else None)
+                for each in operations
+            ]
+        )
+
     async def _transact(self, compares: Sequence[Compare], operations: Sequence[Operation]) -> bool:
         """Commits and updates the image; returns False if a comparison was false."""
         return await self.transact(compares, operations) is not None
@@ -336,18 +351,20 @@ class ClusterMetadata:
         try:
             self._apply(await self.store.changes(self.image.revision))
         except CompactedError:
-            await self._read_again()
+            await self.read_again()
         except WentBackError as error:
             self.went_back = error.message
             raise
 
     def _apply(self, changes: list[Change]) -> None:
-        assert self._builder is not None
         newer = [change for change in changes if change.revision > self.image.revision]
-        if not newer:
-            return
+        if newer:
+            self._build(newer)
+
+    def _build(self, changes: list[Change]) -> None:
+        assert self._builder is not None
         try:
-            self._builder.apply(newer)
+            self._builder.apply(changes)
         except ValueError as error:
             raise KafkaStorageError(f"the metadata is damaged: {error}") from None
         self._replace_image(self._builder.image)
@@ -366,9 +383,10 @@ class ClusterMetadata:
             return []
         return self._departed.since(asyncio.get_running_loop().time() - within_s)
 
-    async def _read_again(self) -> None:
+    async def read_again(self) -> None:
+        """Makes the image of what the store has, without what was assumed. Raises KafkaStorageError."""
         snapshot = await self.store.read()
-        if snapshot.revision <= self.image.revision:
+        if snapshot.revision < self.image.revision:
             return
         try:
             self._builder = ImageBuilder(snapshot.revision, snapshot.pairs)
@@ -384,7 +402,7 @@ class ClusterMetadata:
                     self._apply(changes)
             except CompactedError:
                 with contextlib.suppress(BrokerError):  # the next iteration tries again
-                    await self._read_again()
+                    await self.read_again()
                     continue
             except WentBackError as error:  # the store has logged it
                 self.went_back = error.message

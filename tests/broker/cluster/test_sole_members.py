@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 
 import pytest
@@ -72,11 +73,13 @@ def test_what_a_killed_one_leaves_holds_up_no_election_of_several(brokers):
     assert after.controller.broker == 2
 
 
-async def test_it_waits_until_the_metadata_can_be_changed(tmp_path, monkeypatch):
+async def test_it_serves_before_its_session_is_stored_where_the_metadata_cannot_be_changed(
+    tmp_path, monkeypatch
+):
     config = load(None, {}, {"log.dirs": str(tmp_path)})
     metadata = local_metadata(tmp_path / "tidelog.sqlite")
     await metadata.open()
-    transact, failures = metadata.store.transact, [KafkaStorageError("locked")] * 2
+    transact, failures = metadata.store.transact, [KafkaStorageError("locked")] * 3
 
     async def fails_at_first(*what):
         if failures:
@@ -89,11 +92,17 @@ async def test_it_waits_until_the_metadata_can_be_changed(tmp_path, monkeypatch)
         config, metadata, LogStore([tmp_path], default_config=config.topic_defaults)
     )
     await member.start([Listener("PLAINTEXT", "127.0.0.1", 9092, ("127.0.0.1", 9092))])
-    live = metadata.image.brokers[1]
-    assert (live.epoch, live.record.endpoints) == (
-        member.epoch,
-        (Endpoint("PLAINTEXT", "127.0.0.1", 9092),),
-    )
+    endpoints = (Endpoint("PLAINTEXT", "127.0.0.1", 9092),)
+    assert failures
+    stored = {pair.key for pair in (await metadata.store.read()).pairs}
+    assert stored.isdisjoint({"live/1", "controller"})
+    assert metadata.image.brokers[1].record.endpoints == endpoints
+    assert metadata.image.controller.broker == 1
+    async with asyncio.timeout(60):
+        await metadata.newer_image(metadata.image.revision)
+    await member._registering
+    assert metadata.image.brokers[1].epoch == member.epoch
+    assert metadata.image.brokers[1].record.endpoints == endpoints
     await member.leave(is_flushed=True, failed=())
     await metadata.catch_up()
     assert not metadata.image.brokers
