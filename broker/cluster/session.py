@@ -14,10 +14,17 @@ from typing import TYPE_CHECKING
 from tidelog.broker.cluster.keep_alive import KeepAlive
 from tidelog.broker.membership import clean_start, controlled_shutdown, registration
 from tidelog.broker.membership.registration import DuplicateBrokerError, Start
-from tidelog.broker.metadata.brokers.records import Secret
+from tidelog.broker.metadata.brokers.keys import CONTROLLER, LIVE_PREFIX
+from tidelog.broker.metadata.brokers.records import Secret, live_key
 from tidelog.broker.metadata.local import shared_path
 from tidelog.broker.metadata.names import new_id, written_id
-from tidelog.broker.metadata.store import LeaseEndedError, MetadataError
+from tidelog.broker.metadata.store import (
+    NO_LEASE,
+    Compare,
+    Delete,
+    LeaseEndedError,
+    MetadataError,
+)
 from tidelog.broker.replication.lease import Lease
 from tidelog.protocol.errors import BrokerError
 
@@ -89,6 +96,8 @@ class Session:
         self._keep_alive = self._begin_renewals(
             self._metadata.store, self.lease_id, self.lease, self._lease_ms, self._now_ms, ended
         )
+        if self._is_id_locked:
+            await self._end_sessions_without_lease()
         give_up_ms = self._now_ms() + 2 * self._lease_ms + _SLACK_MS
         while True:
             self.check()
@@ -185,6 +194,30 @@ class Session:
         if self._is_id_locked or live is None:
             return True
         return self._directories.has_used(live.record.incarnation)
+
+    async def _end_sessions_without_lease(self) -> None:
+        """Deletes what the only broker of a metadata file has left, which was killed: nothing else ends it.
+
+        Raises SessionLostError.
+        """
+        store = self._metadata.store
+        while True:
+            self.check()
+            try:
+                read = [await store.read(key) for key in (LIVE_PREFIX, CONTROLLER)]
+                left = [
+                    pair
+                    for snapshot in read
+                    for pair in snapshot.pairs
+                    if pair.lease == NO_LEASE and pair.key != live_key(self._me)
+                ]
+                compares = [Compare(pair.key, "mod", "=", pair.mod_revision) for pair in left]
+                deletes = [Delete(pair.key) for pair in left]
+                if not left or await self._metadata.transact(compares, deletes) is not None:
+                    return
+            except BrokerError as error:
+                self._failed("session of the only broker not ended", error)
+                await asyncio.sleep(_RETRY_S)
 
     async def _grant(self) -> None:
         while True:

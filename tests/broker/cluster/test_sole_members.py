@@ -73,6 +73,17 @@ def test_what_a_killed_one_leaves_holds_up_no_election_of_several(brokers):
     assert after.controller.broker == 2
 
 
+@pytest.mark.slow
+def test_the_session_of_a_killed_one_ends_when_others_begin_without_it(brokers):
+    directory = brokers.directory / "broker-1"
+    brokers.path = directory / "tidelog.sqlite"
+    Subject(directory).kill()
+    assert brokers.image().controller.broker == 1
+    brokers.start(2, 3)
+    now = brokers.eventually(lambda image: {2, 3} == image.brokers.keys() and image.controller)
+    assert now.broker in {2, 3}
+
+
 async def test_it_serves_before_its_session_is_stored_where_the_metadata_cannot_be_changed(
     tmp_path, monkeypatch
 ):
