@@ -184,17 +184,19 @@ class Cluster:
         if not config.cluster.controlled_shutdown_enable or self.epoch == NO_SESSION:
             return
         if self._metadata.went_back is not None:
-            log.warning("controlled shutdown not possible: %s", self._metadata.went_back)
+            log.warning(
+                "controlled shutdown not possible", extra={"reason": self._metadata.went_back}
+            )
             return
         begun_s = self._services.clock.monotonic_s()
-        log.info("controlled shutdown begun")
+        log.info("controlled shutdown started")
         self._is_stopping = True
         self._news.set()
         try:
             async with asyncio.timeout(config.cluster.controlled_shutdown_max_wait_ms / 1000):
                 await self._handed_over.wait()
         except TimeoutError:
-            log.warning("controlled shutdown not completed in time: this broker is still in charge")
+            log.warning("controlled shutdown not completed in time")
         else:
             after_s = round(self._services.clock.monotonic_s() - begun_s, 3)
             log.info("controlled shutdown succeeded", extra={"after_s": after_s})
@@ -215,7 +217,7 @@ class Cluster:
             if epoch != NO_SESSION:
                 await self._session.leave(epoch)
         except (OSError, SessionLostError, BrokerError) as error:
-            log.warning("the session did not end in order: %s", error)
+            log.warning("broker session not ended", extra={"reason": error})
         finally:
             self._session.end()
             self._session.join()
@@ -247,7 +249,7 @@ class Cluster:
             except Exception as error:
                 if is_fenced:
                     raise  # the start has failed
-                log.exception("the session cannot go on")
+                log.exception("broker session failed")
                 self._step_down(str(error))
                 await asyncio.sleep(_RETRY_S)
         self._handed_over.set()
@@ -256,7 +258,7 @@ class Cluster:
         self.epoch = epoch
         self._lost_for = None
         self._governing.news.set()
-        log.info("registered", extra={"is_clean": self._session.is_clean})
+        log.info("broker registered", extra={"is_clean": self._session.is_clean})
         for begun in self._begun:
             begun(epoch)
 
@@ -273,7 +275,7 @@ class Cluster:
                 await self._session.store(transaction)
                 continue
             if self.is_serving and not self._unfenced.is_set():
-                log.info("unfenced")
+                log.info("broker unfenced")
                 self._unfenced.set()
             if self._is_stopping and may_stop(image, self.me, image.members.seen):
                 self._handed_over.set()
@@ -300,7 +302,7 @@ class Cluster:
                 if await self._disks.look(self.now_ms()):
                     self._news.set()
             except Exception:
-                log.exception("the disks were not looked at")
+                log.exception("log directories not checked")
             await asyncio.sleep(_DISKS_S)
 
     def _step_down(self, why: str) -> None:
@@ -309,7 +311,7 @@ class Cluster:
         self._lost_for = why
         self._session.end()
         self._session = self._new_session()
-        log.warning("session lost: %s", why)
+        log.warning("broker session lost", extra={"reason": why})
         if had_begun:
             for lost in self._lost:
                 lost(why)

@@ -99,9 +99,9 @@ class Directories:
         absent = [name for name in logs if not any((path / name).exists() for path in self._states)]
         shown = ",".join(sorted(absent)[:_SHOWN_LOGS])
         log.error(
-            "log directories are missing, or were emptied: their logs are copied from other brokers, "
-            "where there are any",
+            "log directories missing or emptied",
             extra={
+                "advice": "their logs are copied from other brokers that have replicas",
                 "registered": len(registered.record.directories),
                 "missing": len(missing),
                 "here": ",".join(map(str, self._states)),
@@ -188,7 +188,7 @@ def _read(path: Path) -> DirectoryState | None:
     try:
         return read_state(path)
     except RegistrationFileError as error:
-        log.warning("registration file ignored: %s", error, extra={"directory": str(path)})
+        log.warning("registration file ignored", extra={"directory": str(path), "reason": error})
         return None
 
 

@@ -63,7 +63,7 @@ class Disks:
         self._failed = failed
         for path in _by_directory(each for each in opened if each.is_full):
             if path not in self._full:
-                log.error("disk full: others lead, if they can", extra={"directory": str(path)})
+                log.error("log directory full", extra={"directory": str(path)})
                 self._full[path] = now_ms
         for path, since_ms in list(self._full.items()):
             if now_ms - since_ms >= _LEAST_FULL_MS:
@@ -73,17 +73,22 @@ class Disks:
         return self.offline != before
 
     async def _note_failure(self, path: Path) -> None:
-        log.error("log directory with a failed log", extra={"directory": str(path)})
+        log.error("log directory failed", extra={"directory": str(path)})
         try:
             await self._services.pools.topics.run(self._directories.note_failure, path)
         except OSError as error:  # the metadata have it, too
-            log.error("the failure is not noted: %s", error, extra={"directory": str(path)})
+            log.error(
+                "log directory failure not recorded",
+                extra={"directory": str(path), "reason": error},
+            )
 
     async def _look_for_room(self, path: Path, opened: Iterable[Partition]) -> None:
         free_bytes = await self._services.pools.topics.run(_free_bytes, path)
         if free_bytes < _ROOM_BYTES:
             return
-        log.info("disk with room again", extra={"directory": str(path), "bytes": free_bytes})
+        log.info(
+            "log directory has room again", extra={"directory": str(path), "bytes": free_bytes}
+        )
         self._full.pop(path, None)
         for partition in opened:
             if partition.directory.parent == path:

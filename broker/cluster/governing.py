@@ -71,7 +71,7 @@ class Governing:
                 if await self._govern(image):
                     continue
             except Exception:
-                log.exception("the controller's work was not done")
+                log.exception("controller failed, retrying")
                 await asyncio.sleep(_RETRY_S)
                 continue
             with contextlib.suppress(TimeoutError):
@@ -106,7 +106,7 @@ class Governing:
             return []
         if self._governed != image.controller.epoch:
             self._governed = image.controller.epoch
-            log.info("this broker is the controller", extra={"epoch": self._governed})
+            log.info("broker became controller", extra={"epoch": self._governed})
         self.rules.forget(image.topics)
         concerned = (image.controller.epoch, settled, awaited)
         quiet, then = self._quiet or (None, None)
@@ -152,7 +152,7 @@ class Governing:
         try:
             await self._metadata.catch_up()
         except BrokerError as error:
-            log.warning("what the controller has stored is not seen yet: %s", error.message)
+            log.warning("controller image not updated yet", extra={"reason": error.message})
             await asyncio.sleep(_RETRY_S)
 
     async def _store(self, transaction: Transaction) -> _Outcome:
@@ -164,7 +164,10 @@ class Governing:
             self._cluster.session_ended()
             return _Outcome.UNKNOWN
         except BrokerError as error:
-            log.warning("%s not stored: %s", transaction.why, error.message)
+            log.warning(
+                "controller change not stored",
+                extra={"why": transaction.why, "reason": error.message},
+            )
             return _Outcome.UNKNOWN
         if revision is None:
             return _Outcome.REFUSED

@@ -65,7 +65,7 @@ class Renewals:
         except BrokerError as error:
             self.error = error.message
             if not self.is_over:
-                log.warning("the session was not renewed: %s", error.message)
+                log.warning("broker session not renewed", extra={"reason": error.message})
             return True
         self._lease.on_lost()
         if not self.is_over:
@@ -126,7 +126,7 @@ class KeepAlive(Renewals):
             return await self.renew()
         except Exception as error:
             self.error = f"the session was not renewed: {error!r}"
-            log.exception("the session was not renewed")
+            log.exception("broker session not renewed")
             return True
 
     async def _look(self) -> None:
@@ -137,8 +137,8 @@ class KeepAlive(Renewals):
         except (BrokerError, TimeoutError):
             return  # the renewals tell whether it answers
         except Exception:
-            log.exception("it is not known whether the metadata can be changed")
+            log.exception("metadata store not probed")
             return
         if refusal is not None and self.refusal is None:
-            log.error("the metadata cannot be changed: %s", refusal)
+            log.error("metadata cannot be changed", extra={"reason": refusal})
         self.refusal = refusal

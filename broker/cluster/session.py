@@ -166,7 +166,7 @@ class Session:
             self.lease.on_lost()
             raise SessionLostError("its lease has ended") from None
         except BrokerError as error:
-            self._failed(f"{transaction.why} not stored", error)
+            self._failed("broker session change not stored", error, why=transaction.why)
             await asyncio.sleep(_RETRY_S)
             return None
         self._error = None
@@ -216,7 +216,7 @@ class Session:
                 if not left or await self._metadata.transact(compares, deletes) is not None:
                     return
             except BrokerError as error:
-                self._failed("session of the only broker not ended", error)
+                self._failed("session of a killed broker not deleted", error)
                 await asyncio.sleep(_RETRY_S)
 
     async def _grant(self) -> None:
@@ -225,17 +225,17 @@ class Session:
             try:
                 self.lease_id = await self._metadata.store.grant(self._lease_ms)
             except BrokerError as error:
-                self._failed("no lease for a session", error)
+                self._failed("broker session has no lease yet", error)
                 await asyncio.sleep(_RETRY_S)
             else:
                 self._error = None
                 self.lease = Lease(self._lease_ms, asked_ms)
                 return
 
-    def _failed(self, what: str, error: BrokerError) -> None:
+    def _failed(self, event: str, error: BrokerError, **fields: str) -> None:
         """Logs what the store has not done, once for as long as the reason is the same."""
         if error.message != self._error:
-            log.warning("%s: %s", what, error.message)
+            log.warning(event, extra={**fields, "reason": error.message})
         self._error = error.message
 
     def _start(self, image: Image, endpoints: tuple[Endpoint, ...], *, is_fenced: bool) -> Start:

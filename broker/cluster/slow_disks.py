@@ -106,14 +106,16 @@ class SlowDisks:
             if known.slow_since_ms is None:
                 known.slow_since_ms = now_ms
                 log.error(
-                    "disk slow: others lead, if they can",
+                    "log directory slow",
                     extra={"directory": str(path), "took_ms": took_ms, "limit_ms": self._limit_ms},
                 )
         elif has_ended:
             known.fast_probes = known.fast_probes + 1 if took_ms <= self._limit_ms // 2 else 0
             if known.slow_since_ms is not None and self._is_over(known, now_ms):
                 known.slow_since_ms = None
-                log.info("disk fast again", extra={"directory": str(path), "took_ms": took_ms})
+                log.info(
+                    "log directory fast again", extra={"directory": str(path), "took_ms": took_ms}
+                )
 
     def _is_over(self, known: _Directory, now_ms: int) -> bool:
         assert known.slow_since_ms is not None

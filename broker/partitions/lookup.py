@@ -74,7 +74,8 @@ class Partitions:
             try:
                 self._store.assign_topic_id(topic, index, known.topic_id)
             except BrokerError as error:  # it is served all the same
-                log.warning("%s", error.message, extra={"log": f"{topic}-{index}"})
+                extra = {"log": f"{topic}-{index}", "reason": error.message}
+                log.warning("topic id not written into log directory", extra=extra)
         return found
 
     def opened(self, topic: str, index: int) -> Partition:

@@ -150,9 +150,12 @@ class Fetcher:
             except (ClientError, OSError) as error:
                 if not self._is_broken:
                     self._is_broken = True
-                    log.warning("no fetch from broker %d: %s", self.leader, error)
+                    log.warning(
+                        "fetch from leader failed",
+                        extra={"broker": self.leader, "reason": error},
+                    )
             except Exception:
-                log.exception("fetching from broker %d failed", self.leader)
+                log.exception("fetch from leader failed", extra={"broker": self.leader})
             finally:
                 self._disconnect()
             await asyncio.sleep(self._retry_s)
@@ -219,7 +222,7 @@ class Fetcher:
             await asyncio.sleep(_LOOK_S)
             latest_s = self._host.monotonic_s() - _ANSWER_S - self._host.fetch_wait_ms / 1000
             if self._sent and self._sent[0].at_s < latest_s:
-                log.warning("broker %d did not answer a fetch in time", self.leader)
+                log.warning("fetch from leader timed out", extra={"broker": self.leader})
                 connection.close()
                 return
 

@@ -375,7 +375,7 @@ class Followed:
     def _restart(self, action: RestartAt, data: PartitionData | None) -> None:
         """Begins an empty log, with the leader's times: the next fetch may bring it into the ISR."""
         self._note_lost(action.end_offset)
-        log.warning("log restarts empty", extra=self._fields(offset=action.offset))
+        log.warning("follower restarted its log empty", extra=self._fields(offset=action.offset))
         self._unreadable.clear()
         self.partition.truncater.start_at(action.offset)
         if data is not None and data.replication_state is not None and data.error_code:
@@ -385,7 +385,7 @@ class Followed:
         high_watermark = self.partition.high_watermark
         if offset < high_watermark:
             lost = self._fields(end_offset=offset, high_watermark=high_watermark)
-            log.error("acknowledged records are lost: the leader has another history", extra=lost)
+            log.error("acknowledged records lost, leader has another history", extra=lost)
 
     def _flush(self) -> None:
         self.partition.commit()

@@ -57,7 +57,7 @@ class IsrChanges:
                 self._proposed = together[MOST_OPERATIONS:]
                 await self._write_all(together[:MOST_OPERATIONS])
         except Exception:
-            log.exception("changes of in-sync replicas were not written")
+            log.exception("ISR changes not written")
         finally:
             self._writing = None
             if self._proposed:
@@ -106,7 +106,7 @@ class IsrChanges:
         try:
             revision = await self._store.transact(_compares(wanted), operations)
         except Exception:  # whatever it was, the change may be stored
-            log.exception("a change of in-sync replicas has no outcome")
+            log.exception("outcome of ISR change unknown")
             for led, change, _ in wanted:
                 led.leader.on_change_unknown(change)
             return True
@@ -125,7 +125,7 @@ class IsrChanges:
         try:
             found = [one for one in (await self._store.read(key)).pairs if one.key == key]
         except Exception:
-            log.exception("a change of in-sync replicas has no outcome")
+            log.exception("outcome of ISR change unknown")
             led.leader.on_change_unknown(change)
             return
         now = None

@@ -138,7 +138,9 @@ class LocalReplica:
                 except Exception:
                     if self._host.role_work.is_over:
                         return  # the pools take no work any more
-                    log.exception("the role is not taken", extra={"log": self._log_name})
+                    log.exception(
+                        "partition role not started, retrying", extra={"log": self._log_name}
+                    )
                     await asyncio.sleep(_RETRY_S)
                     continue
                 if part == self._wanted:
@@ -146,7 +148,7 @@ class LocalReplica:
                     if part is not None:
                         self._start(part, partition)
         except Exception:
-            log.exception("the role was not changed", extra={"log": self._log_name})
+            log.exception("partition role not changed", extra={"log": self._log_name})
         finally:
             self._change = None
 

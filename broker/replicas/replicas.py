@@ -391,7 +391,7 @@ class Replicas:
             try:
                 await self.tick()
             except Exception:
-                log.exception("leaders were not looked at")
+                log.exception("partition leaders not checked")
 
     async def close(self) -> None:
         """Ends everything; returns when nothing works on a log any more."""

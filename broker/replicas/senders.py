@@ -112,8 +112,7 @@ class Senders:
         )
         for broker, _ in sorted(found - self._without_secret):
             log.warning(
-                "a broker of an older version proves no request, and is believed without it until it"
-                " is upgraded",
+                "requests of a broker of an older version accepted without proof",
                 extra={"broker": broker},
             )
         self._without_secret = found

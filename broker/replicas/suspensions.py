@@ -53,7 +53,7 @@ class Suspensions:
         counts = {"suspended": len(self._leaders), "leaders": leaders}
         if begun:
             log.warning(
-                "partition leaders suspended: the metadata are out of reach, no in-sync replica asks",
+                "partition leaders suspended: metadata out of reach, and no in-sync replica fetches",
                 extra={"newly": begun, **counts},
             )
         if ended:

@@ -74,5 +74,5 @@ def _complaints(cluster: BrokerCluster) -> Iterator[str]:
     for number, broker in enumerate(cluster, 1):
         lines = broker.log().splitlines()
         for position, line in enumerate(lines):
-            if "Traceback" in line or "acknowledged records are lost" in line:
+            if "Traceback" in line or "acknowledged records lost" in line:
                 yield f"broker {number}: " + " | ".join(lines[max(position - 1, 0) : position + 30])

@@ -80,11 +80,11 @@ class TestPair:
             pair.kill(3)
 
     def test_a_broker_that_could_not_reach_the_metadata_registers_anew(self, pair):
-        registered = pair[2].log().count("msg=registered")
+        registered = pair[2].log().count('msg="broker registered"')
         pair.cut(2)
-        wait_for_log(pair[2], "the session was not renewed", count=2)
+        wait_for_log(pair[2], "broker session not renewed", count=2)
         pair.heal()
-        wait_for_log(pair[2], "msg=registered", count=registered + 1)
+        wait_for_log(pair[2], 'msg="broker registered"', count=registered + 1)
 
     def test_cuts_are_refused_where_they_make_no_sense(self, pair):
         for other in (2, 7):

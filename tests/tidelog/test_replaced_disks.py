@@ -83,7 +83,9 @@ def test_a_dead_disk_is_replaced_by_an_empty_one_and_the_broker_catches_up(tmp_p
         send(load)
         cluster.restart(2)
         (line,) = [
-            each for each in cluster[2].log().splitlines() if "log directories are missing" in each
+            each
+            for each in cluster[2].log().splitlines()
+            if "log directories missing or emptied" in each
         ]
         assert "missing=1" in line
         send(load)

@@ -47,8 +47,8 @@ def test_a_broker_paused_past_its_lease_steps_down_and_registers_anew_without_a_
     assert image.registrations[1].record.is_clean
     assert image.registrations[1].record.incarnation != (before.registrations[1].record.incarnation)
     assert leader(image) == 2
-    assert eventually(lambda: brokers[1].lines("session lost"))
-    assert not brokers[2].lines("session lost")
+    assert eventually(lambda: brokers[1].lines("broker session lost"))
+    assert not brokers[2].lines("broker session lost")
 
 
 @pytest.mark.slow
@@ -62,7 +62,7 @@ def test_an_emptied_directory_is_not_elected_though_nobody_else_is_there(brokers
     shutil.rmtree(brokers[1].log_dir)
     brokers[1].restart()
     assert not brokers.image().registrations[1].record.is_clean
-    (line,) = brokers[1].lines("log directories are missing", "missing=1")
+    (line,) = brokers[1].lines("log directories missing or emptied", "missing=1")
     assert "missing_logs=t-0" in line
     brokers.eventually(lambda image: leader(image) == -1, SOON_S)
     brokers[2].restart()

@@ -68,7 +68,8 @@ def test_a_store_that_is_slow_to_say_whether_it_takes_writes_delays_no_renewal(s
 def test_what_the_store_says_is_kept_and_taken_back(store, caplog):
     store.answers, store.refusal = True, "out of space"
     renewed(store, lambda found: found.refusal == "out of space")
-    assert "the metadata cannot be changed: out of space" in caplog.text
+    (line,) = [each for each in caplog.records if each.message == "metadata cannot be changed"]
+    assert line.reason == "out of space"
 
     def is_taken_back(found):
         store.refusal = None if found.refusal else store.refusal
@@ -83,6 +84,6 @@ def test_an_error_ends_no_lease_and_is_logged(store, caplog, error):
     store.errors = [error]
     _, lease = renewed(store, lambda found: len(store.renewals) > 2 and found.error is None)
     assert not lease.is_lost(0)
-    assert [each.levelno for each in caplog.records if "was not renewed" in each.message] == [
+    assert [each.levelno for each in caplog.records if "not renewed" in each.message] == [
         logging.ERROR if isinstance(error, RuntimeError) else logging.WARNING
     ]

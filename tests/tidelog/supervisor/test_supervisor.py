@@ -141,8 +141,8 @@ def test_a_broker_that_is_stopped_without_the_lock_of_the_metadata_is_let_be(tmp
         stop_at(pid, lambda: pid not in {each.pid for each in holders(metadata)})
         time.sleep(1.5)  # three sessions long
         os.kill(pid, signal.SIGCONT)
-        subject.wait_for_log(r'broker=2 .*"session lost')
-        subject.wait_for_log(r"broker=2 .* msg=registered", count=2)
+        subject.wait_for_log(r'broker=2 .*"broker session lost')
+        subject.wait_for_log(r'broker=2 .* msg="broker registered"', count=2)
         assert "killed" not in subject.log()
         assert subject.stop() == 0
 

@@ -18,7 +18,7 @@ from tidelog.protocol.errors import InvalidFetchSessionEpoch
 def warnings(caplog):
     """Returns what the replicas have warned of until now."""
     return [
-        each.message
+        (each.message, each.broker, str(each.reason))
         for each in caplog.records
         if each.name == "tidelog.replicas" and each.levelno >= logging.WARNING
     ]
@@ -35,11 +35,10 @@ async def test_a_follower_that_is_refused_again_and_again_asks_less_often(two, m
     monkeypatch.setattr(FetchSession, "take", refuse)
     await two.create("t", ((1, 2),))
     await eventually(lambda: refused_s and refused_s[-1] - refused_s[-2:][0] >= 0.3)
-    refused = (
-        "no fetch from broker 1: a fetch is refused: INVALID_FETCH_SESSION_EPOCH: "
-        "The fetch session expects another epoch."
+    reason = (
+        "a fetch is refused: INVALID_FETCH_SESSION_EPOCH: The fetch session expects another epoch."
     )
-    assert warnings(caplog) == [refused]
+    assert warnings(caplog) == [("fetch from leader failed", 1, reason)]
     monkeypatch.setattr(FetchSession, "take", take)
     assert (await produce(two[1], "t", b"a")).error_code == 0
 
