@@ -282,8 +282,8 @@ class GroupCoordinator:
                 try:
                     await self.runtime.topic.append(entry.key, [written], entry.epoch)
                 except BrokerError as error:
-                    where = {"group": entry.key}
-                    log.warning("group not stored: %s", error.named, extra=where)
+                    where = {"group": entry.key, "reason": error.named}
+                    log.warning("group not stored", extra=where)
                     # A retry would be too large again, so the error is for the sender.
                     is_too_large = isinstance(error, MessageTooLarge | RecordListTooLarge)
                     failure = error if is_too_large else CoordinatorNotAvailable(str(error))

@@ -224,7 +224,7 @@ class Loading:
             offset = group_records.read_offset(value)
         except DecodeError as error:
             self.unreadable += 1
-            log.warning("unreadable group record skipped: %s", error, extra={"offset": at})
+            log.warning("unreadable group record skipped", extra={"offset": at, "reason": error})
             return
         committed = Committed(
             offset.offset,

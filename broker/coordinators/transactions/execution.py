@@ -132,8 +132,8 @@ class Execution:
 
     def _not_stored(self, entry: TransactionMetadata, error: BrokerError) -> list[Action]:
         transaction = entry.transaction
-        where = {"transactional_id": transaction.transactional_id}
-        log.warning("transaction not stored: %s", error.named, extra=where)
+        where = {"transactional_id": transaction.transactional_id, "reason": error.named}
+        log.warning("transaction not stored", extra=where)
         if isinstance(error, MessageTooLarge | RecordListTooLarge):  # as in Kafka
             error = UnknownServerError(error.message)
         actions = transaction.not_stored(error)
@@ -239,8 +239,9 @@ class Execution:
         try:
             new_id = await self.spare_id(entry)
         except BrokerError as error:
-            where = {"transactional_id": entry.transaction.transactional_id}
-            log.warning("producer id not allocated: %s", error.named, extra=where)
+            transactional_id = entry.transaction.transactional_id
+            where = {"transactional_id": transactional_id, "reason": error.named}
+            log.warning("producer id not allocated", extra=where)
             entry.not_before_ms = self._clock.steady_ms() + _RETRY_MS
             self._schedule(entry)
             return

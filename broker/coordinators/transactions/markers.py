@@ -149,7 +149,7 @@ class Markers:
             try:
                 await self.write(name, producer, coordinator_epoch, is_commit=is_commit)
             except _FINAL as error:
-                log.error("transaction marker refused: %s", error.named, extra=where)
+                log.error("transaction marker refused", extra={**where, "reason": error.named})
                 return False
             except BrokerError as error:
                 if await self._is_gone(name, error):

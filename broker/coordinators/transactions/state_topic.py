@@ -79,7 +79,9 @@ def read(partition: Partition, end_offset: int, is_wanted: Callable[[], bool]) -
                     known[transactional_id] = Stored(_corrected(metadata, changes), epoch)
             except DecodeError as error:
                 where = {"log": f"{TOPIC}-{partition.index}", "offset": each.offset}
-                log.warning("unreadable transaction record skipped: %s", error, extra=where)
+                log.warning(
+                    "unreadable transaction record skipped", extra={**where, "reason": error}
+                )
     return known
 
 
