@@ -152,7 +152,7 @@ def test_nobody_is_suspended_while_the_metadata_are_away_for_all(cluster, asked)
         cluster.cut(broker)
     suspended = "tidelog_suspended_leaders 0.0"
     for broker in (1, 2, 3):
-        eventually(lambda of=cluster[broker]: of.log().count("was not renewed") >= 6)
+        eventually(lambda of=cluster[broker]: of.log().count("session not renewed") >= 6)
     for broker in (1, 2, 3):
         assert suspended in page_at(cluster[broker].http, "/metrics")[1]
         assert page_at(cluster[broker].http, "/readyz") == (200, "ready\n")
