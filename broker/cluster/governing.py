@@ -99,7 +99,7 @@ class Governing:
         self, image: Image, settled: frozenset[int], awaited: frozenset[int]
     ) -> list[Transaction]:
         cluster = self._cluster
-        if image.controller is None or image.controller.broker not in image.brokers:
+        if image.controller is None:
             claim = controller.claim(image, cluster.me, cluster.epoch, cluster.lease_id)
             return [] if claim is None else [claim]
         if not self._is_controller(image):

@@ -14,10 +14,10 @@ from collections import defaultdict
 from typing import TYPE_CHECKING, NamedTuple
 
 from tidelog.broker.metadata.brokers.keys import CONTROLLER
-from tidelog.broker.metadata.brokers.records import live_key, put_controller
+from tidelog.broker.metadata.brokers.records import put_controller
 from tidelog.broker.metadata.image import changed_partitions, changed_topics
 from tidelog.broker.metadata.records import NO_LEADER, UNKNOWN_EPOCH, PartitionRecord
-from tidelog.broker.metadata.store import MOST_OPERATIONS, Compare, Delete, absent
+from tidelog.broker.metadata.store import MOST_OPERATIONS, Compare, absent
 from tidelog.broker.replication.controller import election, reassignment
 from tidelog.broker.replication.controller.unfinished import abandoned
 from tidelog.broker.replication.transactions import (
@@ -96,23 +96,12 @@ def _frozen(
 def claim(image: Image, me: int, my_epoch: int, lease: int) -> Transaction | None:
     """Returns the transaction by which a broker becomes the controller; None if there is one.
 
-    One whose broker has no session any more is deleted first, by a transaction of its own: the session of
-    a broker that was the only one has no lease that would delete it.
-
     A fenced broker may be the controller: after a stop of the whole cluster all are fenced, and
     elections are what they wait for. A stopping one does not begin to be it.
     """
-    mine, controller = image.brokers.get(me), image.controller
-    if mine is None or mine.epoch != my_epoch:
+    mine = image.brokers.get(me)
+    if image.controller is not None or mine is None or mine.epoch != my_epoch:
         return None
-    if controller is not None:
-        if controller.broker in image.brokers:
-            return None
-        guards = (
-            Compare(CONTROLLER, "create", "=", controller.epoch),
-            *absent(live_key(controller.broker)),
-        )
-        return Transaction(guards, (Delete(CONTROLLER),), "end of a controller")
     if mine.record.is_stopping:
         return None
     compares = (*absent(CONTROLLER), in_session(me, my_epoch))
