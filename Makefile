@@ -100,15 +100,15 @@ test-docker: $(TEST) ## the image and the compose stack, with docker or podman
 fuzz-kernels: $(TEST) ## the kernels with address and undefined-behaviour sanitizers, and the fuzz of records
 	$(BIN)/python tools/fuzz_kernels.py
 
-mutants: $(TEST) ## faults planted in the code, and which tests catch them: ROOM=storage MUTANTS=20 SEED=1
+mutants: $(TEST) ## faults injected in the code, and which tests catch them: ROOM=storage MUTANTS=20 SEED=1
 	@PIP_COMPILE=0 $(INSTALL) 'tidelog[mutants]'
 	@$(BIN)/python tools/mutants.py --room $(ROOM) --count $(MUTANTS) --seed $(SEED) --marks '$(FAST)'
 
-simulate: $(TEST) ## lives of a cluster with faults: SEEDS=10000 FROM=1; STORE=etcd over etcd; PLANT=list names mistakes
-	@SEEDS=$(SEEDS) FROM=$(FROM) PLANT="$(PLANT)" STORE="$(STORE)" $(BIN)/python -m tests.simulation.replication.lives
+simulate: $(TEST) ## runs of a cluster with faults: SEEDS=10000 FROM=1; STORE=etcd over etcd; BUG=list names mistakes
+	@SEEDS=$(SEEDS) FROM=$(FROM) BUG="$(BUG)" STORE="$(STORE)" $(BIN)/python -m tests.simulation.replication.runs
 
-simulate-clocks: $(TEST) ## lives with wrong clocks: SEEDS=20000 FROM=1; PLANT=list names mistakes to plant
-	@SEEDS=$(SEEDS) FROM=$(FROM) PLANT="$(PLANT)" $(BIN)/python -m tests.simulation.clocks.lives
+simulate-clocks: $(TEST) ## runs with wrong clocks: SEEDS=20000 FROM=1; BUG=list names bugs to inject
+	@SEEDS=$(SEEDS) FROM=$(FROM) BUG="$(BUG)" $(BIN)/python -m tests.simulation.clocks.runs
 
 nemesis: $(TEST) ## rounds of faults under load: ROUNDS=200 SEED=1; STORE=etcd over etcd; TRANSACTIONS=1
 	@$(BIN)/python -m tests.nemesis --rounds $(ROUNDS) --seed $(SEED) $(if $(filter etcd,$(STORE)),--etcd) $(if $(TRANSACTIONS),--transactions)

@@ -1,4 +1,4 @@
-"""Every rule of `storage.time` by its name, for tests that plant a mistake in one.
+"""Every rule of `storage.time` by its name, for tests that inject a mistake in one.
 
 Rules are imported by name where they are used, so replacing one in its own module would not reach
 its callers. `monkeypatch.setattr(time_rules, "aged_from", wrong)` replaces it in every module of

@@ -1,10 +1,10 @@
-"""Plants faults in the product, one at a time, and runs the tests of that room.
+"""Injects faults in the product, one at a time, and runs the tests of that room.
 
     make mutants ROOM=storage MUTANTS=20 SEED=1
 
 The faults are those of cosmic-ray, chosen at random by the seed: another comparison or operator, a number
 that is one off, a negated condition, a loop that does not run. One that changes only annotations is not
-chosen. Each is planted in a copy of the tree. The tests are those of `make test`, first the folder that
+chosen. Each is injected in a copy of the tree. The tests are those of `make test`, first the folder that
 mirrors the module's, then the room's (ROOMS); the first that fails has caught the fault. Prints each fault
 with its verdict.
 """
@@ -148,7 +148,7 @@ def failing(directory: Path, tests: tuple[str, ...], marks: str, workers: str) -
 
 
 def main() -> None:
-    """Plants the faults."""
+    """Injects the faults."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--room", choices=ROOMS, default="storage")
     parser.add_argument("--count", type=int, default=20)

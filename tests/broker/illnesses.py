@@ -1,7 +1,7 @@
 """Directories of a broker whose logs have something wrong with their times, for `tidelog doctor`.
 
-`plant` writes one or all of them with a broker whose manual clock goes through the years, and stops
-it. A broker that starts there at NOW_MS finds what was planted, each illness in a topic of its own.
+`inject` writes one or all of them with a broker whose manual clock goes through the years, and stops
+it. A broker that starts there at NOW_MS finds what was injected, each illness in a topic of its own.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def findings_of(names) -> list[tuple[str, str]]:
     return [(name, finding) for name in names for finding in ILLNESSES[name][0]]
 
 
-def plant(log_dir: Path, names=tuple(ILLNESSES)) -> None:
+def inject(log_dir: Path, names=tuple(ILLNESSES)) -> None:
     """Writes a directory with these illnesses, and a healthy topic."""
     settings = {**NEVER, "clock": "manual", "clock.start.ms": BEFORE_MS}
     with Subject(log_dir, settings) as broker:

@@ -1,4 +1,4 @@
-"""The judge of the matrix judged: a perfect reader passes, and every planted fault is named.
+"""The judge of the matrix judged: a perfect reader passes, and every injected fault is named.
 
 The reader here is made of the expectations themselves, so these tests say nothing about a broker;
 they show that a lost record, a wrong offset, text, header, time or time type cannot slip through.

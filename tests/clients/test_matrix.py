@@ -2,7 +2,7 @@
 
 `test_quick` needs nothing but the development environment and runs with all tests; `test_every_client`
 (`make test-clients`) sets up the others, prints the whole matrix, and fails when a client is
-skipped that expected_skips.txt does not name. The planted differences show that a broker that
+skipped that expected_skips.txt does not name. The injected differences show that a broker that
 did otherwise would be caught by the same run.
 """
 
@@ -107,8 +107,8 @@ def test_quick(broker):
     [(0, "0.10.2"), (1, "0.9.0"), (1, "3.0"), (2, "0.10.2")],
 )
 def test_a_broker_that_stored_another_format_would_be_caught(broker, believed, created):
-    planted = rules.Rules({believed: created}, zstd_for_all=True, names_refusals=True)
-    report = matrix.run_matrix(broker.bootstrap, [ALONE], broker=planted, parts=["records"])
+    injected = rules.Rules({believed: created}, zstd_for_all=True, names_refusals=True)
+    report = matrix.run_matrix(broker.bootstrap, [ALONE], broker=injected, parts=["records"])
     assert report.differences() != []
 
 

@@ -80,7 +80,7 @@ def test_the_alerts_speak_when_they_should():
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-# What each planted mistake changes; the cases must notice every one.
+# What each injected bug changes; the cases must notice every one.
 MISTAKES = {
     "TidelogDown": ("== 0\n        for: 1m", "== 0\n        for: 5m"),
     "TidelogLogOffline": ("tidelog_offline_logs > 0", "tidelog_offline_logs > 5"),

@@ -1,6 +1,6 @@
 """Plays rounds of faults under load: `python -m tests.nemesis --rounds 200 --seed 1`.
 
-Lives have 50 rounds at most; those of transactions are of one broker and of three in turn, the others of
+Runs have 50 rounds at most; those of transactions are of one broker and of three in turn, the others of
 three. Each round prints one line. The exit status is 1 if anything is wrong; then the directory is kept,
 with the brokers' logs and the history.
 """
@@ -24,13 +24,13 @@ _ROUNDS_OF_A_LIFE = 50
 
 
 def main() -> int:
-    """Plays lives until something is wrong, or all rounds are played."""
+    """Plays runs until something is wrong, or all rounds are played."""
     parser = argparse.ArgumentParser(prog="python -m tests.nemesis", description=__doc__)
     parser.add_argument("--rounds", type=int, default=200)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--kinds", default="", help="only these, such as kill,pause")
     parser.add_argument("--transactions", action="store_true", help="the load is of transactions")
-    parser.add_argument("--brokers", help="how many brokers the lives have, in turn, such as 1,3")
+    parser.add_argument("--brokers", help="how many brokers the runs have, in turn, such as 1,3")
     parser.add_argument("--keep", action="store_true", help="keep the directory in any case")
     parser.add_argument(
         "--etcd", action="store_true", help="keep the metadata in an etcd of three members"

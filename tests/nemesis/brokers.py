@@ -1,4 +1,4 @@
-"""The brokers of one life: how they begin, and how they end whatever state they are in."""
+"""The brokers of one run: how they begin, and how they end whatever state they are in."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What all clients of a life have in common: a thread, and an end."""
+"""What all clients of a run have in common: a thread, and an end."""
 
 from __future__ import annotations
 

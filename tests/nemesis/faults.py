@@ -1,7 +1,7 @@
 """What goes wrong with a cluster of real processes: each fault begins, lasts a while and is healed.
 
 A fault is a context manager that yields what it did, in words. It is healed at the end, and what it
-stopped runs again. The seed of a life decides which fault comes when, whom it strikes and for how
+stopped runs again. The seed of a run decides which fault comes when, whom it strikes and for how
 long; the processes and the machine decide the rest.
 """
 
@@ -40,7 +40,7 @@ _STORM = 6  # kills
 
 
 class Faults:
-    """The faults of one life."""
+    """The faults of one run."""
 
     def __init__(
         self, cluster: BrokerCluster, places: Sequence[Place], chance: random.Random

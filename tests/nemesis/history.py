@@ -205,7 +205,7 @@ Event: TypeAlias = (
 
 
 class History:
-    """The events of one life of a cluster, in the order in which they ended."""
+    """The events of one run of a cluster, in the order in which they ended."""
 
     def __init__(self, stamped: Iterable[str] = ()) -> None:
         """`stamped` are the topics with message.timestamp.type=LogAppendTime."""

@@ -1,4 +1,4 @@
-"""What a life asks of a load: clients that go on whatever happens, and a judgement of what they were told."""
+"""What a run asks of a load: clients that go on whatever happens, and a judgement of what they were told."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ STAMPED = "LogAppendTime"
 
 
 class Load:
-    """The clients of one life, and what they are told."""
+    """The clients of one run, and what they are told."""
 
     topics: ClassVar[dict[str, dict[str, str]]]
     settings: ClassVar[dict[str, object]] = {}

@@ -75,25 +75,25 @@ class RequestFaults:
         """Some requests of one API are served, and the connection is closed instead of an answer."""
         api = self._random.choice(self._apis())
         times = self._random.randint(1, 5)
-        with self._planted(api=api, disconnect=True, when="after", times=times):
+        with self._injected(api=api, disconnect=True, when="after", times=times):
             yield f"{times} answers to {api} lost by each broker"
 
     @contextmanager
     def requests_late(self) -> Iterator[str]:
         """Some requests of one API wait before they are served, and others overtake them."""
         api = self._random.choice(self._apis())
-        with self._planted(api=api, delay=_LATE_MS, when="before", probability=0.5):
+        with self._injected(api=api, delay=_LATE_MS, when="before", probability=0.5):
             yield f"half of {api} served late"
 
     @contextmanager
     def answers_late(self) -> Iterator[str]:
         """Some answers of one API wait."""
         api = self._random.choice(self._apis())
-        with self._planted(api=api, delay=_LATE_MS, when="after", probability=0.5):
+        with self._injected(api=api, delay=_LATE_MS, when="after", probability=0.5):
             yield f"half of {api} answered late"
 
     @contextmanager
-    def _planted(self, **fault: object) -> Iterator[None]:
+    def _injected(self, **fault: object) -> Iterator[None]:
         with ExitStack() as stack:
             for broker in range(1, len(self._cluster) + 1):
                 with contextlib.suppress(ControlError):

@@ -105,7 +105,7 @@ def test_nothing_is_wrong_with_a_leader_that_goes_on_for_a_while(led):
     assert kinds([*right(), CutOff(1, 0.0, 20.0, 3.0), *led]) == set()
 
 
-PLANTED = {
+BUGS = {
     "a lost tail": (altered(lambda e: [e] if e.offset < COUNT - 1 else []), {Kind.LOST}),
     "a lost record": (altered(without(3)), {Kind.LOST, Kind.GAP}),
     "a log that is gone": (altered(lambda _: [], EVERYTHING), {Kind.LOST, Kind.INCONSISTENT}),
@@ -173,9 +173,9 @@ PLANTED = {
 }
 
 
-@pytest.mark.parametrize("name", PLANTED)
-def test_what_is_planted_is_found(name):
-    events, expected = PLANTED[name]
+@pytest.mark.parametrize("name", BUGS)
+def test_what_is_injected_is_found(name):
+    events, expected = BUGS[name]
     assert kinds(events) == expected
 
 

@@ -119,15 +119,15 @@ def judge(
     return verdict
 
 
-def plant(answer: Any, key: str, change: Any) -> bool:
+def inject(answer: Any, key: str, change: Any) -> bool:
     """Add `change` to the first value called `key`, for a test of the comparison; whether there was one."""
     if isinstance(answer, dict):
         for name, value in answer.items():
             if name == key and isinstance(value, type(change)):
                 answer[name] = value + change
                 return True
-            if plant(value, key, change):
+            if inject(value, key, change):
                 return True
     if isinstance(answer, list):
-        return any(plant(value, key, change) for value in answer)
+        return any(inject(value, key, change) for value in answer)
     return False

@@ -110,7 +110,7 @@ def test_uncompressed_logs_are_equal_byte_by_byte(played, summarize):
         ("CreateTopics", "error_code", 1),
     ],
 )
-def test_a_planted_difference_is_caught(played, api, key, change):
+def test_an_injected_difference_is_caught(played, api, key, change):
     """Change one value in one answer that was equal: the comparison must complain of it."""
     for name, group in played.cases.items():
         for at, case in enumerate(group):
@@ -119,7 +119,7 @@ def test_a_planted_difference_is_caught(played, api, key, change):
                 if step.api != api or ours != theirs:
                     continue
                 answers = copy.deepcopy(played.tidelog[name][at])
-                if not comparison.plant(answers[number], key, change):
+                if not comparison.inject(answers[number], key, change):
                     continue
                 kafka = [played.kafka[name][at]]
                 before = comparison.judge([case], kafka, [played.tidelog[name][at]], REASONS)

@@ -1,6 +1,6 @@
-"""The compiled kernels under sanitizers: the fuzz of records is clean, and a planted fault ends it.
+"""The compiled kernels under sanitizers: the fuzz of records is clean, and an injected fault ends it.
 
-The faults are planted in a copy of the kernels, which is built and fuzzed by the same tool: a read beyond
+The faults are injected in a copy of the kernels, which is built and fuzzed by the same tool: a read beyond
 the end of a buffer, and an operation without a defined result.
 """
 
@@ -17,7 +17,7 @@ ROOT = Path(__file__).resolve().parents[2]
 SOURCE = ROOT / "protocol/records/_kernels.pyx"
 NO_SANITIZERS = 3
 READ = "cdef int value = p[0] << 8 | p[1]"
-PLANTED = {
+BUGS = {
     "AddressSanitizer": "cdef int value = p[0] << 8 | p[4097]",
     "left shift of negative value": "cdef int value = <int>(<signed char>p[0]) << 8 | p[1]",
 }
@@ -46,16 +46,16 @@ def test_the_fuzz_of_records_is_clean(tmp_path):
     assert status == 0, said[-8_000:]
 
 
-@pytest.mark.parametrize("report", PLANTED)
-def test_a_planted_fault_is_reported(tmp_path, report):
+@pytest.mark.parametrize("report", BUGS)
+def test_an_injected_fault_is_reported(tmp_path, report):
     package = tmp_path / "protocol/records"
     package.mkdir(parents=True)
     for folder in (package, package.parent):
         (folder / "__init__.py").touch()
-    planted = package / SOURCE.name
+    injected = package / SOURCE.name
     assert SOURCE.read_text().count(READ) == 1
-    planted.write_text(SOURCE.read_text().replace(READ, PLANTED[report]))
+    injected.write_text(SOURCE.read_text().replace(READ, BUGS[report]))
     tests = ("-s", "tests/protocol/records/test_fuzz.py")
-    status, said = fuzz(tmp_path / "build", "--source", str(planted), *tests)
+    status, said = fuzz(tmp_path / "build", "--source", str(injected), *tests)
     assert status != 0
     assert report in said

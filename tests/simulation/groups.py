@@ -216,7 +216,7 @@ class Client:
             return
         then(outcome)
 
-    # -- the life of a member -------------------------------------------------------------------
+    # -- the run of a member -------------------------------------------------------------------
 
     def join(self) -> None:
         if self.owned and self.is_member:

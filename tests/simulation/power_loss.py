@@ -118,7 +118,7 @@ class Disk(files.System):
         self.fails_at: int | None = None  # the call in which the power goes
         self.failing_call_counts = False  # whether that call still reaches the system
         self.is_off = False
-        self.skips: Callable[[Path], bool] = lambda path: False  # planted: syncs that do nothing
+        self.skips: Callable[[Path], bool] = lambda path: False  # injected: syncs that do nothing
         self.before_sync: Callable[[], None] = _nothing  # what another thread does meanwhile
         self._files: dict[int, tuple[Path, File | Directory]] = {}
         self._top = _scan(root)

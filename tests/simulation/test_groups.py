@@ -1,4 +1,4 @@
-"""Groups through random schedules in simulation; planted bugs are caught.
+"""Groups through random schedules in simulation; injected bugs are caught.
 
 The promises are in groups.py. TIDELOG_SCHEDULES says how many; the long profile has 1,000.
 """
@@ -54,7 +54,7 @@ class NeverExpires(Group):
         super()._touch(member, now_ms + 2**40)
 
 
-PLANTED = Group.__subclasses__()
+BUGS = Group.__subclasses__()
 
 
 def run_all(seeds, group_type=Group):
@@ -74,7 +74,7 @@ def test_a_thousand_schedules():
     run_all(range(1_000, 2_000))
 
 
-@pytest.mark.parametrize("bug", PLANTED, ids=lambda bug: bug.__name__)
-def test_a_planted_bug_is_caught(bug):
+@pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.__name__)
+def test_an_injected_bug_is_caught(bug):
     with pytest.raises(BrokenPromiseError):
         run_all(range(100), bug)

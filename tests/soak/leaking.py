@@ -15,7 +15,7 @@ _LEAKED_BYTES = 1 << 20
 _kept: list[object] = []
 
 
-def plant(name: str) -> None:
+def inject(name: str) -> None:
     """Leaks from now on."""
     threading.Thread(target=_leak, args=[LEAKS[name]], daemon=True).start()
 

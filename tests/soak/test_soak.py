@@ -12,7 +12,7 @@ import random
 import pytest
 
 from tests.broker.subject import eventually
-from tests.planting import planting
+from tests.injecting import injecting
 from tests.soak.leaking import LEAKS
 from tests.soak.level import ALLOWANCE, Usage, growths, usage_of
 from tests.soak.soak import Soak
@@ -64,7 +64,7 @@ def test_too_few_samples_are_no_judgement():
 @pytest.mark.slow
 @pytest.mark.parametrize("name", LEAKS)
 def test_a_broker_that_leaks_is_seen(tmp_path, name):
-    with planting("tests.soak.leaking", name), BrokerProcess(tmp_path / "data") as broker:
+    with injecting("tests.soak.leaking", name), BrokerProcess(tmp_path / "data") as broker:
         samples = [usage_of(broker.pid)]
 
         def is_seen():

@@ -77,7 +77,7 @@ APPEND_TIME, SHOULD_ROLL, EXCEEDS = (
     time_rules.exceeds,
 )
 FLOOR, REACHING = OffsetIndex.floor, AppendTimes.first_reaching
-PLANTED = {
+BUGS = {
     "kip-32.txt": (time_rules, "append_time", lambda _, now, *__, **___: now),
     "kip-33.txt": (OffsetIndex, "floor", lambda index, offset: FLOOR(index, offset + 1)),
     "kip-228.txt": (
@@ -96,9 +96,9 @@ PLANTED = {
 }
 
 
-@pytest.mark.parametrize("script", PLANTED)
+@pytest.mark.parametrize("script", BUGS)
 def test_a_wrong_rule_is_noticed(script, tmp_path, monkeypatch):
-    monkeypatch.setattr(*PLANTED[script])
+    monkeypatch.setattr(*BUGS[script])
     for number, part in enumerate(SCRIPTS[script]):
         results = run_part(part, tmp_path / str(number))
         if any(part.blocks[block][1] != result for block, result in results.items()):

@@ -246,14 +246,14 @@ class _NobodyResigns(Ownership):
         return []
 
 
-def _run_seeds(planted):
+def _run_seeds(injected):
     for seed in range(200):
-        _World(seed, planted(is_alone=False)).run(200)
+        _World(seed, injected(is_alone=False)).run(200)
 
 
 @pytest.mark.parametrize(
-    "planted", [_AnyLoadCounts, _StoppedLogsStay, _EpochsDoNotMatter, _NobodyResigns]
+    "injected", [_AnyLoadCounts, _StoppedLogsStay, _EpochsDoNotMatter, _NobodyResigns]
 )
-def test_a_planted_mistake_is_noticed(planted):
+def test_an_injected_bug_is_noticed(injected):
     with pytest.raises((AssertionError, KeyError)):
-        _run_seeds(planted)
+        _run_seeds(injected)

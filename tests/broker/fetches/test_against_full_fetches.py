@@ -2,7 +2,7 @@
 
 A random client with a session beside a full fetch of the same partitions after each step: what the
 session has told must be what the full fetch says. Records, transactions, deleted records, topics that
-are deleted and created again, partitions that are added and forgotten, fetches that wait. Planted bugs
+are deleted and created again, partitions that are added and forgotten, fetches that wait. Injected bugs
 show that a session that misses something is caught.
 """
 
@@ -436,7 +436,7 @@ async def play_all(directory, seeds):
     ],
     ids=lambda each: each if isinstance(each, str) else "",
 )
-async def test_a_planted_bug_is_caught(tmp_path, monkeypatch, owner, name, bug):
+async def test_an_injected_bug_is_caught(tmp_path, monkeypatch, owner, name, bug):
     monkeypatch.setattr(owner, name, bug)
     if name in {"arrived", "learn", "settle"}:  # what is looked for finds this too, later
         monkeypatch.setattr(incremental, "_look", lambda _session: None)

@@ -30,7 +30,7 @@ one = of_module({"clock": "manual", "log.retention.check.interval.ms": 10**15})
 
 @pytest.fixture
 def broker(one):
-    """The broker of this file, at new year, nothing planted."""
+    """The broker of this file, at new year, nothing injected."""
     one.clock.freeze("2026-01-01T00:00Z")
     yield one
     one.faults.clear()

@@ -9,7 +9,7 @@ import threading
 import pytest
 
 from tests.broker import asking
-from tests.broker.illnesses import ILLNESSES, NOW_MS, examined, findings_of, plant
+from tests.broker.illnesses import ILLNESSES, NOW_MS, examined, findings_of, inject
 from tests.broker.subject import eventually, json_at
 from tests.oracle import codecs, recordset
 from tests.oracle.recordset import Rec
@@ -32,7 +32,7 @@ def found(answer):
 def every_illness(tmp_path_factory):
     """A directory with every illness at once; broken by no test."""
     log_dir = tmp_path_factory.mktemp("ill") / "data"
-    plant(log_dir)
+    inject(log_dir)
     return log_dir
 
 
@@ -128,7 +128,7 @@ def test_logs_that_were_not_closed_are_judged_as_they_are_also_by_a_clock_that_l
 
 def test_what_the_broker_has_counted_of_times_in_a_wrong_unit_is_found(tmp_path):
     """No first or largest time of a segment shows a batch of seconds between right ones."""
-    plant(tmp_path / "data", [])
+    inject(tmp_path / "data", [])
     with examined(tmp_path / "data") as broker:
         with broker.connect() as connection:
             for time in (NOW_MS, NOW_MS // 1000, NOW_MS):
@@ -146,8 +146,8 @@ def test_what_the_broker_has_counted_of_times_in_a_wrong_unit_is_found(tmp_path)
 
 
 @pytest.mark.slow
-def test_where_nothing_was_planted_nothing_is_found_also_by_a_clock_that_goes_back(tmp_path):
-    plant(tmp_path / "data", [])
+def test_where_nothing_was_injected_nothing_is_found_also_by_a_clock_that_goes_back(tmp_path):
+    inject(tmp_path / "data", [])
     with examined(tmp_path / "data") as broker:
         assert found(ask(broker)[1]) == []
         broker.clock.step("-1d")
@@ -199,7 +199,7 @@ def test_every_remedy_has_a_command_that_there_is():
 @pytest.mark.parametrize("magic", [0, 1, 2])
 def test_a_set_of_another_broker_that_java_refuses_is_named_also_after_a_restart(tmp_path, magic):
     log_dir = tmp_path / "data"
-    plant(log_dir, ["adopted"])
+    inject(log_dir, ["adopted"])
     recs = [Rec(NOW_MS - 1000, b"value" * 20, b"k%d" % i) for i in range(3)]
     with (log_dir / "adopted-0" / f"{0:020}.log").open("ab") as file:
         file.write(linked_set(magic, 1, recs))

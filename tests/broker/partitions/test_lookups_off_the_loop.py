@@ -1,7 +1,7 @@
 """The event loop walks no log for a lookup by time: not below zero, not in an adopted log, not for HTTP.
 
 The disk counts what the thread of the loop reads from `.log` files while clients look up, on both sides of
-1970. Planted: lookups that block.
+1970. Injected: lookups that block.
 """
 
 from __future__ import annotations

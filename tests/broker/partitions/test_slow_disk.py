@@ -3,7 +3,7 @@
 A broker runs in this process. The disk underneath does not finish one sync until it is let go. With a
 checkpoint, a round of retention, trims, a deletion of a topic, or producers in flush mode standing still in
 that sync, all else is asked and has to be answered before the disk is let go. So it is with reads of one
-partition: while it is opened, while its producers, times or an index are read from its log. Planted: locks
+partition: while it is opened, while its producers, times or an index are read from its log. Injected: locks
 held too long, and work on the loop.
 """
 
@@ -310,7 +310,7 @@ def test_serving_goes_on_while_a_log_is_read(tmp_path, first_life, slow):
     run_slow(first_life, tmp_path, SlowReads(), SLOW[slow])
 
 
-# --- planted: each must be noticed ---
+# --- injected: each must be noticed ---
 
 
 def appends_wait_for_flushes(monkeypatch):
@@ -357,7 +357,7 @@ def fetches_read_on_the_loop(monkeypatch):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("plant", "work"),
+    ("inject", "work"),
     [
         (appends_wait_for_flushes, checkpoint),
         (what_waits_for_the_disk_runs_on_the_loop, trims),
@@ -366,8 +366,8 @@ def fetches_read_on_the_loop(monkeypatch):
         (fetches_read_on_the_loop, "index"),
     ],
 )
-def test_a_stall_is_noticed(tmp_path, monkeypatch, first_life, plant, work):
-    plant(monkeypatch)
+def test_a_stall_is_noticed(tmp_path, monkeypatch, first_life, inject, work):
+    inject(monkeypatch)
     play, disk = (run_slow, SlowReads) if work in SLOW else (run, SlowDisk)
     with pytest.raises(AssertionError, match="waited for the disk"):
         play(first_life, tmp_path, disk(hold_s=1), SLOW.get(work, work))

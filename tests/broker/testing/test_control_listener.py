@@ -200,7 +200,7 @@ FROM_A_PAGE = {
 
 
 @pytest.mark.parametrize("page", FROM_A_PAGE)
-def test_no_page_in_a_browser_moves_the_clock_or_plants_a_fault(broker, page):
+def test_no_page_in_a_browser_moves_the_clock_or_injects_a_fault(broker, page):
     headers = {name: value.format(host=broker.control) for name, value in FROM_A_PAGE[page].items()}
     for method, path, body in (
         ("POST", "/v1/clock/step", {"by": "1h"}),

@@ -1,4 +1,4 @@
-"""Faults by request: what may be planted, when it strikes, and what a client sees of it."""
+"""Faults by request: what may be injected, when it strikes, and what a client sees of it."""
 
 import errno
 import threading
@@ -26,7 +26,7 @@ one = of_module({"control.listener": "127.0.0.1:0"})
 
 @pytest.fixture
 def broker(one):
-    """The broker of this file, with nothing planted."""
+    """The broker of this file, with nothing injected."""
     yield one
     if one.is_running:
         one.faults.clear()
@@ -42,7 +42,7 @@ def code(connection, topic, partition=0, **how):
     return None if answer is None else answer["error_code"]
 
 
-# --- what may be planted -------------------------------------------------------------------------
+# --- what may be injected -------------------------------------------------------------------------
 
 
 PRODUCE = {"api": "Produce"}
@@ -92,7 +92,7 @@ def test_a_mistake_is_told(broker):
     assert broker.faults.list() == []
 
 
-def test_planted_listed_counted_lifted(broker, connection, topic):
+def test_injected_listed_counted_lifted(broker, connection, topic):
     first = broker.faults.add(api="Produce", topic=topic, error="NOT_LEADER_OR_FOLLOWER", times=1)
     second = broker.faults.add(storage="sync", delay="1ms", probability=0.5, seed=7)
     third = broker.faults.add(api="Fetch", disconnect=True, when="after", skip=3)

@@ -131,7 +131,7 @@ async def test_a_round_goes_on_behind_a_log_that_fails_unexpectedly(tmp_path, ca
             )
 
         def fail(*_):
-            raise ZeroDivisionError("planted")
+            raise ZeroDivisionError("injected")
 
         broker.node.partitions.get("b", 0).retainer = SimpleNamespace(apply_retention=fail)
         broker.node.clock.set(10**15)
@@ -140,7 +140,7 @@ async def test_a_round_goes_on_behind_a_log_that_fails_unexpectedly(tmp_path, ca
         assert [swept.topic for swept in done.deleted] == ["a", "c"]
         (failed,) = done.failed
         assert failed[:2] == ("b", 0)
-        assert "planted" in failed.reason
+        assert "injected" in failed.reason
         assert "ZeroDivisionError" in caplog.text, "the traceback is what finds such a mistake"
 
 
@@ -274,12 +274,12 @@ async def test_a_deletion_that_fails_half_way_wakes_those_who_wait_for_records(
         await asyncio.sleep(0)
 
         def fails(*_):
-            raise KafkaStorageError("planted")
+            raise KafkaStorageError("injected")
 
         holder, _, name = part.partition(".")
         with monkeypatch.context() as patched:
             patched.setattr(getattr(broker, holder), name, fails)
-            with pytest.raises(KafkaStorageError, match="planted"):
+            with pytest.raises(KafkaStorageError, match="injected"):
                 await broker.node.topics.delete("t")
         assert await asyncio.wait_for(waiting, 20), "woken, and not by its own timer"
 

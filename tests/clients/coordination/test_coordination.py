@@ -1,4 +1,4 @@
-"""The judge of groups, commits and administration judged: every planted fault is named.
+"""The judge of groups, commits and administration judged: every injected fault is named.
 
 The members here are made of answers, so that no broker is asked; the last test has a client that says it
 did what it was told and does nothing.

@@ -1,6 +1,6 @@
 """Clients work on through a rolling restart of three brokers, and while there is none; and the judge judged.
 
-`make test-clients` runs the restart and prints what each client did. The judge's faults are planted
+`make test-clients` runs the restart and prints what each client did. The judge's faults are injected
 in answers, so that no broker is asked.
 """
 
@@ -47,7 +47,7 @@ def test_what_is_whole_passes():
         (lambda work, log: work.handed.append((0, 3, "another")), "1 records were handed out that"),
     ],
 )
-def test_a_planted_fault_is_found(change, sentence):
+def test_an_injected_fault_is_found(change, sentence):
     work, log = perfect()
     change(work, log)
     assert [each for each in judge(work, log).wrong if re.search(sentence, each)]

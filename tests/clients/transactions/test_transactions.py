@@ -1,4 +1,4 @@
-"""The judge of transactions judged: every planted fault is named, and no client is without an expectation.
+"""The judge of transactions judged: every injected fault is named, and no client is without an expectation.
 
 The readers here are made of answers, so that no broker is asked; the writers are told what a broker that does
 otherwise would tell.

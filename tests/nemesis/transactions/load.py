@@ -4,7 +4,7 @@ In each round one client is killed or paused at a step of the protocol. The roun
 about, and what was paused has ended.
 
 A process of librdkafka that does not go on while the brokers are well is killed and counted; more than
-`_MOST_HUNG` in a life are a problem.
+`_MOST_HUNG` in a run are a problem.
 """
 
 from __future__ import annotations

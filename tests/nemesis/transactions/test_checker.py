@@ -35,7 +35,7 @@ from tests.nemesis.history import (
     source_of,
     value_of,
 )
-from tests.nemesis.test_checker import PLANTED
+from tests.nemesis.test_checker import BUGS
 from tests.nemesis.transactions.checker import problems
 
 NAMES = {"A": ("ledger", 0), "B": ("ledger", 1), "I": ("in", 0), "O": ("out", 0)}
@@ -208,6 +208,6 @@ def test_what_is_wrong_is_found(history):
     assert kinds(text) == {kind}
 
 
-def test_each_kind_of_problem_is_planted():
-    planted = [{kind} for kind, _ in WRONG.values()] + [kinds for _, kinds in PLANTED.values()]
-    assert set().union(*planted) == set(Kind)
+def test_each_kind_of_problem_is_injected():
+    injected = [{kind} for kind, _ in WRONG.values()] + [kinds for _, kinds in BUGS.values()]
+    assert set().union(*injected) == set(Kind)

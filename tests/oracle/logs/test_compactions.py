@@ -138,7 +138,7 @@ def test_times_before_1970_are_compacted_where_kafka_gives_up(played):
 
 
 @pytest.mark.parametrize("change", ["lost", "too many", "moved", "value", "time"])
-def test_a_planted_difference_is_caught(played, change):
+def test_an_injected_difference_is_caught(played, change):
     ours = copy.deepcopy(played.tidelog[-1])
     name = ("gone", 7)
     rows = ours[name]

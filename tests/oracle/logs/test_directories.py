@@ -259,14 +259,14 @@ def test_kafka_serves_what_tidelog_brings_back(played):
                 assert any(holds(asked) for holds in REASONS.values()), asked
 
 
-def test_a_planted_difference_is_caught(played):
+def test_an_injected_difference_is_caught(played):
     taken, ours = played.taken[STOPPED].served, played.ours[STOPPED]
     topic = next(name for name in taken if "plain" in name)
     served = ours[topic]
     last, data = served.batches[3]
     flipped = [*served.batches[:3], (last, data[:-1] + bytes([data[-1] ^ 1])), *served.batches[4:]]
     target, answer = next(iter(served.answers.items()))
-    for planted in (
+    for injected in (
         served._replace(start=served.start + 1),
         served._replace(end=served.end - 1),
         served._replace(batches=flipped),
@@ -274,7 +274,7 @@ def test_a_planted_difference_is_caught(played):
         served._replace(answers={target: (answer[0], answer[1] + 1, answer[2])}),
     ):
         verdict = Verdict(Counter(), Counter(), [])
-        compare(topic, taken[topic], planted, verdict)
+        compare(topic, taken[topic], injected, verdict)
         assert len(verdict.unexplained) == 1
 
 

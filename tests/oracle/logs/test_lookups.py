@@ -219,9 +219,9 @@ def test_logs_have_what_lookups_may_stumble_over(played):
         assert case.tags["magics"] == set(case.tags["model"].formats), case.name
 
 
-def test_a_planted_difference_is_caught(played):
+def test_an_injected_difference_is_caught(played):
     """Move the offset of every seventh lookup, where it was answered equally."""
-    planted = 0
+    injected = 0
     for at, case in enumerate(played.cases):
         for number, version, target in case.tags["asked"][::7]:
             theirs, ours = played.kafka[at][number], played.tidelog[at][number]
@@ -237,5 +237,5 @@ def test_a_planted_difference_is_caught(played):
             alone = replace(case, steps=(case.steps[number],), tags=tags)
             verdict = played.judge([alone], [[theirs]], [[wrong]])
             assert verdict.unexplained, (case.name, version, target)
-            planted += 1
-    assert planted > 100
+            injected += 1
+    assert injected > 100

@@ -135,7 +135,7 @@ def test_the_files(pairs):
         assert mine
 
 
-def test_a_planted_difference_is_caught(pairs):
+def test_an_injected_difference_is_caught(pairs):
     for pair in pairs:
         high, stable = pair.mine.ends[-1]
         right = pair.mine.served(0, 12, COMMITTED, 1 << 30)

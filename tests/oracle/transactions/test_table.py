@@ -110,7 +110,7 @@ def test_the_states_are_reached(played):
     ],
 )
 @pytest.mark.parametrize("what", ["code", "state", "epoch"])
-def test_a_planted_difference_has_no_reason(played, state, call, what):
+def test_an_injected_difference_has_no_reason(played, state, call, what):
     theirs, mine = played
     cell = table.Cell(state, call)
     answer = mine[cell]["answer"]
@@ -121,10 +121,10 @@ def test_a_planted_difference_has_no_reason(played, state, call, what):
         after["state"] = "Dead"
     else:
         after["given"] = (after["given"][0], after["given"][1] + 1)
-    planted = mine | {cell: {"answer": answer, "after": after}}
+    injected = mine | {cell: {"answer": answer, "after": after}}
     found = [
         each
-        for each in different(table.LEVEL_2, theirs[table.LEVEL_2], planted)
+        for each in different(table.LEVEL_2, theirs[table.LEVEL_2], injected)
         if not any(one.applies(each) for one in REASONS)
     ]
     assert [each.cell for each in found] == [cell]

@@ -538,7 +538,7 @@ def test_a_compaction_killed_at_any_step_is_done_again(tmp_path):
 
 @pytest.mark.slow
 def test_the_checks_of_kills_notice_a_loss(tmp_path, monkeypatch):
-    """Planted: a compaction that deletes before it publishes."""
+    """Injected: a compaction that deletes before it publishes."""
     with_logs(tmp_path, [(0, some(40, 1, dates=(-1, -2, 0)))])
     assert archive(tmp_path, "--file-bytes", "1500") == OK
     real = Store.publish

@@ -53,8 +53,8 @@ def test_a_full_disk_is_named_and_left_clean(broker, filled, tmp_path, monkeypat
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         sync(descriptor)
 
-    with monkeypatch.context() as planted:
-        planted.setattr(store.os, "fsync", full)
+    with monkeypatch.context() as injected:
+        injected.setattr(store.os, "fsync", full)
         assert archive(broker, filled, tmp_path) == FAILED
     said = capsys.readouterr().err
     assert "No space left on device" in said
@@ -98,8 +98,8 @@ def test_a_clock_that_goes_back_between_runs(
     assert archive(broker, filled, tmp_path, run="one") == OK
     with Client(broker.bootstrap) as client:
         fill(client, filled, 0, [Record(n, n, b"k", b"v") for n in range(60)])
-    with monkeypatch.context() as planted:
-        planted.setattr(jobs_archive.time, "time_ns", lambda: 1_000_000_000_000_000_000)
+    with monkeypatch.context() as injected:
+        injected.setattr(jobs_archive.time, "time_ns", lambda: 1_000_000_000_000_000_000)
         assert archive(broker, filled, tmp_path, run="two") == OK
         assert keep("verify", tmp_path) == OK
         assert keep("compact", tmp_path, run="three") == OK

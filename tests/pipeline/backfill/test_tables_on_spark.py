@@ -143,8 +143,8 @@ def test_a_table_that_changes_after_it_was_counted(
         write(20)
         return found
 
-    with monkeypatch.context() as planted:
-        planted.setattr(staging.RowsOnSpark, "count", counted)
+    with monkeypatch.context() as injected:
+        injected.setattr(staging.RowsOnSpark, "count", counted)
         assert cli.main(given) == FAILED
     assert "20 rows of the 30 that were counted are there" in capsys.readouterr().err
     with Client(broker.bootstrap) as client:

@@ -1,7 +1,7 @@
 """The audit counts what twenty lines of plain Python count, however the log is cut and read.
 
 The recount goes over a list of records with the rules as they are told; columns, histograms, heads and
-carries are unknown to it. With a mistake planted in what it is compared to, the comparison fails.
+carries are unknown to it. With a mistake injected in what it is compared to, the comparison fails.
 """
 
 import pickle
@@ -307,7 +307,7 @@ def telling():
 
 
 @pytest.mark.parametrize("mistake", [None, *MISTAKES])
-def test_a_planted_mistake_shows(mistake, monkeypatch):
+def test_an_injected_bug_shows(mistake, monkeypatch):
     rows = telling()
     if mistake is None:
         check(rows, audited(rows, [50], [20], 5))

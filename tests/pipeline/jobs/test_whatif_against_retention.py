@@ -124,7 +124,7 @@ def a_little_later(log):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("change", [without_event_times, a_little_later])
-def test_a_planted_mistake_shows(change, fast_directory):
+def test_an_injected_bug_shows(change, fast_directory):
     wrong = 0
     for number, row in enumerate(rows()):
         if number % 10 == 0 and row.event >= 0:

@@ -106,8 +106,8 @@ def test_an_interrupted_commit_is_continued(either, topic, tmp_path, monkeypatch
             raise ConnectionError
         return replay_partition(task)
 
-    with monkeypatch.context() as planted:
-        planted.setattr(committing, "replay_partition", interrupted)
+    with monkeypatch.context() as injected:
+        injected.setattr(committing, "replay_partition", interrupted)
         with pytest.raises(ConnectionError):
             committing.commit(options, tmp_path, 5, first)
     second = staged(options, tmp_path, batch_of(reversed(range(40)), prefix="other"))

@@ -1,4 +1,4 @@
-"""The lives beside the main one, and mistakes to plant in what they try.
+"""The runs beside the main one, and bugs to inject in what they try.
 
 Committed offsets, producer ids and tombstones, lookups below zero, and three brokers with a clock each.
 Each life is short, and has its own trace.
@@ -31,7 +31,7 @@ REACHED_BY = time_search._reached_by
 
 
 def lives(path: Path, seed: int, *, blinks: bool) -> Iterator[Any]:
-    """Makes the lives of a seed, one after another: each has `live()` and `trace`."""
+    """Makes the runs of a seed, one after another: each has `live()` and `trace`."""
     yield OffsetsWorld(path / "offsets", seed, blinks=blinks)
     yield CompactedWorld(path / "compacted", seed, blinks=blinks)
     yield ReplicatedWorld(path / "replicated", seed, blinks=blinks)

@@ -1,4 +1,4 @@
-"""What a life is made of: the times that producers send, and the settings of the topic."""
+"""What a run is made of: the times that producers send, and the settings of the topic."""
 
 from __future__ import annotations
 

@@ -1,12 +1,12 @@
-"""Lives of a broker by seeds (lives.py), and mistakes planted in the product, each caught."""
+"""Runs of a broker by seeds (runs.py), and mistakes injected in the product, each caught."""
 
 from __future__ import annotations
 
 import pytest
 
 from tests.sampling import mostly_slow, sampled
-from tests.simulation.clocks.lives import run
-from tests.simulation.clocks.planted import PLANTED
+from tests.simulation.clocks.injected import BUGS
+from tests.simulation.clocks.runs import run
 from tests.simulation.seeds import BrokenSeedError
 
 SEEDS = range(1, 301)
@@ -44,7 +44,7 @@ RARE_HISTORIES = [
 @pytest.mark.parametrize("part", range(PARTS))
 def test_no_seed_breaks_a_promise(part):
     worlds = [run(seed) for seed in sampled(SEEDS, ONE_IN)[part::PARTS]]
-    # The lives are worth something: records were deleted, and most were not.
+    # The runs are worth something: records were deleted, and most were not.
     assert sum(world.model.deleted for world in worlds) > 10 * len(worlds)
 
 
@@ -53,12 +53,12 @@ def test_a_rare_history_of_the_clock_breaks_no_promise(seed):
     run(seed, blinks=False)
 
 
-@pytest.mark.parametrize("mistake", mostly_slow(PLANTED, 3))
-def test_a_planted_mistake_is_caught(mistake):
-    planted = PLANTED[mistake]
-    for seed in (planted.known, *range(1, planted.seeds + 1)):
+@pytest.mark.parametrize("mistake", mostly_slow(BUGS, 3))
+def test_an_injected_bug_is_caught(mistake):
+    injected = BUGS[mistake]
+    for seed in (injected.known, *range(1, injected.seeds + 1)):
         try:
-            run(seed, mistake, blinks=planted.blinks)
+            run(seed, mistake, blinks=injected.blinks)
         except BrokenSeedError:
             return
     pytest.fail("nobody noticed", pytrace=False)

@@ -1,6 +1,6 @@
-"""What the lives beside the main one have in common: a machine, a broker's clock on it, and trouble with it.
+"""What the runs beside the main one have in common: a machine, a broker's clock on it, and trouble with it.
 
-A life takes a `Timeline`, does its own steps by the seed's random numbers, and is told when the clock
+A run takes a `Timeline`, does its own steps by the seed's random numbers, and is told when the clock
 has been read. True time is `machine.true_ms`.
 """
 

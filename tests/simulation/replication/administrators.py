@@ -31,7 +31,7 @@ STEP_MS = 3_000  # a clock was behind for so long before it was corrected
 
 
 class Administrators:
-    """What they do in one life."""
+    """What they do in one run."""
 
     def __init__(self, world: Life) -> None:
         pick = world.timeline.random

@@ -1,6 +1,6 @@
 """What goes wrong, each for a while: processes, machines, disks, threads, networks, clocks, coordinator.
 
-Which faults a life has is chosen by its seed, so that some lives have one kind again and again and
+Which faults a run has is chosen by its seed, so that some runs have one kind again and again and
 others have all of them. `end` puts everything right, for the time in which the cluster must
 recover.
 """
@@ -23,14 +23,14 @@ if TYPE_CHECKING:
 
 
 class Faults(LinkFaults):
-    """The faults of one life."""
+    """The faults of one run."""
 
     def __init__(self, world: Life) -> None:
         pick = world.timeline.random
         self.world = world
         self.pick = pick
         self.is_over = False
-        self.restarting: set[tuple[int, int]] = set()  # brokers with failed logs, and their lives
+        self.restarting: set[tuple[int, int]] = set()  # brokers with failed logs, and their incarnations
         kinds: list[tuple[Callable[[], None], int]] = [
             (self.kill, 4),
             (self.kill_all, 1),

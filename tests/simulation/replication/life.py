@@ -34,13 +34,13 @@ from tests.simulation.replication.checking.ledger import BrokenInvariantError
 from tests.simulation.replication.checking.liveness import check_liveness
 from tests.simulation.replication.clients import Consumer, Producer
 from tests.simulation.replication.faults import Faults
+from tests.simulation.replication.injected import Mistake, injected
 from tests.simulation.replication.members import Member
 from tests.simulation.replication.metadata.coordinator import Coordinator
 from tests.simulation.replication.metadata.etcd import Etcd
 from tests.simulation.replication.metadata.store import RemoteStore
 from tests.simulation.replication.network.network import WEATHERS, Network
 from tests.simulation.replication.network.wires import Wires
-from tests.simulation.replication.planted import Mistake, planted
 from tests.simulation.replication.timeline import BEGIN_MS, Timeline
 from tests.simulation.seeds import BrokenSeedError
 from tidelog.broker.cluster import governing, session
@@ -60,12 +60,12 @@ if TYPE_CHECKING:
     from tidelog.broker.network.scheduler import Scheduler
 
 FAULTS_MS = 15_000
-PEACE_MS = 25_000  # at most: a life ends when the cluster has recovered
+PEACE_MS = 25_000  # at most: a run ends when the cluster has recovered
 LEAST_PEACE_MS = 6_000
 LAST_MS = 5_000  # nobody sends anything new
 OBSERVED_S = 1.0  # how often a broker looks at its clock
 MOST_STEPS = 50_000  # in one millisecond
-COLLECTED = 10  # after so many lives all of their garbage is collected
+COLLECTED = 10  # after so many runs all of their garbage is collected
 _TRACE_LINES = 1000
 _lives = itertools.count(1)
 _LOG = logging.getLogger("tidelog")
@@ -101,7 +101,7 @@ class Life:
     """One life of a cluster."""
 
     def __init__(self, seed: int, *, fault: str = "", has_etcd: bool = False) -> None:
-        """Begins a life; `fault` is the only one that it has, if it is named."""
+        """Begins a run; `fault` is the only one that it has, if it is named."""
         self.fault = fault
         self.timeline = timeline = Timeline(seed)
         pick = timeline.random
@@ -141,7 +141,7 @@ class Life:
             timeline.every(1_000, broker.check)
 
     def _choose(self, pick: random.Random) -> None:
-        """Chooses what this life is like."""
+        """Chooses what this run is like."""
         self.cuts_off = pick.random() < 0.3 or self.fault == "cut_off"
         self.lag_time_max_ms = pick.choice([2_500, 5_000])
         self.fetch_wait_ms = pick.choice([100, 500])
@@ -283,7 +283,7 @@ class Life:
         self.checker.after_step()
 
     def fail(self, error: BaseException) -> None:
-        """Ends this life: something was raised where nothing may be."""
+        """Ends this run: something was raised where nothing may be."""
         self._failure = self._failure or error
 
     def _after_event(self) -> None:
@@ -299,7 +299,7 @@ class Life:
         """Keeps a dead process, so that nothing of it is closed before the end."""
         self._graves.append(process)
 
-    # --- its life ---------------------------------------------------------------------------------
+    # --- its run ---------------------------------------------------------------------------------
 
     def live(self) -> None:
         """Plays the time of faults, then the time of peace."""
@@ -342,7 +342,7 @@ class Life:
         self.storage.close()
 
     def _bury_all(self) -> None:
-        """Closes all that the dead have left; who looks at this life finds logs and the trace."""
+        """Closes all that the dead have left; who looks at this run finds logs and the trace."""
         for process in self._graves:
             for loop in process.loops:
                 loop.bury()
@@ -375,7 +375,7 @@ def has_etcd(seed: int) -> bool:
 
 @contextlib.contextmanager
 def uncollected() -> Iterator[None]:
-    """Lets no garbage be collected, but when a life is closed, and then only that of this life.
+    """Lets no garbage be collected, but when a run is closed, and then only that of this run.
 
     What a broker does when an answer is gone would come at moments that depend on what else the
     interpreter has done.
@@ -394,7 +394,7 @@ def uncollected() -> Iterator[None]:
 
 
 def lived(life: Life, seed: int) -> Life:
-    """Plays a life to its end; raises BrokenSeedError with its trace."""
+    """Plays a run to its end; raises BrokenSeedError with its trace."""
     try:
         life.live()
     except Exception as error:
@@ -406,8 +406,8 @@ def lived(life: Life, seed: int) -> Life:
 
 
 def run(seed: int, mistake: Mistake | None = None) -> Life:
-    """Plays one seed, maybe with a mistake planted; raises BrokenSeedError with its trace."""
+    """Plays one seed, maybe with a mistake injected; raises BrokenSeedError with its trace."""
     mistake = mistake or Mistake(())
-    with planted(mistake), uncollected():
+    with injected(mistake), uncollected():
         is_in_etcd = mistake.has_etcd or has_etcd(seed)
         return lived(Life(seed, fault=mistake.fault, has_etcd=is_in_etcd), seed)

@@ -1,4 +1,4 @@
-"""Lives of a cluster by seeds (life.py), and mistakes planted in the product, each caught."""
+"""Runs of a cluster by seeds (life.py), and mistakes injected in the product, each caught."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 
 from tests.sampling import mostly_slow, sampled
 from tests.simulation.replication.life import run
-from tests.simulation.replication.lives import ALL_PLANTED
+from tests.simulation.replication.runs import ALL_BUGS
 from tests.simulation.seeds import BrokenSeedError
 
 SEEDS = range(1, 301)
@@ -30,8 +30,8 @@ pytestmark = pytest.mark.filterwarnings("ignore:coroutine .* was never awaited:R
 @pytest.mark.parametrize("part", range(PARTS))
 def test_no_seed_breaks_an_invariant(part):
     worlds = [run(seed) for seed in sampled(SEEDS, ONE_IN)[part::PARTS]]
-    # The lives are worth something: records were acknowledged and read, and leaders changed. Of all samples
-    # the poorest has 18 acknowledged records a life, and the mean is 39.
+    # The runs are worth something: records were acknowledged and read, and leaders changed. Of all samples
+    # the poorest has 18 acknowledged records a run, and the mean is 39.
     assert sum(world.checker.acknowledged for world in worlds) > 15 * len(worlds)
     assert sum(world.checker.read for world in worlds) > 20 * len(worlds)
     assert sum(world.checker.elections for world in worlds) > 2 * len(worlds)
@@ -58,14 +58,14 @@ def test_a_seed_gives_the_same_trace_whatever_hashes_are(seed):
     assert run(seed + 2).timeline.digest() != first.digest()
 
 
-@pytest.mark.parametrize("mistake", mostly_slow(ALL_PLANTED, len(ALL_PLANTED)))
-def test_a_planted_mistake_is_caught(mistake):
-    planted = ALL_PLANTED[mistake]
-    for seed in (planted.known, *range(1, ENOUGH + 1)):
+@pytest.mark.parametrize("mistake", mostly_slow(ALL_BUGS, len(ALL_BUGS)))
+def test_an_injected_bug_is_caught(mistake):
+    injected = ALL_BUGS[mistake]
+    for seed in (injected.known, *range(1, ENOUGH + 1)):
         try:
-            run(seed, planted)
+            run(seed, injected)
         except BrokenSeedError as error:
-            # These come from code that no longer fits what it is planted in, not from a checker.
+            # These come from code that no longer fits what it is injected in, not from a checker.
             if isinstance(error.__cause__, TypeError | AttributeError | NameError):
                 raise
             return

@@ -275,16 +275,16 @@ def test_no_append_read_or_lookup_waits_for_a_sync_of_a_cleaning(make):
     assert set(seen) == {(True, True, (11, 11), True)}
 
 
-@pytest.mark.parametrize("planted", [False, True])
-def test_who_was_overtaken_reads_what_it_holds(make, monkeypatch, planted):
+@pytest.mark.parametrize("injected", [False, True])
+def test_who_was_overtaken_reads_what_it_holds(make, monkeypatch, injected):
     """A read, and a lookup, begin with the old segments, which are replaced before they open a file.
 
-    Planted: their files are removed although they are held.
+    Injected: their files are removed although they are held.
     """
-    if planted:
+    if injected:
         monkeypatch.setattr(LogState, "oldest_held", lambda _: None)
-    for look in ("read",) if planted else ("read", "find_time"):
-        log = make(name=f"{look}-{planted}", file_delete_delay_ms=0)
+    for look in ("read",) if injected else ("read", "find_time"):
+        log = make(name=f"{look}-{injected}", file_delete_delay_ms=0)
         fill(log, 60)
         partition, module = log.partition, {"read": slices, "find_time": lookup}[look]
         partition.flush()
@@ -300,7 +300,7 @@ def test_who_was_overtaken_reads_what_it_holds(make, monkeypatch, planted):
             right = is_right(log, look, held)
         except BrokerError:
             right = False
-        assert right is not planted
+        assert right is not injected
 
 
 def is_right(log, look, held):

@@ -211,7 +211,7 @@ def no_sync(*_):
     pass
 
 
-PLANTED = {
+BUGS = {
     "the old ones go first": (
         swap,
         "complete",
@@ -225,10 +225,10 @@ PLANTED = {
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("bug", PLANTED)
-def test_a_planted_bug_is_caught(origin, tmp_path, monkeypatch, bug):
+@pytest.mark.parametrize("bug", BUGS)
+def test_an_injected_bug_is_caught(origin, tmp_path, monkeypatch, bug):
     pick = random.Random(8)
-    monkeypatch.setattr(*PLANTED[bug])
+    monkeypatch.setattr(*BUGS[bug])
     by_kill, _ = killed(tmp_path)
 
     def ends(life):

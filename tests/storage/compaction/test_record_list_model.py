@@ -346,7 +346,7 @@ def believed(data, batch, sifted):
 
 
 OF = cleaned_segment.Survivor.of
-PLANTED = {
+BUGS = {
     "times are not compared": (plan, "TIMESTAMP", "never"),
     "tombstones never go": (cleaner, "is_past_horizon", lambda *_: False),
     "tombstones go at once": (cleaner, "is_past_horizon", lambda *_: True),
@@ -376,9 +376,9 @@ SELECT = survivors.kernels.select
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("bug", PLANTED)
-def test_a_planted_bug_is_caught(make_log, monkeypatch, bug):
-    monkeypatch.setattr(*PLANTED[bug])
+@pytest.mark.parametrize("bug", BUGS)
+def test_an_injected_bug_is_caught(make_log, monkeypatch, bug):
+    monkeypatch.setattr(*BUGS[bug])
     with pytest.raises(Exception) as caught:  # noqa: PT012
         for number in range(25):
             run(make_log, number)

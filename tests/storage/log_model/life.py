@@ -1,4 +1,4 @@
-"""The random life of one partition that leads, follows, is truncated, crashes and comes back.
+"""The random run of one partition that leads, follows, is truncated, crashes and comes back.
 
 Every step happens to a partition on a `Disk` and to its `ModelLog`; after each the two have to agree.
 A crash may come in the middle of a step: then the log has to be as before it or as after it.
@@ -38,7 +38,7 @@ class Life(Host):
         self.random, self.epoch = random.Random(seed), 0
         pick = self.random.choice
         # Events far ahead count at most an hour beyond their append time. Where that gets lost, they
-        # count beyond the moment of their adoption: such a life has the ones or the other.
+        # count beyond the moment of their adoption: such a run has the ones or the other.
         self.has_absurd_times = pick([True, False, False])
         self.sizes = {
             "segment_bytes": pick([400, 1_000, 4_000, 1 << 20]),

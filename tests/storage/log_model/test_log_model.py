@@ -1,6 +1,6 @@
 """A log that leads, follows, is truncated, deleted, damaged and crashes, against a model (see README.md).
 
-TIDELOG_LOG_MODEL_RUNS=n says how many lives are tried (else: every sixth of 600, tests/sampling.py),
+TIDELOG_LOG_MODEL_RUNS=n says how many runs are tried (else: every sixth of 600, tests/sampling.py),
 TIDELOG_LOG_MODEL_SEED=n replays from one on.
 """
 
@@ -13,7 +13,7 @@ import pytest
 
 from tests.sampling import sampled
 from tests.storage.conftest import kill
-from tests.storage.log_model import planted, planted_syncs, planted_times
+from tests.storage.log_model import injected, injected_syncs, injected_times
 from tests.storage.log_model.life import Life
 from tidelog.storage import files
 from tidelog.storage.log.producers import recovered_producers
@@ -24,9 +24,9 @@ FIRST = int(os.environ.get("TIDELOG_LOG_MODEL_SEED", "0"))
 ONE_IN = 1 if os.environ.keys() & {"TIDELOG_LOG_MODEL_RUNS", "TIDELOG_LOG_MODEL_SEED"} else 6
 PARTS = 10
 MOST_LIVES_FOR_A_BUG = 300
-PLANTED = planted.PLANTED | planted_times.PLANTED | planted_syncs.PLANTED
+BUGS = injected.BUGS | injected_times.BUGS | injected_syncs.BUGS
 IN_EVERY_RUN = {"append times are not cut", "segments behind the cut stay", "append times go back"}
-# Lives that catch what most do not, tried first; a change of storage or of a life may move them.
+# Runs that catch what most do not, tried first; a change of storage or of a run may move them.
 CAUGHT_BY = {
     "the offset index is not cut": 62,
     "the checkpoint's recovery point is believed": 62,
@@ -44,7 +44,7 @@ CAUGHT_BY = {
 
 
 def live(path, seed):
-    """Live one life; say with which seed it went wrong."""
+    """Live one run; say with which seed it went wrong."""
     before, life = files.use(files.System()), None
     try:
         with pytest.MonkeyPatch.context() as patch:
@@ -72,15 +72,15 @@ def test_a_log_is_what_its_model_says(tmp_path, part):
 
 @pytest.mark.parametrize(
     "bug",
-    [pytest.param(bug, marks=() if bug in IN_EVERY_RUN else pytest.mark.slow) for bug in PLANTED],
+    [pytest.param(bug, marks=() if bug in IN_EVERY_RUN else pytest.mark.slow) for bug in BUGS],
 )
-def test_a_planted_bug_is_caught(tmp_path, monkeypatch, bug):
-    monkeypatch.setattr(*PLANTED[bug])
+def test_an_injected_bug_is_caught(tmp_path, monkeypatch, bug):
+    monkeypatch.setattr(*BUGS[bug])
     for seed in (CAUGHT_BY.get(bug, 0), *range(MOST_LIVES_FOR_A_BUG)):
         try:
             live(tmp_path / "life", seed)
         except AssertionError as error:
             if "positional argument" in str(error):
-                raise  # the plant does not fit what it replaces
+                raise  # the inject does not fit what it replaces
             return
     pytest.fail("nobody noticed", pytrace=False)

@@ -201,7 +201,7 @@ def test_a_lookup_within_the_first_segment_is_not_made_on_the_loop(large, reads)
     assert reads.bytes == 0
 
 
-def test_a_planted_walk_is_found(large, reads, monkeypatch):
+def test_an_injected_walk_is_found(large, reads, monkeypatch):
     monkeypatch.setattr(time_search, "reads_little", lambda *_: True)
     monkeypatch.setattr(time_search, "_reached_by", lambda *_: 0)
     assert looked_up(large, reads, 19_000) > INTERVAL

@@ -1,6 +1,6 @@
 """Arrivals count what a plain recount of all appends counts, and say the same of each of them.
 
-The recount knows no usual case and remembers nothing but the appends so far. With a mistake planted in
+The recount knows no usual case and remembers nothing but the appends so far. With a mistake injected in
 what it is compared to, the comparison fails.
 """
 
@@ -172,7 +172,7 @@ def _ignore_event_time(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "plant",
+    "inject",
     [
         _believe_any_stamp,
         _forget_the_limit,
@@ -180,6 +180,6 @@ def _ignore_event_time(monkeypatch):
         _ignore_event_time,
     ],
 )
-def test_a_planted_mistake_is_found(monkeypatch, plant):
-    plant(monkeypatch)
+def test_an_injected_bug_is_found(monkeypatch, inject):
+    inject(monkeypatch)
     assert any(replay(seed) is not None for seed in SEEDS)

@@ -74,7 +74,7 @@ MISTAKES = {
 
 
 @pytest.mark.parametrize("mistake", MISTAKES)
-def test_a_planted_mistake_contradicts_a_sentence(mistake, fast_directory, monkeypatch):
+def test_an_injected_bug_contradicts_a_sentence(mistake, fast_directory, monkeypatch):
     monkeypatch.setattr(*MISTAKES[mistake])
     alone = (row for row in rows() if row.event >= 0 and row.ms < 0 and row.size < 0)
     for number, row in enumerate(alone):

@@ -55,7 +55,7 @@ def test_only_the_home_of_time_compares_times(path):
         assert found == []
 
 
-def test_a_planted_comparison_is_found():
+def test_an_injected_comparison_is_found():
     assert comparisons_of_times("if batch.timestamp > largest: pass") == [1]
     assert comparisons_of_times("x = max(a.largest_time, b)") == [1]
     assert comparisons_of_times("\nx = now_ms - y <= keep") == [2]

@@ -1,4 +1,4 @@
-"""Every fault that is planted in append times, or in a small file, is named and placed."""
+"""Every fault that is injected in append times, or in a small file, is named and placed."""
 
 from __future__ import annotations
 

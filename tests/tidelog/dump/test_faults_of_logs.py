@@ -1,4 +1,4 @@
-"""Every fault that is planted in a log or an index is named and placed."""
+"""Every fault that is injected in a log or an index is named and placed."""
 
 from __future__ import annotations
 

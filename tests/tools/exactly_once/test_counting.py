@@ -1,4 +1,4 @@
-"""The judge of what came once, judged: each planted fault is named. It asks no broker."""
+"""The judge of what came once, judged: each injected fault is named. It asks no broker."""
 
 from __future__ import annotations
 

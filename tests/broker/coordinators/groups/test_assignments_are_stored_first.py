@@ -72,7 +72,7 @@ def test_a_member_that_syncs_later_waits_for_the_same_write(tmp_path, monkeypatc
 def test_nobody_gets_an_assignment_that_could_not_be_stored(tmp_path, monkeypatch):
     with Inside(tmp_path) as broker:
         one, two = _joined(broker)
-        slow = _Slow(monkeypatch, NotEnoughReplicas("planted"))
+        slow = _Slow(monkeypatch, NotEnoughReplicas("injected"))
         first, second = _both_sync(broker, one, two, slow)
         slow.go_on()
         assert first.result(60)["error_code"] == 15

@@ -1,6 +1,6 @@
 """Metrics of time, as an operator sees them: real produce requests, a manual clock, and /metrics.
 
-What is counted is stated in tests/storage/time, with mistakes planted.
+What is counted is stated in tests/storage/time, with mistakes injected.
 """
 
 import re

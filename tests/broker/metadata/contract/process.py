@@ -13,7 +13,7 @@ from pathlib import Path
 
 from tests.broker.metadata.contract.calls import Follower, perform
 from tests.broker.metadata.contract.engines import KEPT, POLL_S
-from tests.broker.metadata.contract.planted import planted
+from tests.broker.metadata.contract.injected import injected
 from tidelog.broker.metadata.sqlite.lease_clock import LeaseClock
 from tidelog.broker.metadata.sqlite.store import SqliteStore
 
@@ -21,10 +21,10 @@ _SIZE = struct.Struct(">I")
 _TIME = struct.Struct(">q")
 
 
-def main(control_fd, plant):
+def main(control_fd, inject):
     """Forks a process for each socket that arrives, until the other end closes."""
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the kernel forgets the ended at once
-    with socket.socket(fileno=control_fd) as control, planted(plant):
+    with socket.socket(fileno=control_fd) as control, injected(inject):
         while True:
             path, sockets, _, _ = socket.recv_fds(control, 4096, 1)
             if not path:

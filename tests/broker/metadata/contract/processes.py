@@ -29,14 +29,14 @@ _TIME = struct.Struct(">q")
 class Nursery:
     """The process that forks the others."""
 
-    def __init__(self, *, plant=""):
+    def __init__(self, *, inject=""):
         ours, theirs = socket.socketpair()
         code = (
             "import sys; from tests.broker.metadata.contract.process import main; "
             "main(int(sys.argv[1]), sys.argv[2])"
         )
         self._process = subprocess.Popen(
-            [sys.executable, "-c", code, str(theirs.fileno()), plant],
+            [sys.executable, "-c", code, str(theirs.fileno()), inject],
             pass_fds=[theirs.fileno()],
             env={**os.environ, "PYTHONPATH": str(ROOT)},
         )

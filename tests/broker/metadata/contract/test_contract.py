@@ -4,7 +4,7 @@ Each seed is one schedule: calls that overlap, lost answers, calls that arrive l
 leases, watches that lag behind compaction and, with processes, kill -9 in the middle of calls.
 Members of etcd are killed and paused while clients call, compact, and lose answers.
 `make test` runs a sample of the 5,000 seeds, another each time, and `make test-long` all of them.
-That planted mistakes are found is slow.
+That injected bugs are found is slow.
 `python -m tests.broker.metadata.contract.run` prints figures.
 """
 
@@ -12,8 +12,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.broker.metadata.contract.model import BrokenContract
-from tests.broker.metadata.contract.planted import (
+from tests.broker.metadata.contract.injected import (
     ETCD,
     IN_PROCESSES,
     LAGGING_ETCD,
@@ -21,6 +20,7 @@ from tests.broker.metadata.contract.planted import (
     SQLITE,
     TROUBLED_ETCD,
 )
+from tests.broker.metadata.contract.model import BrokenContract
 from tests.broker.metadata.contract.run import run_all
 from tests.broker.metadata.etcd.server import need_etcd
 from tests.sampling import sampled
@@ -106,7 +106,7 @@ def test_a_mistake_is_found_when_a_member_of_etcd_is_behind(name):
 def found_after(kind, name):
     """Returns the seed that finds a mistake; one that is too high if none does."""
     try:
-        run_all(kind, range(1, WITHIN[kind] + 1), plant=name)
+        run_all(kind, range(1, WITHIN[kind] + 1), inject=name)
     except BrokenContract as error:
         print(str(error).splitlines()[0])
         return error.seed

@@ -261,7 +261,7 @@ async def test_a_large_request_arrives_while_another_waits(tmp_path):
 async def test_the_checks_here_fail_if_requests_are_served_behind_what_is_not_stored(
     tmp_path, monkeypatch
 ):
-    """The bug planted: every request counts as stored, so a later one overtakes one that waits."""
+    """The bug injected: every request counts as stored, so a later one overtakes one that waits."""
     order, shortcut = [], produce_single.shortcut
 
     async def slowly(answer):
@@ -279,13 +279,13 @@ async def test_the_checks_here_fail_if_requests_are_served_behind_what_is_not_st
     monkeypatch.setattr(produce_single, "shortcut", first_waits)
     routes.wrap(None)  # routes are made anew
     async with nobody_fetches(tmp_path) as three:
-        for is_planted in (False, True):
-            if is_planted:
+        for is_injected in (False, True):
+            if is_injected:
                 monkeypatch.setattr(ahead.Served, "is_stored", True)
             order.clear()
             async with Peer(three[1].port) as peer:
                 peer.send(*(request(number=number) for number in (1, 2, 3)))
                 await eventually(lambda: 2 in order)
-                assert (3 in order) == is_planted
+                assert (3 in order) == is_injected
     monkeypatch.undo()
     routes.wrap(None)

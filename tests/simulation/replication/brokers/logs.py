@@ -24,7 +24,7 @@ _BASE = attrgetter("base")
 
 
 class StoredLog(Log):
-    """One replica's log, on a disk, in one life of its broker."""
+    """One replica's log, on a disk, in one run of its broker."""
 
     def __init__(self, disk: Disk, partition: Partition) -> None:
         super().__init__()

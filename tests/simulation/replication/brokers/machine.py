@@ -49,7 +49,7 @@ CHECKPOINT_S = 3.0
 
 
 class Machine:
-    """All lives of one broker."""
+    """All runs of one broker."""
 
     def __init__(self, world: Life, number: int) -> None:
         pick = world.timeline.random
@@ -64,8 +64,8 @@ class Machine:
         self.process: Process | None = None
         self.node: Services | None = None
         self.stop_asked: asyncio.Event | None = None
-        self.registered_life = 0  # the life that registered last, in truth; 0: none
-        self.lossy_life = 0  # the life after which its disk lost something; 0: none
+        self.registered_life = 0  # the run that registered last, in truth; 0: none
+        self.lossy_life = 0  # the run after which its disk lost something; 0: none
         self._overdue_epoch: int | None = None  # it was paused past the lease of this session
         self._had_lease = False  # when it was paused, in truth
         self.is_hung = False
@@ -82,7 +82,7 @@ class Machine:
             "log.event.time.ahead.max.ms": FAR_MS,
         }
         self._failed: dict[str, str] = {}  # by key, directories that have lost bytes
-        self._restarted_life = 0  # the life that ends because logs have failed
+        self._restarted_life = 0  # the run that ends because logs have failed
         self.views = Views(self)
         self.lives: dict[str, int] = {}  # by incarnation
 
@@ -126,7 +126,7 @@ class Machine:
         return self._overdue_epoch is not None and self._overdue_epoch == self.epoch
 
     def life_of(self, incarnation: str) -> int:
-        """Returns the life in which a session began."""
+        """Returns the run in which a session began."""
         return self.lives[incarnation]
 
     def metadata(self, topic: str, index: int) -> tuple[str, int, int] | None:

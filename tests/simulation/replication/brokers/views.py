@@ -192,7 +192,7 @@ class Views:
             self._world.checker.was_deleting(key, log.start, rules, self._deletion_ms())
 
     def failures(self) -> dict[str, str]:
-        """Returns the directories of logs that have failed in this life, by their keys.
+        """Returns the directories of logs that have failed in this run, by their keys.
 
         What an earlier process had is kept until the log is opened again. Its topic may be deleted, and
         another have its name.

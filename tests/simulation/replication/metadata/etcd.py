@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from tidelog.broker.metadata.memory import MemoryState
     from tidelog.broker.metadata.store import KeyValue, Operation
 
-COMPARE_S = 3.0  # how often the product compares all keys, in lives in which events are lost
+COMPARE_S = 3.0  # how often the product compares all keys, in runs in which events are lost
 _RELATIONS = {rpc.Compare.LESS: "<", rpc.Compare.EQUAL: "=", rpc.Compare.GREATER: ">"}
 
 
@@ -54,7 +54,7 @@ class Etcd:
     """The members, and what is wrong with them."""
 
     def __init__(self, world: Life, pick: random.Random) -> None:
-        """`pick` chooses the oddities of this life; the product's stores use it from now on."""
+        """`pick` chooses the oddities of this run; the product's stores use it from now on."""
         self.world = world
         self.loss = pick.choice([0.0, 0.0, 0.15])  # of what a watch tells
         self.tells_again = pick.random() < 0.3  # a member that lags

@@ -78,7 +78,7 @@ def test_a_time_that_is_not_of_the_future_counts_whatever_the_leader_has_read(ma
     assert log.partition.max_event_time == 90
 
 
-def test_planted_mistakes_are_caught(log, make_log, monkeypatch):
+def test_injected_bugs_are_caught(log, make_log, monkeypatch):
     monkeypatch.setattr(SavedTimes, "keep_events", lambda _: None)
     raise_limit(log)
     log.crash()

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.broker.illnesses import ILLNESSES, examined, findings_of, plant
+from tests.broker.illnesses import ILLNESSES, examined, findings_of, inject
 from tidelog.cli.parser import main, parser_of
 
 PAGE = Path(__file__).parents[4] / "docs" / "commandline.md"
@@ -26,7 +26,7 @@ SHOWN = re.compile(r"(<!-- doctor: [^\n]*-->\n```text\n)(.*?)(```\n<!-- /doctor 
 def broker(tmp_path_factory):
     """A broker with every illness at once."""
     log_dir = tmp_path_factory.mktemp("ill") / "data"
-    plant(log_dir)
+    inject(log_dir)
     with examined(log_dir) as subject:
         yield subject
 
@@ -95,7 +95,7 @@ def test_a_broker_that_cannot_be_reached_has_exit_status_2(capsys):
 
 @pytest.mark.slow
 def test_a_log_that_cannot_be_read_is_said_and_has_exit_status_2(tmp_path, run):
-    plant(tmp_path / "data", [])
+    inject(tmp_path / "data", [])
     log = tmp_path / "data" / "healthy-0"
     with examined(tmp_path / "data") as ill:
         (log / "partition.times").unlink()

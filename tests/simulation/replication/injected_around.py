@@ -1,4 +1,4 @@
-"""Mistakes to plant around the rules of replication: in connections, roles, stores and coordinators.
+"""Mistakes to inject around the rules of replication: in connections, roles, stores and coordinators.
 
 The checker has to notice every one of them.
 """
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from aetcd import rpc
 
-from tests.simulation.replication.planted import Mistake, mistake, nothing
+from tests.simulation.replication.injected import Mistake, mistake, nothing
 from tidelog.broker.metadata.etcd.change_log import ChangeLog
 from tidelog.broker.metadata.etcd.etcd_watch import EtcdWatch
 from tidelog.broker.metadata.etcd.store import EtcdStore
@@ -72,7 +72,7 @@ async def always_same(self: EtcdWatch) -> bool:
     return True
 
 
-PLANTED_AROUND: dict[str, Mistake] = {
+BUGS_AROUND: dict[str, Mistake] = {
     "nobody looks whether leaders are cut off": mistake(
         Led, "tick", nothing, known=9, fault="cut_off"
     ),

@@ -1,6 +1,6 @@
-"""Mistakes in the store in etcd that the schedules must find. Loads gRPC, so it is apart from `planted`.
+"""Mistakes in the store in etcd that the schedules must find. Loads gRPC, so it is apart from `injected`.
 
-More of them are planted where brokers run over an etcd in virtual time (tests/simulation/replication).
+More of them are injected where brokers run over an etcd in virtual time (tests/simulation/replication).
 """
 
 from __future__ import annotations

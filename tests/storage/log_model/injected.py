@@ -1,4 +1,4 @@
-"""Bugs to plant, each a way not to cut, or to take over wrongly, what belongs to a log."""
+"""Bugs to inject, each a way not to cut, or to take over wrongly, what belongs to a log."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 CUT_ENDS = LogState.cut_ends
 RECEIVE = replica.receive
-PARSE_CUT = getattr(partition_times, "_cut")  # noqa: B009 - the bug is planted in it
+PARSE_CUT = getattr(partition_times, "_cut")  # noqa: B009 - the bug is injected in it
 REMAINING = LargestEvent.remaining
 
 
@@ -69,7 +69,7 @@ def checkpoint_believed(data: memoryview) -> Cut | None:
 
 
 # What each is, and what is replaced by what.
-PLANTED: dict[str, tuple[object, str, Callable[..., object]]] = {
+BUGS: dict[str, tuple[object, str, Callable[..., object]]] = {
     "append times are not cut": (AppendTimes, "truncate", nothing),
     "producer state is not cut": (truncater, "producers_before", keep_producers),
     "epochs are not cut": (LeaderEpochs, "truncate_to", nothing),

@@ -1,6 +1,6 @@
 """Mistakes in transactions that the checker must find, each a switch of a broker process.
 
-`tests.planting` starts brokers with one of them: the process replaces a function of the broker before it
+`tests.injecting` starts brokers with one of them: the process replaces a function of the broker before it
 serves. The mistakes are inside of the broker, so the names that they replace are mostly private.
 """
 
@@ -27,9 +27,9 @@ _store, _fence = Execution._store, Transaction._fence
 _aborted_between, _found = reader.aborted_between, offset_fetch._found
 
 
-def plant(name: str) -> None:
+def inject(name: str) -> None:
     """Replaces functions of this process."""
-    PLANTED[name]()
+    BUGS[name]()
 
 
 def _marker_before_the_record() -> None:
@@ -97,7 +97,7 @@ def _epoch_not_bumped() -> None:
     Transaction._fence = fence
 
 
-PLANTED: dict[str, Callable[[], None]] = {
+BUGS: dict[str, Callable[[], None]] = {
     "the marker is written before the record": _marker_before_the_record,
     "the last stable offset is past an open transaction": _stable_past_an_open_one,
     "the list of aborted transactions is one short": _aborted_list_one_short,

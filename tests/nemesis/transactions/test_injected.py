@@ -1,6 +1,6 @@
-"""The checker sees each mistake that is planted in a real broker, in a few rounds.
+"""The checker sees each mistake that is injected in a real broker, in a few rounds.
 
-`make test-slow` plants a third of them, others in every run; `make test-long` plants all.
+`make test-slow` injects a third of them, others in every run; `make test-long` injects all.
 """
 
 from __future__ import annotations
@@ -9,16 +9,16 @@ from typing import NamedTuple
 
 import pytest
 
+from tests.injecting import injecting
 from tests.nemesis.checker import Kind
 from tests.nemesis.life import Life
+from tests.nemesis.transactions.injected import BUGS
 from tests.nemesis.transactions.load import Transactions
-from tests.nemesis.transactions.planted import PLANTED
 from tests.nemesis.transactions.raw import How, Interruption
-from tests.planting import planting
 from tests.sampling import sampled
 
 _ATTEMPTS = 6
-PLANTS = "tests.nemesis.transactions.planted"
+_INJECTED = "tests.nemesis.transactions.injected"
 _WELL_WITHIN_S = 60
 _DECIDE = Interruption("decide", How.STOPPED)
 
@@ -45,15 +45,15 @@ CAUGHT = {
 
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
-@pytest.mark.parametrize("name", sampled(list(PLANTED), 3))
-def test_what_is_planted_is_found(tmp_path, monkeypatch, name):
+@pytest.mark.parametrize("name", sampled(list(BUGS), 3))
+def test_what_is_injected_is_found(tmp_path, monkeypatch, name):
     wanted = CAUGHT[name]
     monkeypatch.setattr(Transactions, "planned", wanted.interruptions or {})
     seen: set[str] = set()
     for attempt in range(1, _ATTEMPTS + 1):  # a mistake has to meet the moment in which it matters
         directory = tmp_path / str(attempt)
         with (
-            planting(PLANTS, name),
+            injecting(_INJECTED, name),
             Life(directory, attempt, Transactions, 1, well_within_s=_WELL_WITHIN_S) as life,
         ):
             found = life.play(2, [wanted.fault])
@@ -64,4 +64,4 @@ def test_what_is_planted_is_found(tmp_path, monkeypatch, name):
 
 
 def test_each_mistake_is_expected_to_be_seen():
-    assert CAUGHT.keys() == PLANTED.keys()
+    assert CAUGHT.keys() == BUGS.keys()

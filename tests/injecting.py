@@ -15,11 +15,11 @@ _MAIN = "from tidelog.cli import main;"
 
 
 @contextmanager
-def planting(module: str, name: str) -> Iterator[None]:
-    """Brokers that are started meanwhile call the module's `plant` with a name before they serve."""
+def injecting(module: str, name: str) -> Iterator[None]:
+    """Brokers that are started meanwhile call the module's `inject` with a name before they serve."""
     assert _MAIN in START
-    planted = f"from {module} import plant; plant(sys.argv.pop(1)); {_MAIN}"
-    start = START.replace(_MAIN, planted)
+    injected = f"from {module} import inject; inject(sys.argv.pop(1)); {_MAIN}"
+    start = START.replace(_MAIN, injected)
 
     def command(options):
         python, *flags, _, root, serve, stop = serve_command(())

@@ -1,4 +1,4 @@
-"""Bugs to plant in what a log does with times: stamps, lookups, rolls, retention, event times."""
+"""Bugs to inject in what a log does with times: stamps, lookups, rolls, retention, event times."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tidelog.storage.time import retention
 from tidelog.storage.time.segment_times import SegmentTimes
 from tidelog.storage.time.timestamp import or_none
 
-# The right ones. What has a private name here is replaced, not asked: a bug has to be planted in it.
+# The right ones. What has a private name here is replaced, not asked: a bug has to be injected in it.
 REACH = getattr(lookup, "_reach")  # noqa: B009
 SCHEDULE = explanation.retention_schedule
 ADOPT, NOTE, FLOOR, PACK = Segment.adopt, SegmentTimes.note, OffsetIndex.floor, partition_times.pack
@@ -150,7 +150,7 @@ def note_no_missing_time(times, first, largest, offset, _, append, limit):
 
 
 # What each is, and what is replaced by what.
-PLANTED = {
+BUGS = {
     "headers are believed": (LogIndexes, "largest_of", believe_headers),
     "segments are skipped by their last entry": (
         Segment,

@@ -1,7 +1,7 @@
-"""Mistakes that the schedules must find: each is a switch, and each is planted in one store.
+"""Mistakes that the schedules must find: each is a switch, and each is injected in one store.
 
 The tables below name, for each, what it replaces: parts that nobody else calls, so they are private.
-A mistake in SQLite is planted in the processes too.
+A mistake in SQLite is injected in the processes too.
 """
 
 from __future__ import annotations
@@ -153,18 +153,18 @@ ETCD = (
 )
 TROUBLED_ETCD = ("a transaction that may have happened is sent again",)
 LAGGING_ETCD = ("a member that is behind may answer a read",)
-"""Mistakes that only trouble shows, the last one only with three members; see `planted_etcd`."""
+"""Mistakes that only trouble shows, the last one only with three members; see `injected_etcd`."""
 
 
 @contextlib.contextmanager
-def planted(name):
-    """Plants a mistake while it lasts; none for an empty name."""
+def injected(name):
+    """Injects a mistake while it lasts; none for an empty name."""
     if not name:
         yield
     elif name in (*ETCD, *TROUBLED_ETCD, *LAGGING_ETCD):
-        from tests.broker.metadata.contract import planted_etcd
+        from tests.broker.metadata.contract import injected_etcd
 
-        with mock.patch.object(*planted_etcd.ETCD[name]):
+        with mock.patch.object(*injected_etcd.ETCD[name]):
             yield
     elif name in MEMORY:
         with mock.patch.object(MemoryState, *MEMORY[name]):

@@ -1,6 +1,6 @@
 """The clock simulator: right whatever any clock says, tried with seeds.
 
-A life is a broker with one partition through random steps: producers with every kind of wrong stamp, in
+A run is a broker with one partition through random steps: producers with every kind of wrong stamp, in
 all formats; a clock that jumps, stands still, goes too fast or too slow, or is at 1970 until it is set right;
 settings that change; rounds of retention; restarts, cleanly or not, of the broker and of the
 machine; directories that are adopted with dates of another time. A model that knows the true
@@ -12,10 +12,10 @@ time of everything judges after each round:
 - P3: what is adopted is judged by its records' times and by when it was adopted.
 - P4: explain names what each segment waits for; a round deletes exactly what explain said before.
 
-Lives beside it, with clocks of their own (`beside.py`), try what else expires, and lookups.
+Runs beside it, with clocks of their own (`beside.py`), try what else expires, and lookups.
 
 Run `make simulate-clocks SEEDS=20000 FROM=1`. A seed that breaks a promise ends it with its trace and
-exit status 1. `PLANT=list` names the mistakes that can be planted, `PLANT=name` plants one.
+exit status 1. `BUG=list` names the bugs that can be injected, `BUG=name` injects one.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.simulation.clocks.beside import lives
-from tests.simulation.clocks.planted import PLANTED, planted
+from tests.simulation.clocks.injected import BUGS, injected
 from tests.simulation.clocks.world import World
 from tests.simulation.disks import Unsynced
 from tests.simulation.seeds import BrokenSeedError, play
@@ -41,8 +41,8 @@ STEPS = 40
 _TRACE_LINES = 60
 
 
-def run(seed: int, plant: str | None = None, *, blinks: bool | None = None) -> World:
-    """Lives one life; raises BrokenSeedError with its trace.
+def run(seed: int, inject: str | None = None, *, blinks: bool | None = None) -> World:
+    """Plays one run; raises BrokenSeedError with its trace.
 
     `blinks`: whether clocks are also wrong for moments; by default in every second life.
     """
@@ -54,7 +54,7 @@ def run(seed: int, plant: str | None = None, *, blinks: bool | None = None) -> W
     main: World | None = None
     world: Any = None
     try:
-        with planted(plant):
+        with injected(inject):
             main = world = World(path / "data", seed, blinks=blinks)
             main.live(STEPS)
             for world in lives(path, seed, blinks=blinks):
@@ -79,4 +79,4 @@ def _directory() -> str | None:
 
 
 if __name__ == "__main__":
-    sys.exit(play(run, PLANTED))
+    sys.exit(play(run, BUGS))

@@ -1,7 +1,7 @@
-"""Mistakes to plant in the product's rules of replication, and in its storage.
+"""Mistakes to inject in the product's rules of replication, and in its storage.
 
 Each replaces one rule, or more where one catches the mistake of the other (README.md says which).
-The checker has to notice every one of them. Those in what is around the rules are in `planted_around.py`.
+The checker has to notice every one of them. Those in what is around the rules are in `injected_around.py`.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ ON_ANSWER = Follower.on_answer
 LED_BY = election.led_by
 LEADER_STATE = leader_state.leader_state
 TAKE_LAST = leader_state.take_last_append_time
-BEGIN = getattr(Roles, "_begin")  # noqa: B009 - the bug is planted in it
+BEGIN = getattr(Roles, "_begin")  # noqa: B009 - the bug is injected in it
 
 
 class Patch(NamedTuple):
@@ -174,7 +174,7 @@ def believed_to_the_end(self: Roles, role: Any, epoch: int, _: int | None) -> No
 
 _NO_ELR = always(())
 
-PLANTED: dict[str, Mistake] = {
+BUGS: dict[str, Mistake] = {
     # the five likeliest: (a)
     "a change of the ISR counts before it is known": mistake(
         InSyncReplicas, "_count", count_the_proposal, known=10
@@ -302,8 +302,8 @@ PLANTED: dict[str, Mistake] = {
 
 
 @contextlib.contextmanager
-def planted(mistake: Mistake) -> Iterator[None]:
-    """Plants a mistake for the time of a `with` block."""
+def injected(mistake: Mistake) -> Iterator[None]:
+    """Injects a mistake for the time of a `with` block."""
     with contextlib.ExitStack() as stack:
         for patch in mistake.patches:
             stack.enter_context(mock.patch.object(patch.owner, patch.name, patch.wrong))

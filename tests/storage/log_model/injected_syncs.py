@@ -1,4 +1,4 @@
-"""Bugs to plant in what makes a log durable: syncs that do nothing, and promises that are made too early."""
+"""Bugs to inject in what makes a log durable: syncs that do nothing, and promises that are made too early."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def checkpoint_first(store: LogStore) -> None:
 
 
 # What each is, and what is replaced by what.
-PLANTED: dict[str, tuple[object, str, Callable[..., object]]] = {
+BUGS: dict[str, tuple[object, str, Callable[..., object]]] = {
     "the log is not synced": (Host, "install", skipping(lambda path: path.suffix == ".log")),
     "append times are not synced": (
         Host,

@@ -1,4 +1,4 @@
-"""Mistakes to plant: a rule of the product is replaced by a wrong one while a life is lived.
+"""Mistakes to inject: a rule of the product is replaced by a wrong one while a run is lived.
 
 Each is a mistake that was there once, or that somebody could make. The numbers of seeds within which each
 has to be caught are here too.
@@ -117,11 +117,11 @@ class Mistake(NamedTuple):
     name: str
     wrong: Callable[..., Any]
     seeds: int = 60
-    known: int = 1  # a seed that catches it, tried first; a change of a life may move it
+    known: int = 1  # a seed that catches it, tried first; a change of a run may move it
     blinks: bool = False  # whether it takes a clock that is wrong for a moment
 
 
-PLANTED: dict[str, Mistake] = {
+BUGS: dict[str, Mistake] = {
     # finding 1
     "only record times end a segment": Mistake(time_rules, "should_roll", roll_by_record_times),
     "record times of the future end a segment": Mistake(
@@ -193,11 +193,11 @@ PLANTED: dict[str, Mistake] = {
 
 
 @contextlib.contextmanager
-def planted(name: str | None) -> Iterator[None]:
-    """Plants one mistake for the time of a `with` block; None plants none."""
+def injected(name: str | None) -> Iterator[None]:
+    """Injects one mistake for the time of a `with` block; None injects none."""
     if name is None:
         yield
         return
-    mistake = PLANTED[name]
+    mistake = BUGS[name]
     with mock.patch.object(mistake.owner, mistake.name, mistake.wrong):
         yield

@@ -1,4 +1,4 @@
-"""What a life is made of: its virtual loops, its consumers, and where its metadata are."""
+"""What a run is made of: its virtual loops, its consumers, and where its metadata are."""
 
 from __future__ import annotations
 

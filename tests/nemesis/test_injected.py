@@ -1,6 +1,6 @@
 """The checker sees what goes wrong in real brokers when a promise is switched off, or a disk is altered.
 
-Each test plants one fault in a cluster of three processes and has real clients run into it: copies that
+Each test injects one fault in a cluster of three processes and has real clients run into it: copies that
 are not waited for, retries without idempotence, an altered log, an operator who sets back a clock or an
 offset.
 """
@@ -16,6 +16,7 @@ from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.broker.subject import eventually
+from tests.injecting import injecting
 from tests.nemesis import view
 from tests.nemesis.checker import Kind, problems
 from tests.nemesis.consumers import Alone, Member, read_everything
@@ -23,7 +24,6 @@ from tests.nemesis.forger import Forger, topic_ids
 from tests.nemesis.history import Believed, Committed, History, Place, Told
 from tests.nemesis.producers import Librdkafka
 from tests.nemesis.stored import batches, differences, wrong_times
-from tests.planting import planting
 from tidelog.cluster import BrokerCluster
 from tidelog.control import ControlClient
 
@@ -86,7 +86,7 @@ def kinds(history, cluster, place, groups=()):
     return {problem.kind for problem in problems(history, groups=groups)}
 
 
-def test_nothing_is_found_where_nothing_is_planted(calm):
+def test_nothing_is_found_where_nothing_is_injected(calm):
     place, history = create(calm, "well"), History(["well"])
     with at_work(
         Alone("alone", history, calm.bootstrap, [place]),
@@ -149,7 +149,7 @@ def alter(log_dir, place):
         file.write(batch)
 
 
-def plant(_mistake):
+def inject(_mistake):
     """Lets a broker believe everybody who claims to be another one."""
     from tidelog.broker.membership.proof import Verdict  # in the process of the broker
     from tidelog.broker.replicas import senders
@@ -159,7 +159,7 @@ def plant(_mistake):
 
 def test_brokers_that_believe_everybody_are_found(tmp_path):
     with (
-        planting("tests.nemesis.test_planted", "everybody is believed"),
+        injecting("tests.nemesis.test_injected", "everybody is believed"),
         running(tmp_path) as cluster,
     ):
         place, history = create(cluster, "forged"), History()
@@ -170,10 +170,10 @@ def test_brokers_that_believe_everybody_are_found(tmp_path):
     assert {problem.kind for problem in problems(history)} == {Kind.FORGED}
 
 
-def first_found(plant):
-    """Plants a mistake until it has come about: a busy machine may move the leader meanwhile."""
+def first_found(inject):
+    """Injects a mistake until it has come about: a busy machine may move the leader meanwhile."""
     for attempt in range(5):
-        if found := plant(attempt):
+        if found := inject(attempt):
             return found
     return set()
 
@@ -181,7 +181,7 @@ def first_found(plant):
 def test_an_append_clock_that_is_set_back_is_found(calm):
     config = {"message.timestamp.type": "LogAppendTime"}
 
-    def plant(attempt):
+    def inject(attempt):
         topic = f"back-{attempt}"
         place, history = create(calm, topic, **config), History([topic])
         number = leader(calm, place)
@@ -196,7 +196,7 @@ def test_an_append_clock_that_is_set_back_is_found(calm):
             more_acknowledged(history)
         return kinds(history, calm, place)
 
-    assert first_found(plant) == {Kind.TIME_BACK}
+    assert first_found(inject) == {Kind.TIME_BACK}
 
 
 def test_a_committed_offset_that_is_set_back_is_found(calm):
