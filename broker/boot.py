@@ -12,7 +12,6 @@ from tidelog.broker.cluster.sole_member import SoleMember
 from tidelog.broker.coordinators.groups.coordinator import GroupCoordinator
 from tidelog.broker.coordinators.transactions.coordinator import TransactionCoordinator
 from tidelog.broker.coordinators.transactions.producer_ids import ProducerIds
-from tidelog.broker.fetches.sessions import FetchSessions
 from tidelog.broker.garbage import Collector
 from tidelog.broker.maintenance.clock_watch import ClockWatch
 from tidelog.broker.memory.memory import Memory
@@ -22,11 +21,12 @@ from tidelog.broker.network.accepting.descriptors import Descriptors
 from tidelog.broker.network.encoded import EncodedOnce
 from tidelog.broker.network.impostors import Impostors
 from tidelog.broker.network.scheduler import Scheduler
-from tidelog.broker.partitions.appends import Appends
-from tidelog.broker.partitions.group_sync import GroupSync
+from tidelog.broker.partitions.fetch.sessions import FetchSessions
 from tidelog.broker.partitions.lookup import Partitions
+from tidelog.broker.partitions.produce.appends import Appends
+from tidelog.broker.partitions.produce.group_commit import GroupCommit
+from tidelog.broker.partitions.purgatory import Purgatory
 from tidelog.broker.partitions.sole_replicas import SoleReplicas
-from tidelog.broker.partitions.waiting import Waiting
 from tidelog.broker.pools import Pools
 from tidelog.broker.quotas.clients import ClientQuotas
 from tidelog.broker.quotas.rates import Windows
@@ -45,8 +45,8 @@ if TYPE_CHECKING:
     from tidelog.broker.metrics.cluster_watch import ClusterWatch
     from tidelog.broker.metrics.counters import Metrics
     from tidelog.broker.network.accepting.listener import Listener
-    from tidelog.broker.replicas.replicas import Replicas
-    from tidelog.broker.replicas.services import Replication
+    from tidelog.broker.partitions.replica_manager import ReplicaManager
+    from tidelog.broker.partitions.services import Replication
     from tidelog.broker.topics.reconciler import DeletedTopic
     from tidelog.config import BrokerConfig
     from tidelog.storage.directory.store import LogStore
@@ -76,9 +76,9 @@ class Services:
         self.authorizer: Authorizer = OpenAuthorizer()
         self.impostors = Impostors(clock, metrics)
         self.time_watch = TimeWatch(clock)
-        self.waiting = Waiting(self._count)
+        self.purgatory = Purgatory(self._count)
         self.pools = pools = Pools(store.log_dirs)
-        syncs = GroupSync(pools.syncs.of, self.waiting, metrics)
+        syncs = GroupCommit(pools.syncs.of, self.purgatory, metrics)
         self.memory = memory = Memory(config)
         self.appends = Appends(
             clock,
@@ -86,7 +86,7 @@ class Services:
             pools.appends,
             pools.first_appends,
             syncs,
-            self.waiting,
+            self.purgatory,
             memory.records,
         )
         self.coordinator = GroupCoordinator(self)
@@ -114,7 +114,7 @@ class Services:
             self.clock_watch.deletion_ms,
             sole,
             removed=self._topic_removed,
-            leader_changed=self.waiting.wake,
+            leader_changed=self.purgatory.wake,
         )
         admin = TopicAdmin(metadata, self.settings, self._unclaimed, self.catch_up)
         self.topics = Topics(
@@ -159,14 +159,14 @@ class Services:
         finally:
             await self.cluster.leave(is_flushed=is_flushed, failed=failed)
 
-    def join(self, cluster: Cluster) -> Replicas:
+    def join(self, cluster: Cluster) -> ReplicaManager:
         """Makes this broker one of several, whose logs have replicas on others."""
-        from tidelog.broker.replicas.replicas import (
-            Replicas,  # a broker that is alone needs none of it
+        from tidelog.broker.partitions.replica_manager import (
+            ReplicaManager,  # a broker that is alone needs none of it
         )
 
         self.cluster = cluster
-        replicas = self.replicas = Replicas(self, cluster, self.roles_changed)
+        replicas = self.replicas = ReplicaManager(self, cluster, self.roles_changed)
         self.partitions.leading = replicas
         self.appends.replicate(replicas.appended, replicas.flushed)
         self.topics.replicate(replicas)
@@ -198,7 +198,7 @@ class Services:
         self.metrics.drop_topic(removed.name)
         self.time_watch.drop_topic(removed.name)
         for partition in removed.partitions:
-            self.waiting.wake(partition)
+            self.purgatory.wake(partition)
 
     def roles_changed(self) -> None:
         """Lets the coordinators load or drop partitions after a log here begins or stops leading."""

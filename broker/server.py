@@ -364,7 +364,7 @@ async def _chores(services: Services) -> None:
         services.connections.log_repeated(services.clock)
         services.transactions.refusals.log_repeated()
         try:  # the next round may go better; this loop must not end
-            await checkpoint(services.store, services.pools, services.waiting)
+            await checkpoint(services.store, services.pools, services.purgatory)
         except BrokerError as error:
             log.error("checkpoint failed", extra={"reason": error.message})
         except Exception:
@@ -373,7 +373,7 @@ async def _chores(services: Services) -> None:
 
 async def _drain(services: Services) -> None:
     """Waits until requests under way are answered, for a limited time; then closes every connection."""
-    services.waiting.wake_all()
+    services.purgatory.wake_all()
     started_s = services.clock.monotonic_s()
     while services.connections and services.clock.monotonic_s() < started_s + _DRAIN_S:
         lingering = services.clock.monotonic_s() < started_s + _LINGER_S

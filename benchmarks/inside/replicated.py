@@ -26,7 +26,7 @@ sys.path[:0] = [str(Path(__file__).resolve().parents[up]) for up in (1, 2)]
 import prepared
 import raw
 
-from tests.broker.replicas.inside import brokers
+from tests.broker.partitions.inside import brokers
 
 _ROUNDS, _REQUESTS = 40, 100
 

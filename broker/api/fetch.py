@@ -1,16 +1,18 @@
 """Fetch (key 1): read records, and wait for them if there are too few.
 
 Behaviour: the response is sent at once if min_bytes are available, if max_wait_ms is 0, or if reading a
-partition has failed; else the request waits (`broker/fetches/waits.py`). A topic that is unknown does not
-end the wait for others. `broker/fetches/attempt.py` describes how partitions are read within the limits.
+partition has failed; else the request waits (`broker/partitions/fetch/delayed_fetch.py`). A topic that is
+unknown does not end the wait for others. `broker/partitions/fetch/fetch_read.py` describes how partitions are
+read within the limits.
 
 As in Kafka, a partition that is named more than once is read and returned once: with the parameters
 of its last mention, at the position of its first.
 
-From version 7 on, a client that requests a session gets one (KIP-227, `broker/fetches/session.py`): its
-next fetches name only changed partitions, and the responses have only partitions with new data. The number
-of sessions is limited; a client without a session gets full responses with session id 0. Followers of
-tidelog have sessions of their own (`broker/replicas/serving/fetch_sessions.py`).
+From version 7 on, a client that requests a session gets one (KIP-227,
+`broker/partitions/fetch/session.py`): its next fetches name only changed partitions, and the responses have
+only partitions with new data. The number of sessions is limited; a client without a session gets full
+responses with session id 0. Followers of tidelog have sessions of their own
+(`broker/partitions/fetch/followers/session.py`).
 
 A response that would exceed the quota of its client is empty: the client fetches again (KIP-219).
 
@@ -19,13 +21,13 @@ append time of each whole batch (decision 13). Their bytes do not count towards 
 bytes for each different append time.
 
 A fetch with a replica id is served if it is authenticated as one of that broker, which has the right to
-CLUSTER_ACTION (`broker/replicas/serving/proven.py`): the response has the leader's state of the log
+CLUSTER_ACTION (`broker/partitions/fetch/followers/proven.py`): the response has the leader's state of the log
 (decision 31), and records above the high watermark, as far as the leader has stored them. Any other is
 refused with CLUSTER_AUTHORIZATION_FAILED, and changes nothing.
 
 Version notes: 1 throttle time; 3 max_bytes; 4 isolation level, last stable offset; 5 log start
 offset; 7 sessions; 9 leader epoch; 11 rack and preferred replica, and followers serve consumers
-(`broker/replicas/consumers.py`); 12 flexible, diverging epoch; 13 topic ids; 15 replica id moves to a
+(`broker/partitions/fetch/consumers.py`); 12 flexible, diverging epoch; 13 topic ids; 15 replica id moves to a
 tag; 16 the leader and its address if the client has an older one (KIP-951).
 """
 
@@ -33,12 +35,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tidelog.broker.fetches import incremental, waits
-from tidelog.broker.fetches.attempt import TOPIC_IDS_SINCE, Attempt, is_replica
-from tidelog.broker.fetches.session import FIRST, NO_SESSION, SESSIONLESS
 from tidelog.broker.network.scheduler import with_checkpoints
-from tidelog.broker.partitions.fetch_parts import failed
-from tidelog.broker.partitions.named_once import name_each_once
+from tidelog.broker.partitions.fetch import delayed_fetch, incremental
+from tidelog.broker.partitions.fetch.fetch_read import TOPIC_IDS_SINCE, FetchRead, is_replica
+from tidelog.broker.partitions.fetch.named_once import name_each_once
+from tidelog.broker.partitions.fetch.parts import failed
+from tidelog.broker.partitions.fetch.session import FIRST, NO_SESSION, SESSIONLESS
 from tidelog.broker.pools import ON_LOOP
 from tidelog.protocol.api.fetch import FetchableTopicResponse, FetchResponse
 from tidelog.protocol.errors import (
@@ -71,20 +73,26 @@ def handle(
     if quota is not None:
         request.min_bytes = quota.most_fetch_bytes(request.min_bytes)
     if request.session_epoch not in _WHOLE:
-        return waits.answer(services, incremental.next_of_session(services, request, context))
+        return delayed_fetch.answer(
+            services, incremental.next_of_session(services, request, context)
+        )
     if request.session_id != NO_SESSION:
         incremental.close(services, request.session_id)
     topics = request.topics
     if len(topics) != 1 or len(topics[0].partitions) != 1:
         name_each_once(request, by_id=context.version >= TOPIC_IDS_SINCE)
     if quota is not None:
-        return waits.answer(services, incremental.WholeFetch(services, request, context))
+        return delayed_fetch.answer(services, incremental.WholeFetch(services, request, context))
     try:
-        attempt = Attempt(services, request, context, ON_LOOP, request.topics)
+        attempt = FetchRead(services, request, context, ON_LOOP, request.topics)
     except WouldBlock:
-        return waits.wait(services, incremental.WholeFetch(services, request, context), None)
+        return delayed_fetch.wait(
+            services, incremental.WholeFetch(services, request, context), None
+        )
     if not (attempt.is_enough() or attempt.has_urgent_error()):
-        return waits.wait(services, incremental.WholeFetch(services, request, context), attempt)
+        return delayed_fetch.wait(
+            services, incremental.WholeFetch(services, request, context), attempt
+        )
     if request.session_epoch == FIRST:
         incremental.begin(services, request, context, attempt)
     return attempt.answer()

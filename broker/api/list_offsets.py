@@ -41,8 +41,8 @@ if TYPE_CHECKING:
 
     from tidelog.broker.api.services import Services
     from tidelog.broker.network.context import Context
+    from tidelog.broker.partitions.services import Replication
     from tidelog.broker.pools import Permit
-    from tidelog.broker.replicas.services import Replication
     from tidelog.protocol.api.list_offsets import ListOffsetsPartition, ListOffsetsRequest
     from tidelog.protocol.errors import BrokerError
     from tidelog.protocol.records.layout import OffsetAndTimestamp

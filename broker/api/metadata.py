@@ -74,10 +74,10 @@ def handle(
         cached = _cached_answer(services, request, context)
         if cached is not None:
             return cached
-    new_leaders = services.replicas.new_leaders
+    pending_elections = services.replicas.pending_elections
     topics = partial(_existing_topics, services, request, context.version)
-    if new_leaders.is_near(topics()):
-        return _answer_later(services, request, context, new_leaders.elected(topics))
+    if pending_elections.is_near(topics()):
+        return _answer_later(services, request, context, pending_elections.elected(topics))
     unread = [
         name
         for topic in with_checkpoints(topics())

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from tidelog.broker.api.services import Services
     from tidelog.broker.network.context import Context
     from tidelog.broker.partitions.leader_hints import Addresses
-    from tidelog.broker.partitions.openings import Failures
+    from tidelog.broker.partitions.log_opener import Failures
     from tidelog.protocol.api.produce import ProduceRequest
     from tidelog.protocol.errors import BrokerError
     from tidelog.protocol.topic_partition import TopicPartition
@@ -74,8 +74,8 @@ def handle(
             for data in with_checkpoints(topic.partition_data)
         )
     named = _names(services, request, context.version)
-    coming = frozenset(services.replicas.new_leaders.coming(named))
-    closed = services.partitions.openings.closed(_names(services, request, context.version))
+    coming = frozenset(services.replicas.pending_elections.coming(named))
+    closed = services.partitions.opener.closed(_names(services, request, context.version))
     if coming:
         closed = [each for each in closed if each not in coming]
     if closed:
@@ -107,7 +107,7 @@ async def _open_and_append(
     coming: Coming,
 ) -> ProduceResponse | None:
     answer = _append(
-        services, request, context, await services.partitions.openings.open(closed), coming
+        services, request, context, await services.partitions.opener.open(closed), coming
     )
     return await answer if isinstance(answer, Coroutine) else answer
 
@@ -251,9 +251,9 @@ async def _admitted_when_led(
 
     Raises what `_admitted` raises.
     """
-    await services.replicas.new_leaders.led([name])
+    await services.replicas.pending_elections.led([name])
     admitted = _admitted(
-        services, request, wanted, context, await services.partitions.openings.open([name])
+        services, request, wanted, context, await services.partitions.opener.open([name])
     )
     return admitted if isinstance(admitted, _ADMITTED) else await admitted
 

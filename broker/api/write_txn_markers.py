@@ -37,7 +37,7 @@ from tidelog.protocol.transaction_log import Producer
 if TYPE_CHECKING:
     from tidelog.broker.api.services import Services
     from tidelog.broker.network.context import Context
-    from tidelog.broker.partitions.openings import Failures
+    from tidelog.broker.partitions.log_opener import Failures
     from tidelog.protocol.api.write_txn_markers import WritableTxnMarker, WriteTxnMarkersRequest
     from tidelog.protocol.errors import BrokerError
     from tidelog.storage.log.partition import Appended
@@ -82,9 +82,7 @@ async def handle(
         for marker in request.markers
     ]
     ordered = [each for topics in writes for topic in topics for each in topic]
-    not_opened = await services.partitions.openings.open(
-        (each.topic, each.index) for each in ordered
-    )
+    not_opened = await services.partitions.opener.open((each.topic, each.index) for each in ordered)
     allowed = await _allowed(services, context, ordered)
     for first in range(0, len(allowed), AT_ONCE):
         some = allowed[first : first + AT_ONCE]

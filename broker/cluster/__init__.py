@@ -2,6 +2,6 @@
 
 Promises that a broker serves nothing as a member of the cluster unless it is registered and its
 image shows that. What is written is decided by the pure functions of `broker/membership` and
-`broker/replication/controller`; this is their shell on the event loop. `sole_member.py` is
+`broker/controller`; this is their shell on the event loop. `sole_member.py` is
 the broker whose metadata nobody shares; it loads nothing else of this room. Begin with `cluster.py`.
 """

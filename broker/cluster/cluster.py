@@ -12,9 +12,9 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from tidelog.broker.clock import machine_boot_id
+from tidelog.broker.cluster.controller_loop import ControllerLoop
 from tidelog.broker.cluster.directories import Directories
 from tidelog.broker.cluster.disks import Disks
-from tidelog.broker.cluster.governing import Governing
 from tidelog.broker.cluster.keep_alive import KeepAlive
 from tidelog.broker.cluster.rules import Rules
 from tidelog.broker.cluster.session import Session, SessionLostError
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 
     from tidelog.broker.cluster.keep_alive import Renewals
     from tidelog.broker.cluster.services import Services
+    from tidelog.broker.membership.lease import Lease
     from tidelog.broker.network.accepting.listener import Listener
-    from tidelog.broker.replication.lease import Lease
 
 log = logging.getLogger("tidelog.cluster")
 
@@ -76,7 +76,7 @@ class Cluster:
         self._disks = Disks(services, self._directories, self.now_ms)
         self._endpoints: tuple[Endpoint, ...] = ()
         self._rules = Rules(services.settings)
-        self._governing = Governing(services, self, self._rules)
+        self._controller_loop = ControllerLoop(services, self, self._rules)
         self._news = asyncio.Event()
         self._unfenced = asyncio.Event()
         self._is_stopping = False
@@ -162,7 +162,7 @@ class Cluster:
             loop.create_task(work)
             for work in (
                 self._take_part(),
-                self._governing.run(),
+                self._controller_loop.run(),
                 self._follow_images(),
                 self._watch_lease(),
                 self._watch_disks(),
@@ -257,7 +257,7 @@ class Cluster:
     def _registered(self, epoch: int) -> None:
         self.epoch = epoch
         self._lost_for = None
-        self._governing.news.set()
+        self._controller_loop.updates.set()
         log.info("broker registered", extra={"is_clean": self._session.is_clean})
         for begun in self._begun:
             begun(epoch)
@@ -286,7 +286,7 @@ class Cluster:
         while True:
             await self._metadata.newer_image(self._metadata.image.revision)
             self._news.set()
-            self._governing.news.set()
+            self._controller_loop.updates.set()
 
     async def _watch_lease(self) -> None:
         """Tells the lease that the loop runs, and wakes the session when the lease is lost."""

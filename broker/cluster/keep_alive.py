@@ -17,8 +17,8 @@ from tidelog.protocol.errors import BrokerError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from tidelog.broker.membership.lease import Lease
     from tidelog.broker.metadata.store import KeyValueStore
-    from tidelog.broker.replication.lease import Lease
 
 log = logging.getLogger("tidelog.cluster")
 

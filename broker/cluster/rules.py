@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tidelog.broker.replication.controller.controller import TopicRules
+from tidelog.broker.controller.controller import TopicRules
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
-from tidelog.broker.partitions.services import Services as Below
+from tidelog.broker.maintenance.services import Services as Below
 from tidelog.broker.topics.services import Membership as BelowMembership
 
 if TYPE_CHECKING:

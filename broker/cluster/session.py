@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from tidelog.broker.cluster.keep_alive import KeepAlive
 from tidelog.broker.membership import clean_start, controlled_shutdown, registration
+from tidelog.broker.membership.lease import Lease
 from tidelog.broker.membership.registration import DuplicateBrokerError, Start
 from tidelog.broker.metadata.brokers.keys import CONTROLLER, LIVE_PREFIX
 from tidelog.broker.metadata.brokers.records import Secret, live_key
@@ -25,7 +26,6 @@ from tidelog.broker.metadata.store import (
     LeaseEndedError,
     MetadataError,
 )
-from tidelog.broker.replication.lease import Lease
 from tidelog.protocol.errors import BrokerError
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from tidelog.broker.metadata.brokers.members import LiveBroker
     from tidelog.broker.metadata.brokers.records import Endpoint, OfflineRecord
     from tidelog.broker.metadata.image import Image
-    from tidelog.broker.replication.transactions import Transaction
+    from tidelog.broker.metadata.transactions import Transaction
 
 log = logging.getLogger("tidelog.cluster")
 

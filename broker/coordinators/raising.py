@@ -13,15 +13,15 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
+from tidelog.broker.controller import reassignment
+from tidelog.broker.controller.controller import able
 from tidelog.broker.metadata.brokers.keys import CONTROLLER
 from tidelog.broker.metadata.store import Compare
-from tidelog.broker.replication.controller import reassignment
-from tidelog.broker.replication.controller.controller import able
-from tidelog.broker.replication.transactions import batched, change
+from tidelog.broker.metadata.transactions import batched, change
 
 if TYPE_CHECKING:
     from tidelog.broker.metadata.image import Image
-    from tidelog.broker.replication.transactions import PartitionChange, Transaction
+    from tidelog.broker.metadata.transactions import PartitionChange, Transaction
 
 
 def factor(image: Image, wanted: int, cordoned: frozenset[int] = frozenset()) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from tidelog.broker.fetches.services import Services as Below
+from tidelog.broker.partitions.services import Services as Below
 
 
 class Services(Below, Protocol):

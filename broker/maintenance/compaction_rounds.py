@@ -200,10 +200,10 @@ class CompactionRounds(DueRounds):
         done.failed.extend(done_failed)
         if found:
             # Recovery checks offsets after the recovery point for gaps, which compaction makes.
-            await checkpoint(services.store, services.pools, services.waiting)
+            await checkpoint(services.store, services.pools, services.purgatory)
             await self._clean_all(found, done, asked=asked)
             with contextlib.suppress(BrokerError):  # the next one logs it
-                await checkpoint(services.store, services.pools, services.waiting)
+                await checkpoint(services.store, services.pools, services.purgatory)
         for failed in done.failed:
             where = {"log": f"{failed.topic}-{failed.partition}"}
             log.error("compaction failed", extra=where | {"reason": failed.reason})

@@ -14,7 +14,7 @@ from tidelog.broker.membership.registration import is_in_charge
 from tidelog.broker.metadata.brokers.keys import CONTROLLER
 from tidelog.broker.metadata.brokers.records import live_key, put_live, put_seen
 from tidelog.broker.metadata.store import Compare, Delete
-from tidelog.broker.replication.transactions import Transaction, in_session
+from tidelog.broker.metadata.transactions import Transaction, in_session
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from tidelog.broker.controller.election import led_by
 from tidelog.broker.metadata.brokers.keys import LIVE_PREFIX
 from tidelog.broker.metadata.brokers.records import (
     NO_SECRET,
@@ -27,11 +28,10 @@ from tidelog.broker.metadata.brokers.records import (
     put_registration,
     registration_key,
 )
+from tidelog.broker.metadata.eligible_leaders import changed, elr_after
 from tidelog.broker.metadata.records import NO_LEADER
 from tidelog.broker.metadata.store import MOST_OPERATIONS, Delete, Put, absent
-from tidelog.broker.replication.controller.election import led_by
-from tidelog.broker.replication.eligible_leaders import changed, elr_after
-from tidelog.broker.replication.transactions import (
+from tidelog.broker.metadata.transactions import (
     PartitionChange,
     Transaction,
     batched,
@@ -43,12 +43,12 @@ from tidelog.broker.replication.transactions import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from tidelog.broker.controller.controller import TopicRules
     from tidelog.broker.metadata.brokers.members import LiveBroker
     from tidelog.broker.metadata.brokers.records import Endpoint
     from tidelog.broker.metadata.image import Image, Topic
     from tidelog.broker.metadata.records import PartitionRecord
     from tidelog.broker.metadata.store import Compare
-    from tidelog.broker.replication.controller.controller import TopicRules
 
 
 class DuplicateBrokerError(Exception):

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from tidelog.broker.metadata.brokers.records import live_key, offline_key, registration_key
 from tidelog.broker.metadata.records import BROKER_CONFIGS, own_configs_key, put_broker_configs
 from tidelog.broker.metadata.store import Delete, unchanged_since
-from tidelog.broker.replication.transactions import Transaction, unmodified
+from tidelog.broker.metadata.transactions import Transaction, unmodified
 from tidelog.protocol.errors import BrokerIdNotRegistered, InvalidRequest
 
 if TYPE_CHECKING:

@@ -1,10 +1,17 @@
-"""How handlers use partitions without blocking the event loop.
+"""The partitions that have a replica on this broker: who leads, who follows, and who reads and writes.
 
-Promises that no handler blocks the loop on a file (`offload.py`, `openings.py`), that appends to
-one partition keep their order (`appends.py`), and that whoever waits for a log's offsets waits in
-one place (`waiting.py`). `lookup.py` finds a log, and whether this broker leads it. `group_sync.py` runs
-one fsync for the acknowledgements of many producers. `conversion.py` down-converts for older Fetch
-versions and says when that is too much for the loop; `offload.py` chooses the pool; `fetch_parts.py` is
-what all fetches share; `sole_replicas.py` is the replication of logs that have no
-other replica. Begin with `appends.py`.
+Promises that no handler blocks the loop on a file (`offload.py`, `log_opener.py`), that whoever waits for a
+log's offsets waits in one place (`purgatory.py`), that a partition changes its role one step at a time, and
+that nothing is answered as leader meanwhile. Begin with `replica_manager.py`.
+
+    all partitions here, by the image of the metadata             replica_manager.py
+    one partition: its role, and the change of it                 partition.py, role_transitions.py
+    appending in the order of requests, syncs of many producers   produce/
+    fetches of consumers and of followers, and their sessions     fetch/
+    leading: acknowledgements, changes of the ISR, elections      leading/
+    following: one connection to each leader, what it sends       following/
+    the rules of both, without clock, socket or file              replication/
+    finding a log, and whether this broker leads it               lookup.py
+    which requests are of other brokers, and proofs of one's own  senders.py
+    where no log has another replica                              sole_replicas.py
 """

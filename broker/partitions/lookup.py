@@ -9,9 +9,14 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Protocol
 
-from tidelog.broker.partitions.openings import Openings
-from tidelog.broker.topics.leadership import ANY_EPOCH, check_leader, check_leader_epoch
-from tidelog.protocol.errors import BrokerError, UnknownTopicOrPartition
+from tidelog.broker.partitions.log_opener import LogOpener
+from tidelog.protocol.errors import (
+    BrokerError,
+    FencedLeaderEpoch,
+    NotLeaderOrFollower,
+    UnknownLeaderEpoch,
+    UnknownTopicOrPartition,
+)
 from tidelog.storage.would_block import WouldBlock
 
 if TYPE_CHECKING:
@@ -22,6 +27,8 @@ if TYPE_CHECKING:
     from tidelog.storage.log.partition import Partition
 
 log = logging.getLogger("tidelog.node")
+
+ANY_EPOCH = -1  # of a client that does not know the leader epoch
 
 
 class Leading(Protocol):
@@ -43,7 +50,7 @@ class Partitions:
         leading: Leading,
     ) -> None:
         self._store, self._metadata, self._topics = store, metadata, topics
-        self.openings = Openings(store, self.open_log, reads)
+        self.opener = LogOpener(store, self.open_log, reads)
         self.leading = leading
 
     def get(self, topic: str, index: int) -> Partition:
@@ -136,10 +143,47 @@ class Partitions:
 
     async def open(self, topic: str, index: int) -> Partition:
         """Returns a log, opened in a thread if need be; raises what `get` raises."""
-        for error in (await self.openings.open([(topic, index)])).values():
+        for error in (await self.opener.open([(topic, index)])).values():
             raise error
         return self.opened(topic, index)
 
     def offline(self) -> list[Partition]:
         """Returns the logs that a failed disk has put offline."""
         return [each for each in self._store.opened() if each.offline is not None]
+
+
+def check_leader(metadata: ClusterMetadata, topic: str, index: int, epoch: int = ANY_EPOCH) -> None:
+    """Checks that this broker leads a partition.
+
+    Raises UnknownTopicOrPartition, and NotLeaderOrFollower if another broker leads it or none does.
+    A broker that has a replica first compares the leader epoch of the client with its own, and
+    raises FencedLeaderEpoch or UnknownLeaderEpoch (`Partition.getLocalLog` of Kafka).
+    """
+    known = metadata.image.topics.get(topic)
+    if known is None or not 0 <= index < len(known.assignments):
+        raise UnknownTopicOrPartition(f"there is no partition {topic}-{index}")
+    record = known.assignments[index]
+    if record.leader != metadata.node_id:
+        if metadata.node_id in record.replicas:
+            check_epoch(record.leader_epoch, epoch)
+        raise NotLeaderOrFollower(f"broker {record.leader} leads {topic}-{index}")
+
+
+def check_leader_epoch(partition: Partition, epoch: int) -> None:
+    """Compares the leader epoch that a client knows with that of the leader's log (KIP-320).
+
+    Raises FencedLeaderEpoch for an older one, UnknownLeaderEpoch for one from the future.
+    """
+    check_epoch(partition.leader_epoch, epoch)
+
+
+def check_epoch(current: int, epoch: int) -> None:
+    """Compares the leader epoch that a client knows with that of a partition (KIP-320).
+
+    Raises FencedLeaderEpoch for an older one, UnknownLeaderEpoch for one from the future.
+    """
+    if epoch in (ANY_EPOCH, current):
+        return
+    if epoch < current:
+        raise FencedLeaderEpoch(f"epoch {epoch} ended; it is {current} now")
+    raise UnknownLeaderEpoch(f"epoch {epoch} is not known yet; it is {current}")

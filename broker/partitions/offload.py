@@ -50,7 +50,7 @@ async def offload(
 
     A partition that cannot be opened is left to `attempt`, which finds out why in its thread.
     """
-    await services.partitions.openings.open(names)
+    await services.partitions.opener.open(names)
     try:
         return attempt(ON_LOOP)
     except (WouldConvert, NeedsMemory):

@@ -1,6 +1,6 @@
 """The replication of logs that have one replica, which is this broker's: there is nobody to wait for.
 
-Promises what `broker/replicas` promises, for an ISR of this broker: an append has the acks of all as soon
+Promises what `broker/partitions` promises, for an ISR of this broker: an append has the acks of all as soon
 as it is written, the log leads as long as it is open, and no request comes from a follower.
 """
 
@@ -47,7 +47,7 @@ class SoleReplicas:
         self._broker, self._store, self._pool = broker, store, pool
         self._impostors = impostors
         self.senders = _NoSenders()
-        self.new_leaders = _NoElections()
+        self.pending_elections = _NoElections()
 
     # --- metadata ---------------------------------------------------------------------------------
 

@@ -240,7 +240,7 @@ async def reset_append_clock(control: Control, given: Mapping[str, Any]) -> dict
     last_time = partition.last_append_time
     if ahead(last_time, now_ms):
         await services.pools.maintenance.run_to_end(partition.append_clock.reset, now_ms)
-        await checkpoint(services.store, services.pools, services.waiting)
+        await checkpoint(services.store, services.pools, services.purgatory)
     return _append_time(partition, last_time, now_ms)
 
 

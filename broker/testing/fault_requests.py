@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from tidelog.broker.http.services import Services
     from tidelog.broker.network.context import Context
     from tidelog.broker.network.routes import Route
-    from tidelog.broker.partitions.appends import Appends
     from tidelog.broker.partitions.lookup import Partitions
+    from tidelog.broker.partitions.produce.appends import Appends
     from tidelog.broker.security.session import Session
     from tidelog.broker.testing.faults import Fault, Faults
     from tidelog.broker.topics.topics import Topics

@@ -1,4 +1,4 @@
-"""The leaders of partitions: the metadata name them, and a single broker claims every partition.
+"""Leaders of partitions: the metadata name them, and a broker that is alone claims every partition.
 
 A leader epoch never decreases. The metadata have one for each partition, and the reconciler starts it in
 the leader's log. A log may be ahead: a directory that Kafka wrote has its own epoch.
@@ -13,12 +13,6 @@ from typing import TYPE_CHECKING
 
 from tidelog.broker.metadata.cluster import MOST_CHANGES, ChangedMeanwhileError
 from tidelog.broker.metadata.records import UNKNOWN_EPOCH, PartitionRecord
-from tidelog.protocol.errors import (
-    FencedLeaderEpoch,
-    NotLeaderOrFollower,
-    UnknownLeaderEpoch,
-    UnknownTopicOrPartition,
-)
 
 if TYPE_CHECKING:
     from tidelog.broker.metadata.cluster import ClusterMetadata
@@ -26,48 +20,8 @@ if TYPE_CHECKING:
     from tidelog.broker.pools import Pool
     from tidelog.protocol.topic_partition import TopicPartition
     from tidelog.storage.directory.store import LogStore
-    from tidelog.storage.log.partition import Partition
 
 log = logging.getLogger("tidelog.topics")
-
-ANY_EPOCH = -1  # of a client that does not know the leader epoch
-
-
-def check_leader(metadata: ClusterMetadata, topic: str, index: int, epoch: int = ANY_EPOCH) -> None:
-    """Checks that this broker leads a partition.
-
-    Raises UnknownTopicOrPartition, and NotLeaderOrFollower if another broker leads it or none does.
-    A broker that has a replica first compares the leader epoch of the client with its own, and
-    raises FencedLeaderEpoch or UnknownLeaderEpoch (`Partition.getLocalLog` of Kafka).
-    """
-    known = metadata.image.topics.get(topic)
-    if known is None or not 0 <= index < len(known.assignments):
-        raise UnknownTopicOrPartition(f"there is no partition {topic}-{index}")
-    record = known.assignments[index]
-    if record.leader != metadata.node_id:
-        if metadata.node_id in record.replicas:
-            check_epoch(record.leader_epoch, epoch)
-        raise NotLeaderOrFollower(f"broker {record.leader} leads {topic}-{index}")
-
-
-def check_leader_epoch(partition: Partition, epoch: int) -> None:
-    """Compares the leader epoch that a client knows with that of the leader's log (KIP-320).
-
-    Raises FencedLeaderEpoch for an older one, UnknownLeaderEpoch for one from the future.
-    """
-    check_epoch(partition.leader_epoch, epoch)
-
-
-def check_epoch(current: int, epoch: int) -> None:
-    """Compares the leader epoch that a client knows with that of a partition (KIP-320).
-
-    Raises FencedLeaderEpoch for an older one, UnknownLeaderEpoch for one from the future.
-    """
-    if epoch in (ANY_EPOCH, current):
-        return
-    if epoch < current:
-        raise FencedLeaderEpoch(f"epoch {epoch} ended; it is {current} now")
-    raise UnknownLeaderEpoch(f"epoch {epoch} is not known yet; it is {current}")
 
 
 def known_leader_epoch(store: LogStore, topic: Topic, index: int) -> int:

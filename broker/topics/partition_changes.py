@@ -10,13 +10,13 @@ import logging
 from functools import partial
 from typing import TYPE_CHECKING
 
+from tidelog.broker.controller import reassignment
+from tidelog.broker.controller.controller import TopicRules, able, decided, elect
+from tidelog.broker.controller.election import is_unclean, prefer
 from tidelog.broker.metadata.records import NO_LEADER
 from tidelog.broker.metadata.store import MOST_OPERATIONS
+from tidelog.broker.metadata.transactions import batched, change
 from tidelog.broker.network.scheduler import with_checkpoints
-from tidelog.broker.replication.controller import reassignment
-from tidelog.broker.replication.controller.controller import TopicRules, able, decided, elect
-from tidelog.broker.replication.controller.election import is_unclean, prefer
-from tidelog.broker.replication.transactions import batched, change
 from tidelog.broker.topics.placing import check_manual_replicas
 from tidelog.protocol.errors import (
     BrokerError,
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from tidelog.broker.metadata.image import Image, Topic
     from tidelog.broker.metadata.records import PartitionRecord
-    from tidelog.broker.replication.transactions import PartitionChange, Transaction
+    from tidelog.broker.metadata.transactions import PartitionChange, Transaction
     from tidelog.broker.settings import Settings
     from tidelog.broker.topics.services import Services
     from tidelog.protocol.topic_partition import TopicPartition

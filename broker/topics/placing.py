@@ -12,8 +12,8 @@ from __future__ import annotations
 import secrets
 from typing import TYPE_CHECKING, NamedTuple
 
-from tidelog.broker.replication.controller.controller import able, new_partition
-from tidelog.broker.replication.controller.placement import circle_of, place
+from tidelog.broker.controller.controller import able, new_partition
+from tidelog.broker.controller.placement import circle_of, place
 from tidelog.protocol.errors import InvalidReplicaAssignment, InvalidReplicationFactor
 
 if TYPE_CHECKING:

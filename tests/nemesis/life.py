@@ -137,7 +137,7 @@ class Life:
         return self.judge()
 
     def _round(self, name: str, faults: Faults, kind: str) -> None:
-        """Plays one fault; a client is disturbed before it, or while it lasts."""
+        """Plays one fault; a client is invalidated before it, or while it lasts."""
         lasts_s = faults.lasts_s()
         before, began_s = self.load.count, time.monotonic()
         is_early = self._random.random() < 0.5

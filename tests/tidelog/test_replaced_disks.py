@@ -6,7 +6,7 @@ import shutil
 
 import pytest
 
-from tests.broker.replicas.load import Load, consumed, create
+from tests.broker.partitions.load import Load, consumed, create
 from tests.broker.subject import eventually
 from tests.oracle import wire
 from tidelog.cli.brokers.gathering import gathered

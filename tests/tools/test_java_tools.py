@@ -374,7 +374,7 @@ class TestTheCluster:
 
 
 def test_a_failure_is_seen(broker, tools):
-    """A wrong command is not taken for a right one, and the next is not disturbed."""
+    """A wrong command is not taken for a right one, and the next is not invalidated."""
     done = tools.run("kafka-topics", "--bootstrap-server", broker.bootstrap, "--nonsense")
     assert done.status == 1
     assert "nonsense" in done.out + done.err

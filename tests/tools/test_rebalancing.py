@@ -139,7 +139,7 @@ def test_partitions_move_one_by_one(broker, place, joined, kinds):
 )
 @pytest.mark.parametrize("strategies", [EAGER, COOPERATIVE], ids=["eager", "cooperative"])
 def test_a_static_member_comes_back(broker, place, joined, kind, strategies):
-    """Its place is kept for it and nobody is disturbed; who has its name takes it; who had it is told."""
+    """Its place is kept for it and nobody is invalidated; who has its name takes it; who had it is told."""
     first = joined(kind, strategies, "one")
     eventually(lambda: owned(first) == PARTITIONS, PATIENCE_S)
     second = joined(kind, strategies, "two")
@@ -152,7 +152,7 @@ def test_a_static_member_comes_back(broker, place, joined, kind, strategies):
     third = joined(kind, strategies, "two")
     eventually(lambda: owned(third) == part, PATIENCE_S, "the part of the one it replaces")
     eventually(second.has_given_up, PATIENCE_S, "told that another has its name")
-    assert generation(broker, place.group, "one") == before, "the other one was disturbed"
+    assert generation(broker, place.group, "one") == before, "the other one was invalidated"
     assert moves(first) == moved
     with broker.connect() as connection:
         gone = {"member_id": "", "group_instance_id": "two", "reason": "an operator says so"}

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from tidelog.broker.coordinators.groups.offsets_topic import TOPIC as GROUPS_TOPIC
 from tidelog.broker.coordinators.transactions import coordinator_epochs
 from tidelog.broker.metadata.records import NO_LEADER
-from tidelog.broker.topics.leadership import check_leader
+from tidelog.broker.partitions.lookup import check_leader
 from tidelog.protocol.errors import (
     BrokerError,
     InvalidProducerEpoch,

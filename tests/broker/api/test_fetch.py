@@ -247,7 +247,7 @@ class TestRefusals:
 
 
 class TestSessions:
-    """KIP-227; the rules of one session are in tests/broker/fetches."""
+    """KIP-227; the rules of one session are in tests/broker/partitions/fetch."""
 
     def ask(self, connection, topic, version, **more):
         fields = fetch_fields(asking.named(connection, topic, version), **more)

@@ -30,7 +30,7 @@ class Slow:
 
     def __init__(self):
         self.begun = []
-        self.partitions = SimpleNamespace(openings=SimpleNamespace(open=self.open))
+        self.partitions = SimpleNamespace(opener=SimpleNamespace(open=self.open))
         self.transactions = SimpleNamespace(markers=self)
         self.metadata = SimpleNamespace(node_id=1, image=SimpleNamespace(brokers={}))
         self.replicas = self

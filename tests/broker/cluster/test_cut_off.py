@@ -12,7 +12,7 @@ import pytest
 
 from tests.broker import members
 from tests.broker.asking import fetch, list_offset, new_name, produce, records_for
-from tests.broker.replicas.load import Load, create, leader_of
+from tests.broker.partitions.load import Load, create, leader_of
 from tests.broker.subject import eventually, page_at
 from tests.oracle import wire
 from tidelog.cli.brokers.diagnosis import findings

@@ -9,7 +9,7 @@ import pytest
 
 from tests.broker.subject import eventually
 from tidelog.broker.cluster.keep_alive import KeepAlive
-from tidelog.broker.replication.lease import Lease
+from tidelog.broker.membership.lease import Lease
 from tidelog.protocol.errors import KafkaStorageError
 
 LEASE_MS = 400

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 from kafka import KafkaProducer
 
-from tests.broker.replicas.load import create
+from tests.broker.partitions.load import create
 from tests.broker.subject import eventually, page_at
 from tidelog.cli.parser import main
 from tidelog.cluster import BrokerCluster

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from tests.broker.replicas.load import create
+from tests.broker.partitions.load import create
 from tests.broker.subject import eventually, page_at
 from tidelog.cli.parser import main
 from tidelog.cluster import BrokerCluster

@@ -14,7 +14,7 @@ from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.broker.metadata.etcd.server import running_etcd
-from tests.broker.replicas.load import Load, consumed, create, leader_of
+from tests.broker.partitions.load import Load, consumed, create, leader_of
 from tests.broker.subject import eventually, page_at
 from tidelog.broker.metadata.image_builder import ImageBuilder
 from tidelog.cli.parser import main

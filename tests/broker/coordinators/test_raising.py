@@ -6,10 +6,10 @@ from collections import Counter
 
 import pytest
 
-from tests.broker.replication.cluster import Cluster
-from tests.broker.replication.states import state, written
+from tests.broker.partitions.replication.cluster import Cluster
+from tests.broker.partitions.replication.states import state, written
 from tidelog.broker.coordinators.raising import factor, raising
-from tidelog.broker.replication.eligible_leaders import changed
+from tidelog.broker.metadata.eligible_leaders import changed
 
 TOPIC = "__consumer_offsets"
 

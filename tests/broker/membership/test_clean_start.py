@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.broker.replication.cluster import Cluster
+from tests.broker.partitions.replication.cluster import Cluster
 from tidelog.broker.membership.clean_start import is_clean
 from tidelog.broker.metadata.brokers.records import (
     OfflineRecord,

@@ -6,14 +6,14 @@ from uuid import UUID
 
 import pytest
 
-from tests.broker.replication.cluster import Cluster
-from tests.broker.replication.states import state, written
+from tests.broker.partitions.replication.cluster import Cluster
+from tests.broker.partitions.replication.states import state, written
+from tidelog.broker.controller import controller
 from tidelog.broker.membership import controlled_shutdown, registration
 from tidelog.broker.membership.registration import DuplicateBrokerError, next_transactions
 from tidelog.broker.metadata.brokers.records import OfflineRecord, live_key, put_live
 from tidelog.broker.metadata.records import NO_LEADER
 from tidelog.broker.metadata.store import Compare
-from tidelog.broker.replication.controller import controller
 
 
 @pytest.fixture

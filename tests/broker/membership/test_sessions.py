@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.broker.membership.test_registration import register, unfence
-from tests.broker.replication.cluster import Cluster
+from tests.broker.partitions.replication.cluster import Cluster
 from tidelog.broker.membership.sessions import Sessions
 
 LEASE, SETTLE = 6_000, 60_000

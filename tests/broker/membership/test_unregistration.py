@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tests.broker.membership.test_registration import register
-from tests.broker.replication.cluster import Cluster
-from tests.broker.replication.states import state
+from tests.broker.partitions.replication.cluster import Cluster
+from tests.broker.partitions.replication.states import state
 from tidelog.broker.membership.unregistration import unregister
 from tidelog.broker.metadata.brokers.records import OfflineRecord, put_offline
 from tidelog.broker.metadata.records import put_broker_configs, put_own_configs

@@ -42,7 +42,7 @@ def test_a_fetch_that_would_wait_again_is_given_up(broker):
 
         async def is_done():
             """Whether nothing is under way, as the loop sees it between two steps."""
-            return not connection.is_busy and not len(node.waiting)
+            return not connection.is_busy and not len(node.purgatory)
 
         loop.call_soon_threadsafe(leave)
         eventually(lambda: not len(node.connections))

@@ -25,7 +25,7 @@ class Node:
         self.pools = Pools([])
         self.opened = []
         self.memory = Memory(BrokerConfig())
-        self.partitions = SimpleNamespace(openings=SimpleNamespace(open=self._open))
+        self.partitions = SimpleNamespace(opener=SimpleNamespace(open=self._open))
 
     async def _open(self, names):
         self.opened += names

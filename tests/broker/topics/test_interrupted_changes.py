@@ -270,7 +270,7 @@ async def test_a_deletion_that_fails_half_way_wakes_those_who_wait_for_records(
     async with Broker(tmp_path) as broker:
         await _create_and_fill(broker)
         partition = broker.node.partitions.get("t", 0)
-        waiting = asyncio.create_task(broker.node.waiting.wait([partition], 1, timeout_s=60))
+        waiting = asyncio.create_task(broker.node.purgatory.wait([partition], 1, timeout_s=60))
         await asyncio.sleep(0)
 
         def fails(*_):

@@ -114,7 +114,7 @@ def test_a_waiting_fetch_is_answered_when_the_leader_changes(broker, change, kno
 
     waiting = threading.Thread(target=fetch)
     waiting.start()
-    eventually(lambda: len(broker.node.waiting) == 1, what="the fetch to wait")
+    eventually(lambda: len(broker.node.purgatory) == 1, what="the fetch to wait")
     lead(broker, *change)
     waiting.join(60)
     assert codes == [code]

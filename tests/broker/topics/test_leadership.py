@@ -166,7 +166,7 @@ async def test_who_waits_for_a_partition_hears_of_a_new_leader_or_epoch(tmp_path
         for change in changes:
             both = [broker.node.partitions.get("t", index) for index in (0, 1)]
             changed, unchanged = (
-                asyncio.ensure_future(broker.node.waiting.wait([each], 1, 60)) for each in both
+                asyncio.ensure_future(broker.node.purgatory.wait([each], 1, 60)) for each in both
             )
             await asyncio.sleep(0)
             await change()

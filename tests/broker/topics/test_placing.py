@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.broker.replication.cluster import Cluster
-from tests.broker.replication.states import state
+from tests.broker.partitions.replication.cluster import Cluster
+from tests.broker.partitions.replication.states import state
 from tidelog.broker.metadata.brokers.records import RegistrationRecord, put_registration
 from tidelog.broker.metadata.store import absent
 from tidelog.broker.topics import placing

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 
-from tests.broker.replicas.load import Load, create, leader_of
+from tests.broker.partitions.load import Load, create, leader_of
 from tests.broker.subject import page_at
 from tests.oracle.apache_kafka import available, fetch
 from tidelog.cluster import BrokerCluster

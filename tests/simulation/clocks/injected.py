@@ -12,7 +12,7 @@ from unittest import mock
 
 from tests.simulation.clocks.beside import MISTAKES
 from tests.time_rules import time_rules
-from tidelog.broker.replicas.leader_clocks import LeaderClocks
+from tidelog.broker.partitions.following.leader_clocks import LeaderClocks
 from tidelog.storage.log.retention import explanation, retainer
 from tidelog.storage.log.times import behind, partition_times
 from tidelog.storage.log.times.append_clock import AppendClock

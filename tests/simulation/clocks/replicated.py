@@ -25,7 +25,7 @@ from tests.simulation.clocks.settings import (
 )
 from tests.simulation.clocks.world import OBSERVE_MS, TOPIC_ID, moment
 from tests.storage.conftest import kill
-from tidelog.broker.replicas.leader_clocks import LeaderClocks
+from tidelog.broker.partitions.following.leader_clocks import LeaderClocks
 from tidelog.config.topic import TopicConfig
 from tidelog.protocol.records.batch import Record, build
 from tidelog.storage.directory.store import LogStore

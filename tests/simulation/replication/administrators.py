@@ -11,11 +11,11 @@ from uuid import UUID
 
 from tests.simulation.replication.brokers.machine import GROUPS
 from tests.simulation.replication.network.network import CLIENTS
+from tidelog.broker.controller import reassignment
 from tidelog.broker.metadata import records
 from tidelog.broker.metadata.brokers.keys import LIVE_PREFIX, REGISTRATION_PREFIX
 from tidelog.broker.metadata.records import PartitionRecord, TopicRecord
 from tidelog.broker.metadata.store import Delete
-from tidelog.broker.replication.controller import reassignment
 from tidelog.protocol.errors import BrokerError
 
 if TYPE_CHECKING:

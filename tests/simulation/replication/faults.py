@@ -30,7 +30,9 @@ class Faults(LinkFaults):
         self.world = world
         self.pick = pick
         self.is_over = False
-        self.restarting: set[tuple[int, int]] = set()  # brokers with failed logs, and their incarnations
+        self.restarting: set[tuple[int, int]] = (
+            set()
+        )  # brokers with failed logs, and their incarnations
         kinds: list[tuple[Callable[[], None], int]] = [
             (self.kill, 4),
             (self.kill_all, 1),

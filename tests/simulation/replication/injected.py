@@ -10,17 +10,18 @@ import contextlib
 from typing import TYPE_CHECKING, Any, NamedTuple
 from unittest import mock
 
+from tidelog.broker.controller import controller, election
 from tidelog.broker.coordinators.ownership import Ownership
 from tidelog.broker.membership import clean_start, registration
+from tidelog.broker.membership.lease import Lease
+from tidelog.broker.metadata import transactions
 from tidelog.broker.metadata.store import Compare
-from tidelog.broker.replication import in_sync, isr_change, leadership, transactions
-from tidelog.broker.replication.controller import controller, election
-from tidelog.broker.replication.follower import Follower
-from tidelog.broker.replication.in_sync import InSyncReplicas
-from tidelog.broker.replication.leader import Leader
-from tidelog.broker.replication.leadership import Leadership
-from tidelog.broker.replication.lease import Lease
-from tidelog.broker.replication.messages import NO_EPOCH, Diverging
+from tidelog.broker.partitions.replication import isr, isr_change, leadership
+from tidelog.broker.partitions.replication.follower import Follower
+from tidelog.broker.partitions.replication.isr import InSyncReplicas
+from tidelog.broker.partitions.replication.leader import Leader
+from tidelog.broker.partitions.replication.leadership import Leadership
+from tidelog.broker.partitions.replication.messages import NO_EPOCH, Diverging
 from tidelog.protocol.errors import ErrorCode, NotLeaderOrFollower
 from tidelog.protocol.group_errors import NotCoordinator
 from tidelog.storage.log import appender
@@ -240,7 +241,7 @@ BUGS: dict[str, Mistake] = {
     "there is no ELR": Mistake(
         (
             Patch(election, "elr_after", _NO_ELR),
-            Patch(in_sync, "elr_after", _NO_ELR),
+            Patch(isr, "elr_after", _NO_ELR),
             Patch(registration, "elr_after", _NO_ELR),
         ),
         known=21,

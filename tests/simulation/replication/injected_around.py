@@ -14,24 +14,24 @@ from tidelog.broker.metadata.etcd.change_log import ChangeLog
 from tidelog.broker.metadata.etcd.etcd_watch import EtcdWatch
 from tidelog.broker.metadata.etcd.store import EtcdStore
 from tidelog.broker.metadata.etcd.wire import Keys
-from tidelog.broker.replicas.acknowledgements import Acknowledgements
-from tidelog.broker.replicas.led import Led
-from tidelog.broker.replicas.local_replica import LocalReplica
+from tidelog.broker.partitions.leading.acknowledgements import Acknowledgements
+from tidelog.broker.partitions.leading.partition_leader import PartitionLeader
+from tidelog.broker.partitions.partition import ServedPartition
 
 if TYPE_CHECKING:
     from tidelog.storage.log.partition import Partition
 
-START = LocalReplica._start
+START = ServedPartition._start
 TRANSACT = EtcdStore._transact
 RESTART = ChangeLog.restart
 
 
-def answered_at_once(self: Led, appended: Any, timeout_ms: int) -> Any:
+def answered_at_once(self: PartitionLeader, appended: Any, timeout_ms: int) -> Any:
     """A producer with acks=all is answered when the leader has its records."""
     return appended
 
 
-def follow_in_the_first_epoch(self: LocalReplica, part: Any, partition: Partition) -> None:
+def follow_in_the_first_epoch(self: ServedPartition, part: Any, partition: Partition) -> None:
     """A replica that follows again names the leader epoch in which it followed first."""
     START(self, part, partition)
     if self.followed is not None:
@@ -39,10 +39,10 @@ def follow_in_the_first_epoch(self: LocalReplica, part: Any, partition: Partitio
         self.followed.follower.leader_epoch = first
 
 
-async def idle_at_once(self: LocalReplica) -> Partition:
+async def idle_at_once(self: ServedPartition) -> Partition:
     """A role begins while appends of the last one are in a thread."""
     self.followed = None
-    return await self._host.role_work.open(self.topic, self.name[1])
+    return await self._host.role_transitions.open(self.topic, self.name[1])
 
 
 async def read_and_write(self: EtcdStore, compares: Any, operations: Any) -> int | None:
@@ -74,22 +74,22 @@ async def always_same(self: EtcdWatch) -> bool:
 
 BUGS_AROUND: dict[str, Mistake] = {
     "nobody looks whether leaders are cut off": mistake(
-        Led, "tick", nothing, known=9, fault="cut_off"
+        PartitionLeader, "tick", nothing, known=9, fault="cut_off"
     ),
     "a suspended leader is asked by nobody before it answers": mistake(
-        Led, "check_leading", nothing, known=9, fault="cut_off"
+        PartitionLeader, "check_leading", nothing, known=9, fault="cut_off"
     ),
     "a producer with acks=all is answered before the high watermark": mistake(
-        Led, "acknowledged", answered_at_once
+        PartitionLeader, "acknowledged", answered_at_once
     ),
     "who steps down does not tell those who wait": mistake(
         Acknowledgements, "refuse_all", nothing, known=2
     ),
     "a follower goes on in the old leader epoch": mistake(
-        LocalReplica, "_start", follow_in_the_first_epoch, known=2
+        ServedPartition, "_start", follow_in_the_first_epoch, known=2
     ),
     "a role does not wait for an append in a thread": mistake(
-        LocalReplica, "_idle", idle_at_once, known=8, fault="depose"
+        ServedPartition, "_idle", idle_at_once, known=8, fault="depose"
     ),
     "etcd is read instead of compare-and-set": mistake(
         EtcdStore, "_transact", read_and_write, known=3, has_etcd=True

@@ -43,7 +43,7 @@ from tests.simulation.replication.network.network import WEATHERS, Network
 from tests.simulation.replication.network.wires import Wires
 from tests.simulation.replication.timeline import BEGIN_MS, Timeline
 from tests.simulation.seeds import BrokenSeedError
-from tidelog.broker.cluster import governing, session
+from tidelog.broker.cluster import controller_loop, session
 from tidelog.broker.maintenance import clock_watch, compaction_rounds
 from tidelog.broker.membership.sessions import Sessions
 from tidelog.broker.metadata import names, records
@@ -167,7 +167,7 @@ class Life:
             mock.patch.object(session, "secrets", drawn),
             mock.patch.object(compaction_rounds, "Worker", VirtualWorker),
             mock.patch.object(clock_watch, "_INTERVAL_S", OBSERVED_S),
-            mock.patch.object(governing, "Sessions", self._sessions),
+            mock.patch.object(controller_loop, "Sessions", self._sessions),
         ]
 
     def _sessions(self, *, lease_ms: int, settle_ms: int | None) -> Sessions:

@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from tests.broker.replicas.load import create
+from tests.broker.partitions.load import create
 from tests.broker.subject import eventually
 from tidelog.broker.metadata.brokers.records import live_key, put_live
 from tidelog.broker.metadata.local import local_metadata

@@ -16,7 +16,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.broker.replicas.load import consumed
+from tests.broker.partitions.load import consumed
 from tests.broker.subject import eventually
 from tidelog.cli.brokers.balance import balanced
 from tidelog.cli.brokers.rebalance import FOLLOWERS, LEADERS, RATES

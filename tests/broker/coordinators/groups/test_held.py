@@ -8,8 +8,8 @@ import pytest
 
 from tests.broker.asking import create
 from tests.broker.members import commit, join_once, sync_alone
-from tests.broker.replicas.inside import brokers
-from tests.broker.replicas.inside import eventually as eventually_async
+from tests.broker.partitions.inside import brokers
+from tests.broker.partitions.inside import eventually as eventually_async
 from tests.broker.subject import eventually
 from tidelog.broker.coordinators.groups.committed import Commit, Committed, Committer
 from tidelog.broker.coordinators.groups.group import Group

@@ -28,7 +28,7 @@ class Led(Inside):
     def _appended(self, append):
         def work():
             appended = append(self.partition)
-            self.node.waiting.appended(self.partition, appended)
+            self.node.purgatory.appended(self.partition, appended)
             return appended.base_offset
 
         return self.call(work)
@@ -196,7 +196,7 @@ class TestWaiting:
     @staticmethod
     def wait_for_waits(led, count):
         deadline = time.monotonic() + 60
-        while led.call(lambda: len(led.node.waiting)) != count:
+        while led.call(lambda: len(led.node.purgatory)) != count:
             assert time.monotonic() < deadline, "no fetch waits"
             time.sleep(0.01)
 

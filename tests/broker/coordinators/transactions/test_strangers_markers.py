@@ -11,8 +11,8 @@ import pytest
 from tests.broker.api.test_describe_producers import look
 from tests.broker.asking import create
 from tests.broker.coordinators.transactions.requests import NONE, Transactional, committed
-from tests.broker.replicas.inside import brokers, eventually, tags_of
-from tests.broker.replicas.stranger import Stranger
+from tests.broker.partitions.inside import brokers, eventually, tags_of
+from tests.broker.partitions.stranger import Stranger
 from tidelog.broker.coordinators.transactions.others import OtherBrokers
 from tidelog.broker.coordinators.transactions.state_topic import TOPIC
 from tidelog.config.topic import TopicConfig

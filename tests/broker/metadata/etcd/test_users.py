@@ -9,7 +9,7 @@ import pytest
 pytest.importorskip("aetcd", reason="aetcd is not installed (make setup)")
 
 from tests.broker.metadata.etcd.server import running_etcd
-from tests.broker.replicas.load import create
+from tests.broker.partitions.load import create
 from tests.broker.subject import eventually, json_at
 from tidelog.broker.metadata.etcd.login import EtcdUser
 from tidelog.broker.metadata.etcd.store import EtcdStore

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from tests.broker.replicas.inside import eventually
+from tests.broker.partitions.inside import eventually
 from tidelog.broker.metadata.liveness import peers
 from tidelog.broker.metadata.liveness.broker_lock import BrokerLock
 from tidelog.broker.metadata.liveness.peers import Peers

@@ -11,7 +11,7 @@ import pytest
 
 from tests.broker import raw
 from tests.broker.asking import produce_fields
-from tests.broker.replicas.inside import batch, brokers, eventually
+from tests.broker.partitions.inside import batch, brokers, eventually
 from tidelog.broker.api import produce_single
 from tidelog.broker.network import routes
 from tidelog.broker.network.answers import CloseConnection, Pending

@@ -38,7 +38,7 @@ from tidelog.storage.filenames import REGISTRATION_FILE
 
 if TYPE_CHECKING:
     from tests.simulation.replication.life import Life
-    from tidelog.broker.replication.lease import Lease
+    from tidelog.broker.membership.lease import Lease
     from tidelog.config import BrokerConfig
     from tidelog.storage.log.partition import Partition
 
@@ -230,7 +230,7 @@ class Machine:
         while True:
             await asyncio.sleep(CHECKPOINT_S)
             try:
-                await checkpoint(node.store, node.pools, node.waiting)
+                await checkpoint(node.store, node.pools, node.purgatory)
             except BrokerError as error:
                 self.world.say("no checkpoint", self, error.message)
 
@@ -244,7 +244,7 @@ class Machine:
             chore.cancel()
         await asyncio.gather(*chores, return_exceptions=True)
         await node.coordinator.stop()
-        node.waiting.wake_all()
+        node.purgatory.wake_all()
         await asyncio.sleep(0.1)
         for connection in sorted(node.connections, key=attrgetter("peer")):
             connection.abort()

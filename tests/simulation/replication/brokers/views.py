@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 
     from tests.simulation.replication.brokers.machine import Machine
     from tidelog.broker.boot import Services
-    from tidelog.broker.replicas.followed import Followed
-    from tidelog.broker.replicas.led import Led
-    from tidelog.broker.replicas.replicas import Replicas
-    from tidelog.broker.replication.leader import Leader
-    from tidelog.broker.replication.messages import LeaderRules
+    from tidelog.broker.partitions.following.partition_follower import PartitionFollower
+    from tidelog.broker.partitions.leading.partition_leader import PartitionLeader
+    from tidelog.broker.partitions.replica_manager import ReplicaManager
+    from tidelog.broker.partitions.replication.leader import Leader
+    from tidelog.broker.partitions.replication.messages import LeaderRules
     from tidelog.storage.directory.store import LogStore
     from tidelog.storage.log.partition import Appended, Partition
 
@@ -62,8 +62,10 @@ class Views:
     def __init__(self, machine: Machine) -> None:
         self._machine = machine
         self._world = machine.world
-        self._led: dict[str, Led] = {}
-        self._seen: dict[Led | Followed, Replica] = {}  # as the last look found them
+        self._led: dict[str, PartitionLeader] = {}
+        self._seen: dict[
+            PartitionLeader | PartitionFollower, Replica
+        ] = {}  # as the last look found them
         self._judged: dict[Leader, tuple[object, ...]] = {}  # what was checked of leaders
         self._keys: dict[Partition, str] = {}
         self._waiting: dict[asyncio.Future[Appended], int] = {}  # producers, and until when
@@ -124,7 +126,9 @@ class Views:
             self._judged[leader] = now
             self._world.checker.check_leader(view)
 
-    def _view(self, role: Led | Followed, leader: Leader | None, epoch: int) -> Replica | None:
+    def _view(
+        self, role: PartitionLeader | PartitionFollower, leader: Leader | None, epoch: int
+    ) -> Replica | None:
         """Returns a partition in its role, that of the last look if it is the same; None without a log."""
         seen = self._seen.get(role)
         if seen is not None and seen.epoch == epoch and self._logs.get(seen.key) is seen.log:
@@ -222,7 +226,7 @@ class Views:
 
     # --- what a process is told -------------------------------------------------------------------
 
-    def observe(self, replicas: Replicas) -> None:
+    def observe(self, replicas: ReplicaManager) -> None:
         """Sees each acknowledgement with acks=all, and what only leaders answer, when it is given."""
         acknowledged, check_leading = replicas.acknowledged, replicas.check_leading
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from tests.simulation.replication.brokers.machine import Machine
     from tests.simulation.replication.checking.stored import Part, Stored
     from tests.simulation.replication.timeline import Timeline
-    from tidelog.broker.replication.leader import Leader
+    from tidelog.broker.partitions.replication.leader import Leader
 
 NOBODY = -1
 LEASE_MS = 3_000  # of the sessions of brokers

@@ -1,0 +1,199 @@
+"""This broker's turn as the controller: it stores what `broker/controller` decides.
+
+Every broker would be the controller. It needs no more than its session: two at once do no harm.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections import defaultdict
+from enum import Enum, auto
+from typing import TYPE_CHECKING
+
+from tidelog.broker.controller import controller
+from tidelog.broker.folded_log import folded
+from tidelog.broker.membership.sessions import Sessions
+from tidelog.broker.metadata.store import MOST_OPERATIONS, LeaseEndedError
+from tidelog.protocol.errors import BrokerError
+
+if TYPE_CHECKING:
+    from tidelog.broker.cluster.cluster import Cluster
+    from tidelog.broker.cluster.rules import Rules
+    from tidelog.broker.cluster.services import Services
+    from tidelog.broker.metadata.image import Image
+    from tidelog.broker.metadata.transactions import PartitionChange, Transaction
+
+log = logging.getLogger("tidelog.cluster")
+
+_TICK_S = 1.0  # who is settled changes with time
+_RETRY_S = 0.1
+_SAME = -2  # the leader of before
+_AT_ONCE = 8  # transactions under way: the store makes them durable together
+
+
+class _Outcome(Enum):
+    """How a transaction ended, as far as is known."""
+
+    STORED = auto()
+    REFUSED = auto()  # decided on something that has changed
+    UNKNOWN = auto()  # decided again, once the image shows what is so
+
+
+class ControllerLoop:
+    """What a broker does as the controller, or to become it."""
+
+    def __init__(self, services: Services, cluster: Cluster, rules: Rules) -> None:
+        self._metadata, self._cluster = services.metadata, cluster
+        self.rules = rules
+        config = services.config.cluster
+        settle_ms = config.leader_imbalance_check_interval_seconds * 1000
+        self.sessions = Sessions(
+            lease_ms=0,  # the lock of a process proves that it has ended
+            settle_ms=settle_ms if config.auto_leader_rebalance_enable else None,
+        )
+        self._limit = MOST_OPERATIONS
+        self._seen: object = None  # on what nothing had to be written
+        self._quiet: tuple[Image, object] | None = None  # the same, as the controller, and of whom
+        self._governed = 0  # the last controller epoch of this broker
+        self._stored: list[PartitionChange] = []  # and not logged yet
+        self.updates = asyncio.Event()
+        """To be set when there is a newer image, and when a session has begun."""
+
+    async def run(self) -> None:
+        """Governs on each new image, and as time passes, until cancelled."""
+        while True:
+            self.updates.clear()
+            image = self._metadata.image
+            self.sessions.observe(image, self._cluster.now_ms())
+            try:
+                if await self._govern(image):
+                    continue
+            except Exception:
+                log.exception("controller failed, retrying")
+                await asyncio.sleep(_RETRY_S)
+                continue
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_TICK_S if self._is_controller(image) else None):
+                    await self.updates.wait()
+
+    def _is_controller(self, image: Image) -> bool:
+        return image.controller is not None and image.controller.broker == self._cluster.me
+
+    async def _govern(self, image: Image) -> bool:
+        """Writes what has to be written; returns whether there was something."""
+        now_ms = self._cluster.now_ms()
+        settled, awaited = self.sessions.settled(now_ms), self.sessions.awaited(now_ms)
+        looked_at = (image.revision, settled, awaited, self._cluster.epoch)
+        if self._cluster.epoch < 0 or looked_at == self._seen:
+            return False
+        found = self._transactions(image, settled, awaited)
+        if not found:
+            self._seen = looked_at
+            return False
+        await self._store_all(found)
+        return True
+
+    def _transactions(
+        self, image: Image, settled: frozenset[int], awaited: frozenset[int]
+    ) -> list[Transaction]:
+        cluster = self._cluster
+        if image.controller is None:
+            claim = controller.claim(image, cluster.me, cluster.epoch, cluster.lease_id)
+            return [] if claim is None else [claim]
+        if not self._is_controller(image):
+            return []
+        if self._governed != image.controller.epoch:
+            self._governed = image.controller.epoch
+            log.info("broker became controller", extra={"epoch": self._governed})
+        self.rules.forget(image.topics)
+        concerned = (image.controller.epoch, settled, awaited)
+        quiet, then = self._quiet or (None, None)
+        found = controller.transactions(
+            image,
+            image.controller.epoch,
+            self.rules,
+            settled=settled,
+            awaited=awaited,
+            limit=self._limit,
+            since=quiet if concerned == then else None,
+        )
+        if not found:
+            self._quiet = (image, concerned)
+        return found
+
+    async def _store_all(self, found: list[Transaction]) -> None:
+        """Stores transactions in their order, several at once; none after one that was not stored.
+
+        Each compares all that it was decided on, so none depends on another.
+        """
+        left = iter(found)
+        ended: list[_Outcome] = []
+
+        async def store_one_after_another() -> None:
+            for transaction in left:
+                ended.append(await self._store(transaction))
+                if set(ended) != {_Outcome.STORED}:
+                    return
+
+        try:
+            async with asyncio.TaskGroup() as group:
+                for _ in range(min(_AT_ONCE, len(found))):
+                    group.create_task(store_one_after_another())
+        finally:
+            self._log_stored()
+        if _Outcome.REFUSED in ended:
+            self._limit = max(1, self._limit // 2)
+        elif _Outcome.STORED in ended:
+            self._limit = MOST_OPERATIONS
+        if _Outcome.UNKNOWN in ended:
+            await asyncio.sleep(_RETRY_S)
+        try:
+            await self._metadata.catch_up()
+        except BrokerError as error:
+            log.warning("controller image not updated yet", extra={"reason": error.message})
+            await asyncio.sleep(_RETRY_S)
+
+    async def _store(self, transaction: Transaction) -> _Outcome:
+        try:
+            revision = await self._metadata.store.transact(
+                transaction.compares, transaction.operations
+            )
+        except LeaseEndedError:
+            self._cluster.session_ended()
+            return _Outcome.UNKNOWN
+        except BrokerError as error:
+            log.warning(
+                "controller change not stored",
+                extra={"why": transaction.why, "reason": error.message},
+            )
+            return _Outcome.UNKNOWN
+        if revision is None:
+            return _Outcome.REFUSED
+        self._stored += transaction.changes
+        return _Outcome.STORED
+
+    def _log_stored(self) -> None:
+        """Logs which partitions have changed, and why: one line for each reason and new leader."""
+        stored, self._stored = self._stored, []
+        topics = self._metadata.image.topics_by_id
+        names: defaultdict[tuple[str, int], list[str]] = defaultdict(list)
+        for change in stored:
+            after, topic = change.after, topics.get(change.topic_id)
+            name = f"{'a deleted topic' if topic is None else topic.name}-{change.partition}"
+            leader = after.leader if after.leader_epoch != change.before.leader_epoch else _SAME
+            names[change.why, leader].append(name)
+            log.debug(
+                "partition changed",
+                extra={
+                    "log": name,
+                    "leader": after.leader,
+                    "leader_epoch": after.leader_epoch,
+                    "isr": list(after.isr),
+                    "why": change.why,
+                },
+            )
+        for (why, leader), partitions in names.items():
+            of_leader = {} if leader == _SAME else {"leader": leader}
+            log.info("partitions changed", extra=folded(partitions, **of_leader, why=why))

@@ -1,0 +1,62 @@
+"""The lease of this broker's registration, as the data loop knows it.
+
+A broker that was paused past its lease steps down before it answers anything as leader: others may
+lead its partitions since. A broker that is only cut off from the coordinator keeps its roles, and
+its lease is overdue: each of its leaders then goes on or is suspended, by what its followers ask
+(`broker/partitions/replication/leadership.py`). The difference is whether the loop ran when the lease ended.
+
+Renewals run outside the data loop. They stop when that has not run for a lease time, or a leader
+that hangs would lead for ever.
+"""
+
+from __future__ import annotations
+
+
+class Lease:
+    """A lease that must be renewed. All times are those of one monotonic clock, in ms."""
+
+    __slots__ = ("_ends_ms", "_is_lost", "_last_run_ms", "duration_ms")
+
+    def __init__(self, duration_ms: int, granted_ms: int) -> None:
+        """Begins with a lease that was asked for at `granted_ms`."""
+        self.duration_ms = duration_ms
+        self._ends_ms = granted_ms + duration_ms
+        self._last_run_ms = granted_ms
+        self._is_lost = False
+
+    def on_renewed(self, sent_ms: int) -> None:
+        """Takes a renewal that the coordinator confirmed; it was sent at `sent_ms`."""
+        self._ends_ms = max(self._ends_ms, sent_ms + self.duration_ms)
+
+    def on_lost(self) -> None:
+        """The coordinator says that the lease is gone. That is for good."""
+        self._is_lost = True
+
+    def is_lost(self, now_ms: int) -> bool:
+        """Returns whether the broker has to step down. Each call shows that the loop runs.
+
+        Once lost, it stays lost: the broker registers anew.
+        """
+        if not self._is_lost:
+            self._is_lost = self._was_paused_past_end(now_ms)
+            self._last_run_ms = max(self._last_run_ms, now_ms)
+        return self._is_lost
+
+    def is_overdue(self, now_ms: int) -> bool:
+        """Returns whether no renewal of the last lease time was confirmed: it may have ended."""
+        return now_ms >= self._ends_ms
+
+    def may_renew(self, now_ms: int) -> bool:
+        """Returns whether the loop has run recently enough for a renewal to be sent."""
+        return not self._is_lost and now_ms - self._last_run_ms < self.duration_ms
+
+    def _was_paused_past_end(self, now_ms: int) -> bool:
+        """Returns whether the lease ended while the loop stood still.
+
+        The loop asks at least every third of a lease (`Leader.on_tick`). A shorter silence is no
+        pause: renewals are sent as often, so it ends no lease that was being renewed. A silence of
+        a whole lease loses the lease, whatever was renewed.
+        """
+        pause_ms = now_ms - self._last_run_ms
+        is_over = self.is_overdue(now_ms) or pause_ms >= self.duration_ms
+        return is_over and pause_ms >= self.duration_ms // 3

@@ -1,0 +1,418 @@
+"""What one follower has asked of this broker and was not answered yet, partition by partition.
+
+A follower's fetches are one session (KIP-227): each names only the partitions whose question is new.
+A question is answered once, when there is an update for it; then the follower asks again, from where its
+log ends now. So a fetch costs what has changed, however many partitions a follower has. A session is
+that of its connection, and ends with it.
+
+What a leader knows of its log beside the records changes without an update, too. It is compared with what
+the follower was told, now and then, and told again after a while whether or not it has changed: the
+follower may have failed to keep it. A follower joins the in-sync replicas by a fetch, so the question of
+one that is not among them is answered now and then, too: what kept it out may be over.
+"""
+
+from __future__ import annotations
+
+from itertools import islice
+from operator import length_hint
+from typing import TYPE_CHECKING
+
+from tidelog.broker.alarm import Alarm
+from tidelog.broker.partitions.fetch.consumers import directs_consumers
+from tidelog.broker.partitions.fetch.followers.throttled import Throttled
+from tidelog.broker.partitions.views import received_fetch
+from tidelog.protocol.errors import (
+    FetchSessionIdNotFound,
+    InvalidFetchSessionEpoch,
+    NotLeaderOrFollower,
+    UnknownTopicId,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator
+    from uuid import UUID
+
+    from tidelog.broker.partitions.fetch.followers.follower_fetch import FollowerFetch
+    from tidelog.broker.partitions.leading.partition_leader import PartitionLeader
+    from tidelog.broker.partitions.partition import Name
+    from tidelog.broker.partitions.replica_manager import ReplicaManager
+    from tidelog.broker.partitions.replication import messages
+    from tidelog.broker.partitions.services import Services
+    from tidelog.protocol.api.fetch import FetchPartition, FetchRequest, ReplicaState
+    from tidelog.protocol.errors import BrokerError
+
+SESSIONLESS = -1  # the epoch of a fetch that asks for all its partitions, and no session (KIP-227)
+FIRST = 0  # the epoch that begins a session
+_LAST_EPOCH = 2**31 - 1
+
+# Partitions with updates in one answer, at most: some 5 ms of work on the event loops of leader and follower.
+_ANSWERED = 64
+_LOOK_S = 0.5  # how often what leaders know is compared with what was told
+_LOOKED_AT, _LOOKS = 100, 8  # partitions at once: so many, or all in so many looks
+_SEND_AGAIN_S = 120.0
+_SENT_AGAIN = 32  # partitions in one answer, at most
+_SENT_LOOKED_AT = 1000  # at once, to find them, and those that are not asked for any more
+
+
+class PendingFetch:
+    """One question: from which offset a follower would go on in one partition.
+
+    `led` is None if the partition is not led here; then `error` says why, unless it `is_coming`: it
+    soon will be, which is sooner than the follower would ask again. It `is_open` until it is answered,
+    or the follower asks for the partition anew.
+    """
+
+    __slots__ = (
+        "answer",
+        "error",
+        "is_coming",
+        "is_judged",
+        "is_open",
+        "led",
+        "name",
+        "request",
+        "session",
+        "wanted",
+    )
+
+    def __init__(
+        self,
+        session: FollowerSession,
+        name: Name,
+        wanted: FetchPartition,
+        request: messages.FetchRequest,
+        led: PartitionLeader | None,
+        error: type[BrokerError],
+        *,
+        is_coming: bool,
+    ) -> None:
+        """Tells the leader of the partition what the question says of the follower's log."""
+        self.session, self.name, self.wanted, self.request = session, name, wanted, request
+        self.led, self.error, self.is_coming = led, error, is_coming
+        self.is_open = True
+        self.answer = None if led is None else led.on_fetch(request)
+        self.is_judged = self.is_urgent()  # and answered before anything else happens
+
+    def is_urgent(self) -> bool:
+        """Returns whether the follower should be answered at once."""
+        answer, request = self.answer, self.request
+        if self.is_coming:
+            return False
+        if answer is None or answer.error or answer.diverging is not None:
+            return True
+        if request.fetch_offset < answer.log_end_offset:
+            return True
+        return request.log_start_offset < answer.log_start_offset
+
+    def has_updates(self) -> bool:
+        """Returns whether there is something to tell the follower, be it only a high watermark."""
+        if self.is_urgent():
+            return True
+        return self.led is not None and self.led.leader.has_updates(self.request)
+
+    def is_out_of_sync(self) -> bool:
+        """Returns whether the follower is outside the ISR; it may join the ISR with its next fetch."""
+        return self.led is not None and self.request.replica not in self.led.leader.isr
+
+    def look_again(self) -> bool:
+        """Asks the leader again; returns whether the follower should be answered now."""
+        if self.is_judged:
+            return True
+        if self.led is not None:
+            self.answer = self.led.on_wake(self.request)
+        return self.has_updates()
+
+    def has_records(self) -> bool:
+        """Returns whether the answer would bring records, and nothing is wrong."""
+        answer = self.answer
+        return (
+            answer is not None
+            and not answer.error
+            and answer.diverging is None
+            and self.request.fetch_offset < answer.log_end_offset
+        )
+
+    def hold(self) -> None:
+        """Leaves the question open, though there is an update: it is sent later, as it is then."""
+        if self.is_judged:
+            self.is_judged = False
+            self.park()
+
+    def wake(self) -> None:
+        """Notes that there may be an update."""
+        self.session.wake(self)
+
+    def wake_soon(self) -> None:
+        """Notes that there may be an update, which can wait for more."""
+        self.session.wake(self, at_once=False)
+
+    def park(self) -> None:
+        """Lets the leader say when there is an update."""
+        if self.led is not None:
+            self.led.parked[self] = self.request
+        elif self.is_coming:
+            self.session.pending_elections.park(self)
+
+    def led_by(self, led: PartitionLeader) -> None:
+        """Tells the leader that the partition has got since the question was asked."""
+        self.led, self.is_coming = led, False
+        self.answer = led.on_fetch(self.request)
+        self.park()
+        if self.is_urgent():
+            self.wake()
+        elif self.has_updates():
+            self.wake_soon()
+
+    def does_not_come(self) -> None:
+        """Answers that the partition is not led here: it was waited for long enough."""
+        self.is_coming = False
+        self.wake()
+
+    def unpark(self) -> None:
+        """Ends a question that is answered, or for whose answer nobody waits any more."""
+        if self.led is not None:
+            self.led.parked.pop(self, None)
+        elif self.is_coming:
+            self.session.pending_elections.unpark(self)
+
+
+class FollowerSession:
+    """The open questions of one follower, on one connection."""
+
+    __slots__ = (
+        "_asks",
+        "_epoch",
+        "_is_alone",
+        "_last_sent",
+        "_late",
+        "_looked_s",
+        "_replica",
+        "_replicas",
+        "_services",
+        "_to_look_at",
+        "_woken",
+        "alarm",
+        "directs_consumers",
+        "fetched_ms",
+        "pending_elections",
+        "throttled",
+        "waiting",
+    )
+
+    def __init__(self, services: Services, replicas: ReplicaManager) -> None:
+        self._services, self._replicas = services, replicas
+        self.pending_elections = replicas.pending_elections
+        self.directs_consumers = directs_consumers(services.config)  # so they read from followers
+        self._epoch = FIRST
+        self._is_alone = False  # the fetch has no session
+        self._replica = -1
+        self._asks: dict[Name, PendingFetch] = {}
+        self._woken: dict[
+            PendingFetch, None
+        ] = {}  # open questions for which there may be an update
+        self._late: dict[
+            PendingFetch, None
+        ] = {}  # those for which there is an update that can wait
+        self._last_sent: dict[Name, tuple[float, object]] = {}  # when and what, the oldest first
+        self.fetched_ms = 0  # when its last fetch came
+        self._looked_s = 0.0
+        self._to_look_at: Iterator[Name] = iter(())
+        self.waiting: FollowerFetch | None = None  # the fetch that waits for news
+        self.alarm = Alarm(self._wait_is_over)
+        self.throttled = Throttled(self, replicas)
+
+    def __len__(self) -> int:
+        return len(self._asks)
+
+    @property
+    def has_woken(self) -> bool:
+        """Whether there may be an update."""
+        return bool(self._woken)
+
+    @property
+    def has_late(self) -> bool:
+        """Whether there is an update that can wait."""
+        return bool(self._late)
+
+    # --- questions --------------------------------------------------------------------------------
+
+    def take(self, request: FetchRequest) -> None:
+        """Takes the new questions of a fetch.
+
+        Raises FetchSessionIdNotFound and InvalidFetchSessionEpoch.
+        """
+        if request.session_epoch > FIRST:
+            self._check(request)
+        elif self._asks:
+            self.close()
+        self._epoch = max(request.session_epoch, FIRST)
+        self._is_alone = request.session_epoch == SESSIONLESS
+        self.fetched_ms = self._replicas.now_ms()
+        replica = request.replica_state
+        assert replica is not None
+        self._replica = replica.replica_id
+        for forgotten in request.forgotten_topics_data:
+            for index in forgotten.partitions:
+                self._forget((forgotten.topic_id, index))
+        for topic in request.topics:
+            for wanted in topic.partitions:
+                self._ask(topic.topic_id, wanted, replica)
+
+    def _check(self, request: FetchRequest) -> None:
+        if request.session_id != self.session_id:
+            raise FetchSessionIdNotFound("a fetch session is that of one connection")
+        expected = self._epoch + 1 if self._epoch < _LAST_EPOCH else 1
+        if request.session_epoch != expected:
+            raise InvalidFetchSessionEpoch(f"{request.session_epoch} instead of {expected}")
+
+    @property
+    def session_id(self) -> int:
+        """The number that a follower has to repeat; a connection has one session."""
+        return 1
+
+    def _ask(self, topic_id: UUID, wanted: FetchPartition, replica: ReplicaState) -> None:
+        name = (topic_id, wanted.partition)
+        led = self._replicas.led_by_id(topic_id, wanted.partition)
+        error: type[BrokerError] = NotLeaderOrFollower
+        is_coming = False
+        if led is None:
+            topic = self._services.metadata.image.topics_by_id.get(topic_id)
+            is_coming = self.pending_elections.is_coming(topic, wanted.partition)
+            if topic is None:
+                error = UnknownTopicId
+        before = self._asks.get(name)
+        if before is not None:
+            self._end(before)
+        sent = received_fetch(wanted, replica)
+        ask = PendingFetch(self, name, wanted, sent, led, error, is_coming=is_coming)
+        self._asks[name] = ask
+        if ask.is_judged:
+            if not self.throttled.holds(ask):
+                self._woken[ask] = None
+            return
+        ask.park()
+        if ask.has_updates():
+            self._late[ask] = None
+
+    def _forget(self, name: Name) -> None:
+        """Notes that the follower asks for a partition no more."""
+        ask = self._asks.pop(name, None)
+        if ask is not None:
+            self._end(ask)
+            self.throttled.discard(name)
+        self._last_sent.pop(name, None)
+        led = self._replicas.led_by_id(*name)
+        if led is not None:
+            led.on_forgotten(self._replica)
+
+    def _end(self, ask: PendingFetch) -> None:
+        """Ends a question: it is open no more."""
+        ask.is_open = False
+        ask.unpark()
+        self._woken.pop(ask, None)
+        self._late.pop(ask, None)
+
+    def _wait_is_over(self) -> None:
+        if self.waiting is not None:
+            self.waiting.wake()
+
+    def close(self) -> None:
+        """Ends the session: nothing that the follower has asked for is answered any more."""
+        self.alarm.close()
+        self.throttled.close()
+        for name in (*self._asks, *self._last_sent):
+            self._forget(name)
+
+    # --- updates ----------------------------------------------------------------------------------
+
+    def wake(self, ask: PendingFetch, *, at_once: bool = True) -> None:
+        """Marks that there may be something new, and makes the waiting fetch look for it."""
+        if not ask.is_open or self.throttled.keeps(ask):
+            return
+        if at_once:
+            self._woken[ask] = None
+            if self.waiting is not None:
+                self.waiting.wake()
+        else:
+            self._late[ask] = None
+            if self.waiting is not None:
+                self.waiting.wake_soon()
+
+    def answerable(self, now_s: float) -> list[PendingFetch]:
+        """Returns the questions to answer now; they are open no more.
+
+        If they are many, those that have waited longest; the next fetch is answered the rest at once.
+        """
+        woken = [*self._woken, *(ask for ask in self._late if ask not in self._woken)]
+        self._woken, self._late = {}, {}
+        for ask in woken[_ANSWERED:]:
+            self._woken[ask] = None
+            ask.hold()
+        found = [
+            ask for ask in woken[:_ANSWERED] if ask.look_again() and not self.throttled.holds(ask)
+        ]
+        if now_s - self._looked_s >= _LOOK_S:
+            self._looked_s = now_s
+            known = set(found)
+            for ask in (*self._worth_an_answer(), *self._sent_long_ago(now_s)):
+                if ask not in known:
+                    known.add(ask)
+                    ask.look_again()
+                    found.append(ask)
+        self._answered(found, now_s)
+        return found
+
+    def all_of_them(self, now_s: float) -> list[PendingFetch]:
+        """Returns all questions; they are open no more.
+
+        Those for a leader that is about to begin stay open, if the follower has a session.
+        """
+        found = [ask for ask in self._asks.values() if self._is_alone or not ask.is_coming]
+        for ask in found:
+            ask.look_again()
+        self._answered(found, now_s)
+        return found
+
+    def _answered(self, asks: Collection[PendingFetch], now_s: float) -> None:
+        for ask in asks:
+            name = ask.name
+            self._end(ask)
+            self._asks.pop(name, None)
+            self._last_sent.pop(name, None)
+            self.throttled.discard(name)
+            if ask.led is not None:
+                self._last_sent[name] = now_s, ask.led.facts()
+
+    def _worth_an_answer(self) -> list[PendingFetch]:
+        """Returns open questions of followers that should hear something, or ask again.
+
+        The leader knows something else than was told, or the follower is not in the ISR.
+        It looks at some of the questions, in turn, if they are many.
+        """
+        asks, sent = self._asks, self._last_sent
+        found = []
+        if not length_hint(self._to_look_at):
+            self._to_look_at = iter(list(asks))
+        for name in islice(self._to_look_at, max(_LOOKED_AT, len(asks) // _LOOKS)):
+            ask = asks.get(name)
+            if ask is None or ask.led is None:
+                continue
+            is_known = name in sent and sent[name][1] == ask.led.facts()
+            if not is_known or ask.is_out_of_sync():
+                found.append(ask)
+        return found
+
+    def _sent_long_ago(self, now_s: float) -> list[PendingFetch]:
+        """Returns open questions of which nothing was told for long, some of them if they are many."""
+        found: list[PendingFetch] = []
+        gone: list[Name] = []  # not asked for any more: the follower follows another broker
+        for name, (sent_s, _) in islice(self._last_sent.items(), _SENT_LOOKED_AT):
+            if now_s - sent_s < _SEND_AGAIN_S or len(found) >= _SENT_AGAIN:
+                break
+            if name in self._asks:
+                found.append(self._asks[name])
+            else:
+                gone.append(name)
+        for name in gone:
+            del self._last_sent[name]
+        return found

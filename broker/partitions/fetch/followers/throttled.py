@@ -1,0 +1,104 @@
+"""Questions of followers that a leader's replication quota leaves open (KIP-73).
+
+A follower that is in sync is never held back. One that is not gets no records while the quota is
+exceeded; its question stays open, and is looked at again when the quota is exceeded no more. An
+answer that is due before, by the time or by a change, comes without records.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from tidelog.broker.alarm import Alarm
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from tidelog.broker.partitions.fetch.followers.session import FollowerSession, PendingFetch
+    from tidelog.broker.partitions.partition import Name
+    from tidelog.broker.partitions.replica_manager import ReplicaManager
+
+_NONE: frozenset[Name] = frozenset()
+
+
+class Throttled:
+    """What the quota holds back of one follower's session."""
+
+    __slots__ = ("_alarm", "_held", "_replicas", "_session")
+
+    def __init__(self, session: FollowerSession, replicas: ReplicaManager) -> None:
+        self._session, self._replicas = session, replicas
+        self._held: dict[Name, PendingFetch] = {}
+        self._alarm = Alarm(self._look)
+
+    def holds(self, ask: PendingFetch) -> bool:
+        """Returns whether the quota holds back what a question would bring; then it stays open."""
+        quota = self._replicas.quotas.leader
+        if quota is None or not self._is_subject(ask):
+            return False
+        wait_ms = quota.wait_ms(self._replicas.now_ms())
+        if not wait_ms:
+            return False
+        ask.hold()
+        self._held[ask.name] = ask
+        self._alarm.set_sooner(asyncio.get_running_loop().time() + wait_ms / 1000)
+        return True
+
+    def keeps(self, ask: PendingFetch) -> bool:
+        """Returns whether a question is held back: more records are no update for it."""
+        if not self._held or self._held.get(ask.name) is not ask:
+            return False
+        return ask.led is not None and ask.led.leader.is_leading
+
+    def without_records(self, asks: Iterable[PendingFetch]) -> frozenset[Name]:
+        """Returns the questions among those to answer now whose answers may bring no records."""
+        quota = self._replicas.quotas.leader
+        if quota is None or not quota.is_exceeded(self._replicas.now_ms()):
+            return _NONE
+        return frozenset(ask.name for ask in asks if self._is_subject(ask))
+
+    def sent(self, ask: PendingFetch, size: int) -> int:
+        """Returns how many of the bytes that answer a question count against the quota."""
+        quota, led = self._replicas.quotas.leader, ask.led
+        if quota is None or led is None:
+            return 0
+        return size if quota.is_throttled(led.partition.topic, led.partition.index) else 0
+
+    def record(self, size: int) -> None:
+        """Counts bytes that were sent."""
+        quota = self._replicas.quotas.leader
+        if quota is not None:
+            quota.record(size, self._replicas.now_ms())
+
+    def discard(self, name: Name) -> None:
+        """Forgets a question that is answered."""
+        if self._held:
+            self._held.pop(name, None)
+
+    def close(self) -> None:
+        """Stops holding anything back."""
+        self._held.clear()
+        self._alarm.close()
+
+    def _is_subject(self, ask: PendingFetch) -> bool:
+        """Returns whether a question brings records of a throttled replica that is not in sync."""
+        quota, led = self._replicas.quotas.leader, ask.led
+        return (
+            quota is not None
+            and led is not None
+            and quota.is_throttled(led.partition.topic, led.partition.index)
+            and ask.is_out_of_sync()
+            and ask.has_records()
+        )
+
+    def _look(self) -> None:
+        """Asks for what was held back to be answered, if the quota is exceeded no more."""
+        quota = self._replicas.quotas.leader
+        wait_ms = 0 if quota is None else quota.wait_ms(self._replicas.now_ms())
+        if wait_ms:
+            self._alarm.set(asyncio.get_running_loop().time() + wait_ms / 1000)
+            return
+        held, self._held = self._held, {}
+        for ask in held.values():
+            self._session.wake(ask)

@@ -1,0 +1,361 @@
+"""A partition that this broker leads, in one leader epoch: the machine's actions on the real log.
+
+The machine is asked before anything is answered as leader. It is told of appends, flushes and the
+log's start. A thread may have appended, and be about to say so; so what the machine knows of the
+log is brought up to date before each follower's fetch, or a follower could be ahead of it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING
+
+from tidelog.broker.partitions import replication_state
+from tidelog.broker.partitions.leading.acknowledgements import Acknowledgements, refusal
+from tidelog.broker.partitions.replication.messages import (
+    AdvanceHighWatermark,
+    ChangeIsr,
+    Resume,
+    StepDown,
+    Suspend,
+    WakeFetches,
+)
+from tidelog.broker.timer import Timer
+from tidelog.protocol.errors import ErrorCode, RequestTimedOut
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from tidelog.broker.partitions.fetch.followers.session import PendingFetch
+    from tidelog.broker.partitions.leading.acknowledgements import Decide
+    from tidelog.broker.partitions.partition import Name
+    from tidelog.broker.partitions.replica_manager import ReplicaManager
+    from tidelog.broker.partitions.replication.leader import Leader
+    from tidelog.broker.partitions.replication.messages import (
+        FetchAnswer,
+        FetchRequest,
+        LeaderAction,
+    )
+    from tidelog.broker.partitions.replication_state import ReadForFollower
+    from tidelog.protocol.api.fetch import FetchPartition
+    from tidelog.storage.log.partition import Appended, Partition
+
+_PAIR = 2  # replicas: there is no second follower
+
+
+class PartitionLeader:
+    """The leader of a partition, around its log."""
+
+    __slots__ = (
+        "_fetched",
+        "_host",
+        "_logged_isr",
+        "_timer",
+        "_waiting",
+        "leader",
+        "name",
+        "parked",
+        "partition",
+    )
+
+    def __init__(
+        self, host: ReplicaManager, name: Name, partition: Partition, leader: Leader
+    ) -> None:
+        """The log leads already, in the machine's leader epoch."""
+        self._host = host
+        self.name = name
+        self.partition = partition
+        self.leader = leader
+        self.parked: dict[
+            PendingFetch, FetchRequest
+        ] = {}  # what followers ask, until there is an update
+        self._logged_isr = leader.isr
+        self._waiting = Acknowledgements()
+        self._fetched: asyncio.Future[None] | None = None  # done with the next fetch
+        self._timer: Timer | None = None  # for the first producer to wait too long
+
+    # --- what the machine wants -------------------------------------------------------------------
+
+    def do(self, actions: Sequence[LeaderAction]) -> None:
+        """Carries out actions, in their order."""
+        for action in actions:
+            if isinstance(action, AdvanceHighWatermark):
+                self._advance(action.offset)
+            elif isinstance(action, WakeFetches):
+                self._wake()
+            elif isinstance(action, ChangeIsr):
+                self._host.isr_changes.propose(self, action)
+            elif isinstance(action, StepDown):
+                self.stop(action.reason)
+                self._host.stepped_down(self)
+            elif isinstance(action, Suspend):
+                self._refuse_waiting()
+                self._host.suspended(self)
+            elif isinstance(action, Resume):
+                self._host.resumed(self)
+
+    def _advance(self, offset: int) -> None:
+        state = self.partition.state
+        with state.append_lock:
+            state.advance_high_watermark(offset)
+        self._host.purgatory.advanced(self.partition)
+        if self._waiting:
+            self._waiting.advanced(self._acknowledge_now())
+
+    def _wake(self) -> None:
+        """Wakes the fetches for which there is an update: records at once, the rest a little later."""
+        leader = self.leader
+        for ask, request in self.parked.items():
+            if request.fetch_offset < leader.fetchable_end:
+                ask.wake()
+            elif leader.has_updates(request):
+                ask.wake_soon()
+
+    def stop(self, reason: str) -> None:
+        """Stops leading: everybody who waits is told, and the log deletes nothing by itself."""
+        self._host.folded.add(
+            logging.INFO,
+            "partition leaders stopped",
+            self._log_name,
+            {"epoch": self.leader.leader_epoch},
+            reason=reason,
+        )
+        self.leader.resign(reason)
+        self.partition.roles.resign()
+        self._host.leads_no_more(self)
+        self._host.shared_reads.forget(self)
+        if self._timer is not None:
+            self._timer.cancel()
+        self._refuse_waiting()
+        # Else they would wait for a sync of records that the next role may cut.
+        self._host.purgatory.refuse(self.partition, refusal(ErrorCode.NOT_LEADER_OR_FOLLOWER))
+        for ask in list(self.parked):
+            ask.wake()
+
+    def _refuse_waiting(self) -> None:
+        """Answers the clients that wait: this leader does nothing for them any more, or for now."""
+        self._note_fetch()
+        self._waiting.refuse_all(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        self._host.purgatory.wake(self.partition)
+
+    def log_isr(self) -> None:
+        """Logs the in-sync replicas when others are stored, by whatever way that became known."""
+        before, now = self._logged_isr, self.leader.isr
+        if now != before and self.leader.is_leading:
+            self._logged_isr = now
+            self._host.folded.add(
+                logging.INFO,
+                "in-sync replicas changed",
+                self._log_name,
+                {"isr": list(now)},
+                joined=tuple(sorted({*now}.difference(before))),
+                left=tuple(sorted({*before}.difference(now))),
+            )
+
+    @property
+    def _log_name(self) -> str:
+        return f"{self.partition.topic}-{self.partition.index}"
+
+    # --- the log ----------------------------------------------------------------------------------
+
+    def appended(self) -> None:
+        """Tells the machine where the log ends after an append, and up to where it is durable.
+
+        A checkpoint may have made it durable before the loop has heard of an append in a thread.
+        Then nobody asks for a sync that would tell.
+        """
+        self.do(self.leader.on_appended(self.partition.state.ends[0], self._host.now_ms()))
+        self._note_durable()
+
+    def flushed(self) -> None:
+        """Tells the machine up to where the log is durable."""
+        offset = min(self.partition.durable_offset, self.partition.log_end_offset)
+        self.do(self.leader.on_flushed(offset, self._host.now_ms()))
+
+    def _bring_up_to_date(self) -> None:
+        """Tells the machine what threads have done to the log since it was last told."""
+        state, leader = self.partition.state, self.leader
+        if state.version.log_start_offset != leader.log_start_offset:
+            leader.on_log_start(state.version.log_start_offset)
+        if state.ends[0] != leader.log_end_offset:
+            self.appended()
+        else:
+            self._note_durable()
+
+    def _note_durable(self) -> None:
+        leader = self.leader
+        if leader.rules.needs_flush and self.partition.durable_offset > leader.flushed_offset:
+            self.flushed()
+
+    # --- followers --------------------------------------------------------------------------------
+
+    def on_fetch(self, request: FetchRequest) -> FetchAnswer:
+        """Takes a follower's fetch, and returns what to answer."""
+        self._bring_up_to_date()
+        answer, actions = self.leader.on_fetch(request, self._host.now_ms())
+        if self._fetched is not None:
+            self._note_fetch()
+        if actions:
+            self.do(actions)
+            if not self.leader.is_leading:
+                return self.leader.on_wake(request, self._host.now_ms())
+        return answer
+
+    def on_forgotten(self, replica: int) -> None:
+        """Takes that a follower asks for the partition no more, on one of its connections."""
+        if all(request.replica != replica for request in self.parked.values()):
+            self._note_sessions()
+            self.do(self.leader.on_forgotten(replica, self._host.now_ms()))
+
+    def tick(self) -> None:
+        """Tells the machine the time."""
+        self._note_sessions()
+        self.do(self.leader.on_tick(self._host.now_ms()))
+
+    def _note_sessions(self) -> None:
+        """Brings up to date which followers ask, where the machine may depend on that."""
+        if self._host.cluster.lease.is_overdue(self._host.now_ms()):
+            for ask, request in self.parked.items():
+                if request.leader_epoch == self.leader.leader_epoch:
+                    self.leader.on_session(request.replica, ask.session.fetched_ms)
+
+    def on_wake(self, request: FetchRequest) -> FetchAnswer:
+        """Returns what to answer to a fetch that was parked."""
+        self._bring_up_to_date()
+        return self.leader.on_wake(request, self._host.now_ms())
+
+    def read(
+        self,
+        wanted: FetchPartition,
+        max_bytes: int,
+        *,
+        minimum_one: bool,
+        may_block: bool,
+        newest_magic: int,
+        check: Callable[[], None],
+    ) -> ReadForFollower:
+        """Reads what a follower has asked for; see `replication_state.read_for_follower`.
+
+        Followers that keep up ask the same, one after the other: an answer is kept for the next one.
+        """
+        state = self.partition.state
+        asked = (
+            wanted.fetch_offset,
+            max_bytes,
+            minimum_one,
+            newest_magic,
+            state.version,
+            state.stored_offset,
+        )
+        facts = self.facts()
+        kept = self._host.shared_reads.take(self, asked, facts)
+        if kept is not None:
+            return kept
+        answer = replication_state.read_for_follower(
+            self.partition,
+            wanted,
+            max_bytes,
+            minimum_one=minimum_one,
+            may_block=may_block,
+            newest_magic=newest_magic,
+            check=check,
+        )
+        if len(self.leader.record.replicas) > _PAIR:
+            self._host.shared_reads.keep(self, asked, facts, answer)
+        return answer
+
+    def facts(self) -> object:
+        """Returns what followers should know of the log, to be compared with what they were told."""
+        state = self.partition.state
+        return (
+            state.ends,
+            state.version.log_start_offset,
+            state.last_append_time_ms,
+            state.cleaning.cleaned_offset,
+            state.timing.back_offset,
+            state.timing.mark,
+            state.timing.corrections,
+            state.timing.adoptions,
+            state.timing.steps,
+        )
+
+    async def deleted_everywhere(self, offset: int, timeout_ms: int) -> int:
+        """Waits until the live replicas have deleted what is before an offset.
+
+        Returns the smallest log start of all. Raises NotLeaderOrFollower and RequestTimedOut.
+        """
+        self._bring_up_to_date()
+        for ask in self.parked:
+            ask.wake()
+        try:
+            async with asyncio.timeout(max(timeout_ms, 0) / 1000):
+                while (low_watermark := self.leader.low_watermark()) < offset:
+                    self.leader.check_leading(self._host.now_ms())
+                    if self._fetched is None:
+                        self._fetched = asyncio.get_running_loop().create_future()
+                    await asyncio.shield(self._fetched)
+        except TimeoutError:
+            raise RequestTimedOut("not all live replicas have deleted the records yet") from None
+        return low_watermark
+
+    def _note_fetch(self) -> None:
+        """Wakes the requests that wait for followers to report their logs."""
+        fetched, self._fetched = self._fetched, None
+        if fetched is not None:
+            fetched.set_result(None)
+
+    # --- producers --------------------------------------------------------------------------------
+
+    def acknowledged(
+        self, appended: Appended, timeout_ms: int
+    ) -> Appended | asyncio.Future[Appended]:
+        """Returns an append when it has the acks of all, or a future of that.
+
+        Raises NotLeaderOrFollower, NotEnoughReplicasAfterAppend and RequestTimedOut, or the future does.
+        """
+        now_ms = self._host.now_ms()
+        deadline_ms = now_ms + max(timeout_ms, 0)
+        code = self.leader.acknowledgement(appended.last_offset + 1, now_ms, deadline_ms)
+        if code == ErrorCode.NONE:
+            return appended
+        if code is not None:
+            raise refusal(code)
+        answer = self._waiting.wait(appended, deadline_ms)
+        self._look_at(deadline_ms)
+        return answer
+
+    def _look_at(self, deadline_ms: int) -> None:
+        loop = asyncio.get_running_loop()
+        when = loop.time() + (deadline_ms - self._host.now_ms() + 1) / 1000
+        if self._timer is not None:
+            if self._timer.at_s <= when:
+                return
+            self._timer.cancel()
+        self._timer = Timer(when, self._time_is_over)
+
+    def _time_is_over(self) -> None:
+        self._timer = None
+        self.look_at_producers()
+        deadline_ms = self._waiting.first_deadline_ms()
+        if deadline_ms is not None:
+            self._look_at(deadline_ms)
+
+    def look_at_producers(self) -> None:
+        """Answers producers whose time is over, or whom the end of the lease concerns."""
+        self._waiting.look(self._acknowledge_now())
+
+    def _acknowledge_now(self) -> Decide:
+        """Returns how the machine answers appends at this moment."""
+        leader, now_ms = self.leader, self._host.now_ms()
+        return lambda end_offset, deadline_ms: leader.acknowledgement(
+            end_offset, now_ms, deadline_ms
+        )
+
+    def check_append(self, acks: int) -> None:
+        """Checks an append; see `Leader.check_append`."""
+        self.leader.check_append(acks, self._host.now_ms())
+
+    def check_leading(self) -> None:
+        """Checks an answer that only the leader gives; see `Leader.check_leading`."""
+        self.leader.check_leading(self._host.now_ms())

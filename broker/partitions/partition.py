@@ -1,0 +1,227 @@
+"""One partition on this broker: which role it has, and the change to the one that it shall have.
+
+A change takes several steps, some of them in a thread: the old role ends, appends under way are
+finished, the log begins the leader epoch, the new role starts. Only one change of a partition is in
+progress. Meanwhile the partition neither leads nor follows. What the metadata say meanwhile counts
+when the step in progress has ended.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from uuid import UUID
+
+from tidelog.broker.partitions.following.partition_follower import PartitionFollower
+from tidelog.broker.partitions.leading.partition_leader import PartitionLeader
+from tidelog.broker.partitions.replication.follower import Follower
+from tidelog.broker.partitions.replication.leader import Leader
+from tidelog.broker.partitions.views import leader_log
+from tidelog.protocol.errors import BrokerError, UnknownTopicOrPartition
+
+if TYPE_CHECKING:
+    from tidelog.broker.partitions.replica_manager import ReplicaManager
+    from tidelog.broker.partitions.replication.messages import Assignment, LeaderRules
+    from tidelog.storage.log.partition import Partition
+
+log = logging.getLogger("tidelog.replicas")
+
+Name: TypeAlias = tuple[UUID, int]  # the topic's id, and the partition's number
+
+_RETRY_S = 1.0
+
+
+class _Part(NamedTuple):
+    """Leading or following, in a leader epoch, in a session of this broker."""
+
+    leader: int
+    leader_epoch: int
+    session: int
+    needs_flush: bool
+
+
+class ServedPartition:
+    """The replica of a partition on this broker."""
+
+    def __init__(
+        self, host: ReplicaManager, name: Name, topic: str, after: asyncio.Task[None] | None = None
+    ) -> None:
+        """`after`: the end of what a former role here still does with the log."""
+        self._host, self._after = host, after
+        self.name = name
+        self.topic = topic
+        self.assignment: Assignment | None = None
+        self._rules: LeaderRules | None = None
+        self._wanted: _Part | None = None
+        self._has: _Part | None = None
+        self.led: PartitionLeader | None = None
+        self.followed: PartitionFollower | None = None
+        self._change: asyncio.Task[None] | None = None
+
+    # --- what it shall be -------------------------------------------------------------------------
+
+    def assign(self, assignment: Assignment, rules: LeaderRules) -> None:
+        """Takes what the image says of the partition. Metadata never goes back."""
+        if self.assignment is not None and assignment.mod_revision < self.assignment.mod_revision:
+            return
+        self.assignment, self._rules = assignment, rules
+        record, session = assignment.record, self._host.cluster.epoch
+        if record.leader < 0:
+            self._want(None)
+            return
+        part = _Part(record.leader, record.leader_epoch, session, rules.needs_flush)
+        if record.leader == self._host.cluster.me:
+            part = part._replace(needs_flush=False)
+        self._want(part)
+        if self.led is not None and self._has == part:
+            led = self.led
+            host = self._host
+            actions = led.leader.on_assignment(assignment, host.view(), rules, host.now_ms())
+            led.log_isr()
+            led.do(actions)
+
+    def stop(self, reason: str) -> None:
+        """Ends the role; the next assignment brings another one."""
+        self._wanted = self._has = None
+        self._leave(reason)
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether a change of the role still works on the log."""
+        return self._change is not None
+
+    async def finish(self) -> None:
+        """Returns when nothing works on the log any more; `stop` was called."""
+        if self._change is not None:
+            await asyncio.wait([self._change])
+
+    def _want(self, part: _Part | None) -> None:
+        self._wanted = part
+        if part == self._has:
+            return
+        self._has = None
+        self._leave("another epoch begins")
+        if self._change is None:
+            self._change = asyncio.get_running_loop().create_task(self._become())
+
+    def _leave(self, reason: str) -> None:
+        """Ends the role at once; work in a thread goes on."""
+        led, followed = self.led, self.followed
+        self.led = None
+        if led is not None:
+            led.stop(reason)
+        if followed is not None:
+            followed.stop()
+            self._host.follows_no_more(followed)
+            self._host.purgatory.wake(followed.partition)  # consumers wait here, too
+
+    # --- the change -------------------------------------------------------------------------------
+
+    async def _become(self) -> None:
+        """Takes the wanted role, and again if another one is wanted meanwhile."""
+        try:
+            while self._has != self._wanted:
+                await self._host.role_transitions.turn()
+                part = self._wanted
+                try:
+                    partition = await self._idle()
+                    if part is not None:
+                        await self._begin(part, partition)
+                except BrokerError as error:
+                    why = error.named.replace(f"{self._log_name}: ", "")
+                    self._host.folded.add(
+                        logging.ERROR, "partition roles not started", self._log_name, reason=why
+                    )
+                    await asyncio.sleep(_RETRY_S)
+                    continue
+                except Exception:
+                    if self._host.role_transitions.is_over:
+                        return  # the pools take no work any more
+                    log.exception(
+                        "partition role not started, retrying", extra={"log": self._log_name}
+                    )
+                    await asyncio.sleep(_RETRY_S)
+                    continue
+                if part == self._wanted:
+                    self._has = part
+                    if part is not None:
+                        self._start(part, partition)
+        except Exception:
+            log.exception("partition role not changed", extra={"log": self._log_name})
+        finally:
+            self._change = None
+
+    async def _idle(self) -> Partition:
+        """Returns the log once nothing writes to it.
+
+        Raises UnknownTopicOrPartition if the log is that of a topic that has the name now.
+        """
+        if self._after is not None:
+            await asyncio.wait([self._after])
+        followed, self.followed = self.followed, None
+        if followed is not None and followed.work is not None:
+            await asyncio.wait([followed.work])
+        partition = await self._host.role_transitions.open(self.topic, self.name[1])
+        if partition.topic_id not in (None, self.name[0]):
+            raise UnknownTopicOrPartition(f"{self.topic}-{self.name[1]} is of another topic now")
+        await self._host.appends.finished(partition)
+        return partition
+
+    async def _begin(self, part: _Part, partition: Partition) -> None:
+        """Lets the log begin the leader epoch, in a thread. Raises KafkaStorageError."""
+        work = self._host.role_transitions
+        if part.leader == self._host.cluster.me:
+            await work.run(partition, self._begin_leading, part, partition)
+        else:
+            await work.run(partition, partition.roles.follow, part.leader_epoch)
+
+    def _begin_leading(self, part: _Part, partition: Partition) -> None:
+        partition.roles.lead(part.leader_epoch)
+        partition.append_clock.note_leaders_behind(self._host.clock_watch.deletion_ms())
+        self._host.clock_watch.correct(partition)
+        partition.appender.read_for_appends()
+        if partition.config.flush_messages == 1:
+            partition.commit()  # only what is durable counts
+
+    def _start(self, part: _Part, partition: Partition) -> None:
+        """Begins to serve in the new role."""
+        assignment, rules, host = self.assignment, self._rules, self._host
+        assert assignment is not None
+        assert rules is not None
+        if part.leader != host.cluster.me:
+            follower = Follower(
+                host.cluster.me,
+                host.cluster.epoch,
+                assignment.record,
+                needs_flush=rules.needs_flush,
+            )
+            self.followed = PartitionFollower(host, self.name, partition, follower)
+            host.folded.add(
+                logging.INFO,
+                "partition followers started",
+                self._log_name,
+                {"epoch": part.leader_epoch},
+                leader=part.leader,
+            )
+            host.follows(self.followed)
+            return
+        leader = Leader(
+            host.cluster.me,
+            assignment,
+            leader_log(partition),
+            rules,
+            host.view(),
+            host.cluster.lease,
+            host.now_ms(),
+        )
+        own = {"epoch": part.leader_epoch, "end_offset": partition.log_end_offset}
+        host.folded.add(logging.INFO, "partition leaders started", self._log_name, own)
+        led = self.led = PartitionLeader(host, self.name, partition, leader)
+        host.leads(led)
+        led.do(leader.begin(host.now_ms()))
+        host.pending_elections.begun(led)
+
+    @property
+    def _log_name(self) -> str:
+        return f"{self.topic}-{self.name[1]}"

@@ -1,0 +1,249 @@
+"""Who waits for a partition's offsets to advance: fetches, acknowledgements, unreadable appends.
+
+They all wait here, and nowhere else:
+
+- A fetch that found too little waits for bytes that it may read. An append subtracts its bytes; a
+  fetch that has enough is woken. While nothing arrives a waiting fetch costs one timer and no work,
+  however many there are. A fetch of committed data counts no bytes while an open transaction holds
+  the last stable offset back: it is woken when that moves, and reads how much there is.
+- The partitions of fetch sessions wait here between the fetches, too (`broker/partitions/fetch`).
+- An append above the high watermark waits to be counted, and its bytes to be offered to fetches.
+- An acknowledgement waits until its append may be read and is durable, where the topic asks for it.
+
+`appended` is called with an append that others may read at once. `advanced` is called when the high
+watermark or the durable offset of a log has moved in another way: after a sync or a checkpoint.
+Everything runs on the event loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from tidelog.storage.log.partition import Appended, Partition
+
+
+class Waiter(Protocol):
+    """Who hears that something has happened to a log. Each says whether it goes on waiting for it."""
+
+    def arrived(self, partition: Partition, size: int, read_to: int | None, /) -> bool:
+        """Takes that others may read `size` more bytes; `read_to` is what it gave when it entered."""
+
+    def invalidated(self) -> bool:
+        """Takes that the log may have to be read again, whether or not there is more."""
+
+
+class DelayedFetch:
+    """One fetch waiting for `missing_bytes` more."""
+
+    __slots__ = ("future", "is_held_back", "missing_bytes")
+
+    def __init__(self, missing_bytes: int, future: asyncio.Future[None]) -> None:
+        self.missing_bytes = missing_bytes
+        self.future = future
+        self.is_held_back = False  # bytes came that an open transaction hides
+
+    def wake(self) -> None:
+        """Lets the fetch read again."""
+        if not self.future.done():
+            self.future.set_result(None)
+
+    def took(self, size: int) -> None:
+        """Counts bytes that the fetch may read."""
+        self.missing_bytes -= size
+        if self.missing_bytes <= 0:
+            self.wake()
+
+    def arrived(self, partition: Partition, size: int, read_to: int | None) -> bool:
+        """Counts the bytes, if the fetch may read them."""
+        if read_to is None or self.took_stable(partition, read_to):
+            self.took(size)
+        return True
+
+    def invalidated(self) -> bool:
+        """Lets the fetch read again."""
+        self.wake()
+        return True
+
+    async def sleep(self, timeout_s: float) -> bool:
+        """Returns True when it is woken, False when the time is over."""
+        timer = asyncio.get_running_loop().call_later(timeout_s, _expire, self.future)
+        try:
+            await self.future
+        except TimeoutError:
+            return False
+        finally:
+            timer.cancel()
+        return True
+
+    def took_stable(self, partition: Partition, read_to: int) -> bool:
+        """Returns whether bytes that came to a partition count for this fetch of committed data.
+
+        It has read up to the offset `read_to`. If other bytes become readable, it is woken.
+        """
+        _, high_watermark, stable = partition.state.ends
+        if stable == read_to:
+            self.is_held_back = True
+        elif self.is_held_back or stable != high_watermark:
+            self.wake()
+        else:
+            return True
+        return False
+
+
+class _Acknowledgement(NamedTuple):
+    """An append, and the future of its producer, which gets it when it is durable."""
+
+    appended: Appended
+    answer: asyncio.Future[Appended]
+
+
+class Purgatory:
+    """All who wait for offsets of this broker's logs, by partition."""
+
+    def __init__(self, count: Callable[[Partition, Appended], None]) -> None:
+        """`count` is called with every append once others may read it."""
+        self._count = count
+        self.follows_replication = False
+        """Whether the high watermark is another thing than what the disk has: acks=1 does not wait."""
+        # In the order in which they came, with the last stable offset up to which each has read; None
+        # for those who wait for all data.
+        self._waits: dict[Partition, dict[Waiter, int | None]] = {}
+        self._unreadable: dict[Partition, list[Appended]] = {}
+        self._acknowledgements: dict[Partition, list[_Acknowledgement]] = {}
+
+    def __len__(self) -> int:
+        """Partitions that fetches wait for."""
+        return len(self._waits)
+
+    # --- offsets that advance ---------------------------------------------------------------------
+
+    def appended(self, partition: Partition, appended: Appended) -> None:
+        """Counts an append that others may read, and wakes the fetches that now have enough."""
+        self._count(partition, appended)
+        if partition in self._waits and not appended.duplicate:
+            self.readable(partition, appended.size)
+
+    def readable(self, partition: Partition, size: int) -> None:
+        """Wakes the fetches that have enough with `size` more bytes that others may read."""
+        waits = self._waits.get(partition, {})
+        gone = [
+            each for each, read_to in waits.items() if not each.arrived(partition, size, read_to)
+        ]
+        for each in gone:
+            self.leave(partition, each)
+
+    def advanced(self, partition: Partition) -> None:
+        """Notifies those for whom the high watermark and the durable offset have come far enough.
+
+        Appends to a log that is gone are dropped.
+        """
+        unreadable = self._unreadable.pop(partition, None)
+        if unreadable is not None and not partition.is_deleted and partition.offline is None:
+            left = []
+            for appended in unreadable:
+                if appended.last_offset < partition.high_watermark:
+                    self.appended(partition, appended)
+                else:
+                    left.append(appended)
+            if left:
+                self._unreadable[partition] = left
+        acknowledgements = self._acknowledgements.pop(partition, None)
+        if acknowledgements is not None:
+            offset = partition.durable_offset
+            if not self.follows_replication:
+                offset = min(partition.high_watermark, offset)
+            later = []
+            for each in acknowledgements:
+                if each.appended.last_offset >= offset:
+                    later.append(each)
+                elif not each.answer.done():
+                    each.answer.set_result(each.appended)
+            if later:
+                self._acknowledgements[partition] = later
+
+    def advanced_anywhere(self) -> None:
+        """Does what `advanced` does for every partition: a checkpoint has made all logs durable.
+
+        So appends whose sync has not succeeded so far are read at last.
+        """
+        for partition in {*self._unreadable, *self._acknowledgements}:
+            self.advanced(partition)
+
+    def refuse(self, partition: Partition, error: BaseException) -> None:
+        """Fails all acknowledgements of a partition: what they wait for may not be durable, or be cut."""
+        for each in self._acknowledgements.pop(partition, ()):
+            if not each.answer.done():
+                each.answer.set_exception(error)
+                each.answer.exception()  # the producer may have left: then nobody asks for it
+
+    # --- appends ----------------------------------------------------------------------------------
+
+    def wait_until_readable(self, partition: Partition, appended: Appended) -> None:
+        """Keeps an append above the high watermark until `advanced`."""
+        self._unreadable.setdefault(partition, []).append(appended)
+
+    def wait_until_durable(
+        self, partition: Partition, appended: Appended, answer: asyncio.Future[Appended]
+    ) -> None:
+        """Answers with an append when it is durable, or with the error of the sync that failed."""
+        acknowledgement = _Acknowledgement(appended, answer)
+        self._acknowledgements.setdefault(partition, []).append(acknowledgement)
+
+    # --- fetches ----------------------------------------------------------------------------------
+
+    def wake(self, partition: Partition) -> None:
+        """Wakes all fetches that wait for a partition: it was deleted, for example."""
+        for each in [each for each in self._waits.get(partition, ()) if not each.invalidated()]:
+            self.leave(partition, each)
+
+    def wake_all(self) -> None:
+        """Wakes all fetches: the broker stops."""
+        for partition in list(self._waits):
+            self.wake(partition)
+
+    def enter(self, partition: Partition, waiter: Waiter, read_to: int | None = None) -> None:
+        """Lets a waiter hear of a partition."""
+        self._waits.setdefault(partition, {})[waiter] = read_to
+
+    def leave(self, partition: Partition, waiter: Waiter) -> None:
+        """Lets it hear of the partition no more."""
+        waits = self._waits.get(partition)
+        if waits is not None:
+            waits.pop(waiter, None)
+            if not waits:
+                del self._waits[partition]
+
+    async def wait(
+        self,
+        partitions: Iterable[Partition],
+        missing_bytes: int,
+        timeout_s: float,
+        stable_offsets: Sequence[int] | None = None,
+    ) -> bool:
+        """Waits until `missing_bytes` arrived in any of `partitions`, or the time is over.
+
+        A fetch of committed data gives the last stable offsets up to which it has read each.
+        Returns True if woken, False if the time is over.
+        """
+        wait = DelayedFetch(missing_bytes, asyncio.get_running_loop().create_future())
+        entered = list(partitions)
+        for number, partition in enumerate(entered):
+            read_to = None
+            if stable_offsets is not None:
+                read_to = stable_offsets[number]
+                wait.is_held_back |= read_to != partition.high_watermark
+            self.enter(partition, wait, read_to)
+        try:
+            return await wait.sleep(timeout_s)
+        finally:
+            for partition in entered:
+                self.leave(partition, wait)
+
+
+def _expire(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.set_exception(TimeoutError())

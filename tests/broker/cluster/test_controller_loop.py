@@ -1,0 +1,131 @@
+"""The controller's transactions: several under way, and none that is decided on something old."""
+
+import asyncio
+import logging
+from types import SimpleNamespace
+from uuid import UUID
+
+import pytest
+
+from tidelog.broker.cluster.controller_loop import ControllerLoop
+from tidelog.broker.controller.controller import TopicRules
+from tidelog.broker.metadata import records
+from tidelog.broker.metadata.brokers.records import LiveBrokerRecord, put_controller, put_live
+from tidelog.broker.metadata.cluster import ClusterMetadata
+from tidelog.broker.metadata.memory import MemoryStore
+from tidelog.broker.metadata.records import PartitionRecord, TopicRecord
+from tidelog.broker.metadata.store import MOST_COMPARISONS, Delete
+from tidelog.config import BrokerConfig
+from tidelog.protocol.errors import KafkaStorageError
+
+ID = UUID(int=1)
+PARTITIONS = 1_200  # of which broker 3 leads a third
+LEASE_MS = 60_000
+PATIENCE_S = 20
+
+
+class Rules:
+    def __call__(self, _topic):
+        return TopicRules(1)
+
+    def forget(self, _topics):
+        pass
+
+
+class SlowStore(MemoryStore):
+    """A store that notes what is under way; some transactions fail as told, by their numbers."""
+
+    def __init__(self):
+        super().__init__()
+        self.under_way = self.most = self.sent = 0
+        self.unknown, self.refused, self.elections = set(), set(), []
+
+    async def transact(self, compares, operations):
+        self.sent += 1
+        number, self.under_way = self.sent, self.under_way + 1
+        self.most = max(self.most, self.under_way)
+        self.elections.append(len(operations))
+        assert len(compares) <= MOST_COMPARISONS
+        try:
+            await asyncio.sleep(0.001)
+            if number in self.refused:
+                return None
+            found = await super().transact(compares, operations)
+            if number in self.unknown:
+                raise KafkaStorageError("the answer is lost")
+            return found
+        finally:
+            self.under_way -= 1
+
+
+@pytest.fixture
+async def store():
+    store = SlowStore()
+    await store.open()
+    lease = await store.grant(LEASE_MS)
+    begin = [*records.put_beginning("c"), put_controller(1, lease)]
+    begin += [
+        put_live(broker, LiveBrokerRecord(f"i{broker}", (), None, is_fenced=False), lease)
+        for broker in (1, 2, 3)
+    ]
+    begin.append(records.put_topic(TopicRecord("t", ID, PARTITIONS, {})))
+    for index in range(PARTITIONS):
+        replicas = tuple((index + step) % 3 + 1 for step in range(3))
+        record = PartitionRecord(replicas, replicas, replicas[0], 0)
+        begin.append(records.put_partition(ID, index, record))
+    for first in range(0, len(begin), 100):
+        await MemoryStore.transact(store, (), begin[first : first + 100])
+    return store
+
+
+async def govern(store, *, until):
+    """Lets broker 1 govern until something is so; returns the last image."""
+    metadata = ClusterMetadata(store)
+    await metadata.open()
+    live = metadata.image.brokers[1]
+    cluster = SimpleNamespace(
+        me=1, epoch=live.epoch, lease_id=1, now_ms=lambda: 0, session_ended=lambda: None
+    )
+    node = SimpleNamespace(metadata=metadata, config=BrokerConfig())
+    governing = ControllerLoop(node, cluster, Rules())
+    work = asyncio.create_task(governing.run())
+    try:
+        async with asyncio.timeout(PATIENCE_S):
+            await MemoryStore.transact(store, (), (Delete("live/3"),))
+            while not until(metadata.image):
+                await metadata.newer_image(metadata.image.revision)
+                governing.updates.set()
+    finally:
+        work.cancel()
+        await asyncio.wait([work])
+        await metadata.close()
+    return metadata.image
+
+
+def is_done(image):
+    return all(3 not in record.isr for record in image.topics["t"].assignments)
+
+
+async def test_several_transactions_are_under_way_and_new_leaders_come_first(store, caplog):
+    caplog.set_level(logging.INFO)
+    image = await govern(store, until=is_done)
+    assert 1 < store.most <= 8
+    assert store.elections == [120, 120, 120, 40] + [120] * 6 + [80]
+    assert all(record.leader in (1, 2) for record in image.topics["t"].assignments)
+    assert {record.leader_epoch for record in image.topics["t"].assignments} == {0, 1}
+    told = [each for each in caplog.records if each.message == "partitions changed"]
+    assert sum(each.partitions for each in told) == PARTITIONS
+    assert len(told) < 10, "a line for each new leader and each reason"
+    assert all(each.logs.startswith("t-") for each in told)
+
+
+@pytest.mark.parametrize("what", ["refused", "unknown"])
+async def test_what_was_not_stored_is_decided_again(store, what, caplog):
+    caplog.set_level(logging.CRITICAL)
+    setattr(store, what, {2, 3, 6})
+    image = await govern(store, until=is_done)
+    epochs = [record.leader_epoch for record in image.topics["t"].assignments]
+    assert sorted(epochs) == [0] * (PARTITIONS * 2 // 3) + [1] * (PARTITIONS // 3)
+    if what == "refused":
+        assert 60 in store.elections, "the next transactions are no smaller"
+    assert all(record.leader in (1, 2) for record in image.topics["t"].assignments)
