@@ -57,7 +57,7 @@ class Consumed(NamedTuple):
         return Consumed(*(list(compress(column, which)) for column in self))  # type: ignore[arg-type]
 
 
-class AppendTimes:
+class FetchedAppendTimes:
     """The append times that came with one fetch, by offset."""
 
     def __init__(self, segments: Iterable[tuple[int, bytes]], begin: int, following: int) -> None:
@@ -92,7 +92,7 @@ def _believed(base_offset: int, entries: bytes) -> Iterator[tuple[int, int | Non
     yield last_offset + 1, None
 
 
-def consumed(buffers: ColumnBuffers, append_times: AppendTimes) -> Consumed:
+def consumed(buffers: ColumnBuffers, append_times: FetchedAppendTimes) -> Consumed:
     """Returns the records of columns that were read whole."""
     count = buffers.record_count
     is_log_append: list[bool] = []

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Final
 
 from tidelog.client.calls import records as calls
 from tidelog.client.calls.records import EARLIEST, READ_UNCOMMITTED, Fetched
-from tidelog.client.consumed import AppendTimes, consumed
+from tidelog.client.consumed import FetchedAppendTimes, consumed
 from tidelog.client.errors import RequestError
 from tidelog.protocol.errors import CorruptMessage, ErrorCode
 from tidelog.protocol.records.batch import find_last, records, scan
-from tidelog.protocol.records.columns import BrokenBatch, ColumnBuffers, Wanted, append_set
+from tidelog.protocol.records.columns import BrokenBatch, ColumnBuffers, RecordSelection, append_set
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -125,7 +125,7 @@ class Consumer:
         begin, data = self.positions[place], fetched.records
         buffers = ColumnBuffers()
         try:
-            wanted = Wanted(low_offset=begin, aborted=_aborted(data, fetched.aborted))
+            wanted = RecordSelection(low_offset=begin, aborted=_aborted(data, fetched.aborted))
             try:
                 end, _ = append_set(data, buffers, wanted)
             except BrokenBatch as broken:
@@ -141,7 +141,7 @@ class Consumer:
         except (BrokenBatch, CorruptMessage) as error:
             raise BrokenRecords(f"{place[0]}-{place[1]}: {error}") from error
         self.positions[place] = following
-        return consumed(buffers, AppendTimes(fetched.append_times, begin, following))
+        return consumed(buffers, FetchedAppendTimes(fetched.append_times, begin, following))
 
 
 def _aborted(

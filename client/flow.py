@@ -58,7 +58,7 @@ class AnyBroker(NamedTuple):
     """The target is any broker."""
 
 
-class Controller(NamedTuple):
+class ControllerTarget(NamedTuple):
     """The target is the broker that creates topics, or any broker if none is reported."""
 
 
@@ -69,7 +69,7 @@ class Leader(NamedTuple):
     partition: int
 
 
-class Coordinator(NamedTuple):
+class CoordinatorTarget(NamedTuple):
     """The target is the coordinator of a group or a transactional id.
 
     `kind` is GROUP or TRANSACTION.
@@ -85,7 +85,7 @@ class Node(NamedTuple):
     node_id: int
 
 
-Target: TypeAlias = AnyBroker | Controller | Leader | Coordinator | Node
+Target: TypeAlias = AnyBroker | ControllerTarget | Leader | CoordinatorTarget | Node
 
 
 class Call(NamedTuple, Generic[Result]):
@@ -152,14 +152,14 @@ def resolve(state: ClusterState, target: Target) -> Steps[tuple[Address, ...]]:
             if not state.knows(topic):
                 yield from refresh(state, [topic])
             return (state.leader(topic, partition),)
-        case Coordinator(kind, key):
+        case CoordinatorTarget(kind, key):
             known = state.coordinator(kind, key)
             if known is None:
                 request = find_coordinator.FindCoordinatorRequest(key=key, key_type=kind)
                 answer = yield Ask(state.any_addresses(), request, apis.FIND_COORDINATOR)
                 known = state.learn_coordinator(kind, key, answer)
             return (known,)
-        case Controller():
+        case ControllerTarget():
             if state.controller not in state.nodes:
                 yield from refresh(state, [])
             address = state.nodes.get(state.controller)

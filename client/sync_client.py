@@ -19,7 +19,7 @@ from tidelog.client.calls import groups, producers, records, settings, topics
 from tidelog.client.calls.records import LATEST, READ_UNCOMMITTED
 from tidelog.client.cluster import ClusterState, addresses_of
 from tidelog.client.errors import ConnectionBroken, RequestError, VersionMismatch, none_reached
-from tidelog.client.flow import Ask, Coordinator, Leader
+from tidelog.client.flow import Ask, CoordinatorTarget, Leader
 from tidelog.client.retry import Retry
 from tidelog.client.security import Brokers, access_to
 from tidelog.client.sync_connection import NOTICE_S, Connection
@@ -134,7 +134,7 @@ class Client:
 
     def coordinator(self, kind: int, key: str) -> Connection:
         """Returns a connection to the coordinator of a group or a transactional id (`kind`)."""
-        return self._connected(Coordinator(kind, key))
+        return self._connected(CoordinatorTarget(kind, key))
 
     def any(self) -> Connection:
         """Returns a connection to any broker."""

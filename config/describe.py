@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from tidelog.config.topic import TopicConfig
 
 
-class Source(IntEnum):
+class ConfigSource(IntEnum):
     """Where a value was set, by the numbers of the protocol (KIP-226)."""
 
     TOPIC = 1
@@ -40,15 +40,15 @@ class Synonym(NamedTuple):
 
     name: str
     value: str | None
-    source: Source
+    source: ConfigSource
 
 
-class Entry(NamedTuple):
+class ConfigEntry(NamedTuple):
     """The description of one setting."""
 
     name: str
     value: str | None
-    source: Source
+    source: ConfigSource
     type: Type
     read_only: bool
     doc: str
@@ -58,12 +58,12 @@ class Entry(NamedTuple):
     @property
     def is_default(self) -> bool:
         """Whether the value is the default (DescribeConfigs v0)."""
-        return self.source is Source.DEFAULT
+        return self.source is ConfigSource.DEFAULT
 
 
 def topic_entries(
     broker: BrokerConfig, config: TopicConfig, overrides: Mapping[str, str]
-) -> list[Entry]:
+) -> list[ConfigEntry]:
     """Returns an entry for every setting of a topic, whose `config` was made from `overrides`."""
     entries = []
     for attribute, setting in TOPIC_SETTINGS.items():
@@ -73,26 +73,26 @@ def topic_entries(
         named = (setting.name, *setting.aliases)
         value = next((overrides[name] for name in named if name in overrides), None)
         set_here = [
-            Synonym(name, value.strip(), Source.TOPIC)
+            Synonym(name, value.strip(), ConfigSource.TOPIC)
             for name in named
             if counts and value is not None
         ]
         below = _given(broker, *_default_names(setting)) if counts else []
         implied = _implied(broker, setting, overrides)
         shared = setting.broker_names[0].name if setting.broker_names else setting.name
-        final = Synonym(shared, setting.default, Source.DEFAULT)
+        final = Synonym(shared, setting.default, ConfigSource.DEFAULT)
         synonyms = (*set_here, *below, *implied, final)
         entries.append(_entry(setting, getattr(config, attribute), synonyms, fixed=False))
     return entries
 
 
-def broker_entries(broker: BrokerConfig) -> list[Entry]:
+def broker_entries(broker: BrokerConfig) -> list[ConfigEntry]:
     """Returns an entry for every setting of a broker, including the defaults of topic settings."""
     entries = []
     for attribute, setting in BROKER_SETTINGS.items():
         synonyms = (
             *_given(broker, (setting.name, *setting.aliases), setting.fallbacks),
-            Synonym(setting.name, setting.default, Source.DEFAULT),
+            Synonym(setting.name, setting.default, ConfigSource.DEFAULT),
         )
         value = attrgetter(attribute)(broker)
         entries.append(_entry(setting, value, synonyms, fixed=not setting.dynamic))
@@ -103,7 +103,7 @@ def broker_entries(broker: BrokerConfig) -> list[Entry]:
         synonyms = (
             *_given(broker, *_default_names(setting)),
             *_implied(broker, setting, {}),
-            Synonym(name, setting.default, Source.DEFAULT),
+            Synonym(name, setting.default, ConfigSource.DEFAULT),
         )
         value = getattr(broker.topic_defaults, attribute)
         entry = _entry(setting, value, synonyms, fixed=not setting.dynamic)
@@ -111,7 +111,9 @@ def broker_entries(broker: BrokerConfig) -> list[Entry]:
     return entries
 
 
-def unused_entries(stored: Iterable[str], entries: Iterable[Entry], source: Source) -> list[Entry]:
+def unused_entries(
+    stored: Iterable[str], entries: Iterable[ConfigEntry], source: ConfigSource
+) -> list[ConfigEntry]:
     """Returns an entry for each name under which something is stored that is not among the `entries`.
 
     An older tidelog has stored it. As in Kafka it may be a secret, so nobody is told its value.
@@ -119,7 +121,7 @@ def unused_entries(stored: Iterable[str], entries: Iterable[Entry], source: Sour
     known = {each.name for each in entries}.union(BROKER_NAMES, DEFAULT_NAMES)
     doc = "It is stored, and not a setting that is used here: it can be removed."
     return [
-        Entry(name, None, source, Type.UNKNOWN, False, doc, (), is_sensitive=True)
+        ConfigEntry(name, None, source, Type.UNKNOWN, False, doc, (), is_sensitive=True)
         for name in sorted(stored)
         if name not in known
     ]
@@ -155,7 +157,11 @@ def _implied(broker: BrokerConfig, setting: Setting, overrides: Mapping[str, str
     if setting.implied_names is None:
         return []
     of_topic, of_broker = setting.implied_names
-    own = [Synonym(of_topic, overrides[of_topic], Source.TOPIC)] if of_topic in overrides else []
+    own = (
+        [Synonym(of_topic, overrides[of_topic], ConfigSource.TOPIC)]
+        if of_topic in overrides
+        else []
+    )
     return [*own, *_given(broker, (of_broker,), ())]
 
 
@@ -165,8 +171,12 @@ def _given(broker: BrokerConfig, equal: tuple[str, ...], weaker: tuple[str, ...]
     A value under one of the `equal` names is told under all of them, because each can replace it. A
     change of all brokers is the default of one that is among several.
     """
-    live = Source.DYNAMIC_DEFAULT_BROKER if broker.cluster.metadata_store else Source.DYNAMIC_BROKER
-    sources = {DYNAMIC: live, DYNAMIC_HERE: Source.DYNAMIC_BROKER}
+    live = (
+        ConfigSource.DYNAMIC_DEFAULT_BROKER
+        if broker.cluster.metadata_store
+        else ConfigSource.DYNAMIC_BROKER
+    )
+    sources = {DYNAMIC: live, DYNAMIC_HERE: ConfigSource.DYNAMIC_BROKER}
     found: dict[tuple[str, int], Given] = {}
     for name in (*equal, *weaker):
         given = broker.given.get(name)
@@ -179,12 +189,16 @@ def _given(broker: BrokerConfig, equal: tuple[str, ...], weaker: tuple[str, ...]
         Synonym(
             name,
             given.value.strip(),
-            sources.get(rank, Source.STATIC_BROKER),
+            sources.get(rank, ConfigSource.STATIC_BROKER),
         )
         for (name, rank), given in ranked
     ]
 
 
-def _entry(setting: Setting, value: object, synonyms: tuple[Synonym, ...], *, fixed: bool) -> Entry:
+def _entry(
+    setting: Setting, value: object, synonyms: tuple[Synonym, ...], *, fixed: bool
+) -> ConfigEntry:
     text = setting.default if value is None else written(value)
-    return Entry(setting.name, text, synonyms[0].source, setting.type, fixed, setting.doc, synonyms)
+    return ConfigEntry(
+        setting.name, text, synonyms[0].source, setting.type, fixed, setting.doc, synonyms
+    )

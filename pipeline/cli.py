@@ -24,9 +24,9 @@ from tidelog.client import ClientError
 from tidelog.command_line import Parser
 from tidelog.pipeline.declaring import Option, OptionError, Options
 from tidelog.pipeline.errors import FAILED, FINDINGS, USAGE, PipelineError, Refused, UsageError
-from tidelog.pipeline.options import Run
+from tidelog.pipeline.options import RunOptions
 from tidelog.pipeline.secured import with_command_configs
-from tidelog.pipeline.session import Session
+from tidelog.pipeline.session import TaskSession
 from tidelog.pipeline.source.splits import NotThere, SourceError
 from tidelog.pipeline.spark_start import INSTALL, kept_log
 from tidelog.text import with_signed_values
@@ -64,7 +64,7 @@ class _Terminated(KeyboardInterrupt):
 class _Job(Protocol):
     OPTIONS: type[Options]
 
-    def run(self, options: Any, session: Session) -> int:
+    def run(self, options: Any, session: TaskSession) -> int:
         """Runs the job; returns the exit status."""
 
 
@@ -151,10 +151,10 @@ def run(options: Options) -> int:
         return USAGE if isinstance(error, (UsageError, NotThere)) else FAILED
 
 
-def session_of(options: Options) -> Session:
+def session_of(options: Options) -> TaskSession:
     """Returns the session that the options ask for."""
-    master, conf = (options.master, options.conf) if isinstance(options, Run) else (None, ())
-    return Session(
+    master, conf = (options.master, options.conf) if isinstance(options, RunOptions) else (None, ())
+    return TaskSession(
         options.job, master=master, conf=conf, spark=options.spark, is_verbose=options.verbose
     )
 

@@ -1,7 +1,7 @@
 """The options that several jobs have, declared once: source, times, run and output.
 
     @declared
-    class AuditOptions(Run, Times, Source):
+    class AuditOptions(RunOptions, Times, SourceOptions):
         ...
 
 `selection_of` turns them into what `pipeline.source.access.plan` takes. A time relative to now
@@ -32,7 +32,7 @@ from tidelog.pipeline.declaring import (
     declared,
 )
 from tidelog.pipeline.errors import UsageError
-from tidelog.pipeline.plan import TYPED, Plan
+from tidelog.pipeline.plan import TYPED, ScanPlan
 from tidelog.pipeline.source.splits import (
     HIGH_WATERMARK,
     READ_COMMITTED,
@@ -217,7 +217,7 @@ def upto(meaning: str = _UPTO) -> Choice[UpTo]:
 
 
 @declared
-class Source(Options):
+class SourceOptions(Options):
     """The source, and the selection of records."""
 
     section = WHICH_RECORDS
@@ -247,7 +247,7 @@ class Times(Options):
 
 
 @declared
-class TimedSource(Times, Source):
+class TimedSource(Times, SourceOptions):
     """A selection of records, also by event time."""
 
 
@@ -281,7 +281,7 @@ class Left(Options):
 
 
 @declared
-class Run(Left):
+class RunOptions(Left):
     """How a job with tasks is run."""
 
     section = HOW_TO_RUN
@@ -376,7 +376,7 @@ def _times(options: Options) -> dict[str, str]:
 
 def as_begun(options: AnyOptions, path: Path) -> AnyOptions:
     """Resolves times relative to now as when the run with the plan at `path` began."""
-    before = Plan.arguments_at(path)
+    before = ScanPlan.arguments_at(path)
     frozen: dict[str, Instant] = {}
     for name, field in _times(options).items():
         given, was_typed = getattr(options, field), before.get(TYPED, {}).get(name)

@@ -1,6 +1,6 @@
 """plan.json: what a run reads, fixed at its first start, so that a repeated run reads the same.
 
-    plan = Plan.open(directory, job="mirror", run="nightly", arguments=..., make=...)
+    plan = ScanPlan.open(directory, job="mirror", run="nightly", arguments=..., make=...)
 
 The first `open` calls `make` and stores its result by rename, before anything is read. Later calls
 use the file, even if the logs have grown since. A file of another job or with other arguments is
@@ -37,7 +37,7 @@ _TIMES: Final = ("from", "to", "at")
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class ScanPlan:
     """A plan.
 
     `notes` is what the job stores beside the offsets, for example positions of its target.
@@ -68,7 +68,7 @@ class Plan:
         now_ms: int,
         make: Callable[[], tuple[Sequence[Split], Mapping[str, Any]]],
         save: bool = True,
-    ) -> Plan:
+    ) -> ScanPlan:
         """Returns the plan of this run: the one in `directory`, or a new one.
 
         A new one is saved there unless `save` is False. `make` returns splits and notes. Raises
@@ -105,7 +105,7 @@ class Plan:
         return {}
 
     @classmethod
-    def _read(cls, path: Path) -> Plan:
+    def _read(cls, path: Path) -> ScanPlan:
         try:
             stored = json.loads(path.read_text(encoding="utf-8"))
             if stored["version"] != _VERSION:
@@ -224,7 +224,7 @@ def at_work(directory: Path) -> Iterator[None]:
         os.close(descriptor)
 
 
-def described(plan: Plan) -> str:
+def described(plan: ScanPlan) -> str:
     """Returns the text of a dry run: each partition's range and splits, and the total.
 
     Bytes are left out where brokers are read: they do not report sizes.

@@ -12,7 +12,7 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING, NamedTuple
 
-from tidelog.pipeline.engine.whatif import Future, Log, LogSegment
+from tidelog.pipeline.engine.whatif import Future, LogSegment, SimulatedLog
 from tidelog.protocol.errors import CorruptMessage
 from tidelog.protocol.records.batch import find_time
 from tidelog.storage import checkpoints, filenames
@@ -69,7 +69,7 @@ def partitions(log_directory: Path, wants: Callable[[str], bool]) -> list[Partit
 
 def read(
     partition: PartitionDirectory, *, event_slack_ms: int, now_ms: int, margin_ms: int = 0
-) -> Log:
+) -> SimulatedLog:
     """Reads what retention decides by: log start, segments, and their sizes and times.
 
     `event_slack_ms`: how far beyond its append time an event time counts, where it is read from the
@@ -83,7 +83,9 @@ def read(
     return _read(partition, event_slack_ms, now_ms, margin_ms)
 
 
-def _read(partition: PartitionDirectory, event_slack_ms: int, now_ms: int, margin_ms: int) -> Log:
+def _read(
+    partition: PartitionDirectory, event_slack_ms: int, now_ms: int, margin_ms: int
+) -> SimulatedLog:
     directory = partition.directory
     log_directory = directory.parent
     was_clean = (log_directory / filenames.CLEAN_SHUTDOWN_FILE).exists()
@@ -100,7 +102,7 @@ def _read(partition: PartitionDirectory, event_slack_ms: int, now_ms: int, margi
         largest = later(each.times.event, largest)
     end_offset = segments_read[-1].end_offset if segments_read else start
     first = segments_read[0].base_offset if segments_read else start
-    return Log(
+    return SimulatedLog(
         partition.topic, partition.partition, segments_read, max(start, first), end_offset, largest
     )
 

@@ -1,6 +1,6 @@
 """Where the tasks of a job run: in Spark, or in this process.
 
-    with Session("mirror") as session:
+    with TaskSession("mirror") as session:
         results = session.run(task, items, sizes=sizes)
 
 `run` gives each item to one task and returns the results in the order of the items. `task` takes an
@@ -55,7 +55,7 @@ def is_small(left_bytes: int | None, done_bytes: int = 0, elapsed_s: float = 0.0
     return elapsed_s * left_bytes / done_bytes <= SPARK_START_S
 
 
-class Session:
+class TaskSession:
     """Spark, or the same tasks in this process without it.
 
     `master` None: that of spark-submit, or "auto". `conf` overrides the settings of `spark_start`.

@@ -23,7 +23,7 @@ import struct
 from typing import TYPE_CHECKING, Any
 
 from tidelog.protocol.schema import FIXED, Field, Message, default_source, struct_of
-from tidelog.protocol.source import Source
+from tidelog.protocol.source import FunctionSource
 from tidelog.protocol.wire import (
     STRING_MAX,
     TAG_BYTES_MAX,
@@ -115,7 +115,7 @@ class _Decoder:
         self._flexible = flexible
         self._elements_max = elements
         self._in_steps = in_steps
-        self._source = Source(
+        self._source = FunctionSource(
             {
                 "new": object.__new__,
                 "read_uvarint": read_uvarint,

@@ -22,7 +22,7 @@ import struct
 from typing import TYPE_CHECKING, Any
 
 from tidelog.protocol.schema import FIXED, Field, Message, struct_of
-from tidelog.protocol.source import Source
+from tidelog.protocol.source import FunctionSource
 from tidelog.protocol.wire import UVARINTS, ZERO_UUID, Buffer, EncodeError, no_place
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ class _Encoder:
             "pack": struct.pack,
             "no_place": no_place,
         }
-        self._source = Source(self._names)
+        self._source = FunctionSource(self._names)
         self._letters = ""
         self._values: list[str] = []
         self._items: list[str] = []

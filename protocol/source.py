@@ -1,6 +1,6 @@
 """Python source under construction: lines, blocks, bound names, and runs of fixed-width fields.
 
-Both generators of codecs write into a `Source`. A *run* is a sequence of adjacent fields whose
+Both generators of codecs write into a `FunctionSource`. A *run* is a sequence of adjacent fields whose
 widths do not depend on the data. It becomes one precompiled struct, which gives most of the speed.
 """
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
 
-class Source:
+class FunctionSource:
     """The lines of one function and the names that they refer to."""
 
     def __init__(self, names: dict[str, Any] | None = None) -> None:
@@ -53,7 +53,7 @@ class Source:
 class Block:
     """An indented block of lines."""
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: FunctionSource) -> None:
         self._source = source
 
     def __enter__(self) -> None:

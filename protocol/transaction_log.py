@@ -45,7 +45,7 @@ class State(IntEnum):
         return self.name.title().replace("_", "")
 
 
-class Producer(NamedTuple):
+class ProducerIdAndEpoch(NamedTuple):
     """A producer id and its epoch: what requests name, and what responses give."""
 
     producer_id: int

@@ -26,7 +26,7 @@ _ROOT = 0
 _LONGEST = 64  # bytes that are read of a lock file
 
 
-class Listed(NamedTuple):
+class KernelLock(NamedTuple):
     """A lock as the kernel lists it (proc(5))."""
 
     is_posix: bool
@@ -150,7 +150,7 @@ def is_locked(path: Path) -> bool:
     return False
 
 
-def listed(file: os.stat_result) -> Iterator[Listed]:
+def listed(file: os.stat_result) -> Iterator[KernelLock]:
     """Yields the locks on a file that processes which can be seen from here hold. Raises OSError.
 
     A device may have another number in the list than for stat(2), so the inode has to be enough.
@@ -161,7 +161,7 @@ def listed(file: os.stat_result) -> Iterator[Listed]:
             continue
         kind, _, mode, pid, where, start = fields[1:7]
         if where.rpartition(":")[2] == str(file.st_ino):
-            yield Listed(kind == "POSIX", mode == "READ", int(pid), int(start))
+            yield KernelLock(kind == "POSIX", mode == "READ", int(pid), int(start))
 
 
 def _is_held_by_strangers(number: int, own: Container[int] = ()) -> bool:

@@ -14,7 +14,7 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
 from tidelog.pipeline import cli
-from tidelog.pipeline.options import Run
+from tidelog.pipeline.options import RunOptions
 from tools.derived import write_or_check
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ def options(job: str) -> str:
     """Returns the section about the options of a job."""
     kind = cli.options_of(job)
     lines = ["## Every option", "", *_HEAD, *map(_row, kind.shown())]
-    shared = {one.name for one in Run.shown()}
+    shared = {one.name for one in RunOptions.shown()}
     for name, action in kind.actions.items():
         own = [_row(one) for one in action.shown() if one.name not in shared]
         lines += ["", f"`{job} {name}` has those about how to run, and:", "", *_HEAD, *own]

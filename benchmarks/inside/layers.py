@@ -40,7 +40,7 @@ from tidelog.config import load
 from tidelog.protocol.api.fetch import API as FETCH
 from tidelog.protocol.api.produce import API as PRODUCE
 from tidelog.protocol.message import codec, read_request_header, response_header
-from tidelog.protocol.records.prepare import Plan, inspect, prepare
+from tidelog.protocol.records.prepare import AppendPlan, inspect, prepare
 from tidelog.storage.directory.store import LogStore
 
 if TYPE_CHECKING:
@@ -149,7 +149,7 @@ def _produce(node: Services, connection: Connection, count: int, size: int, call
     encode = codec(PRODUCE.response, 9).encode_parts
     limit = partition.config.max_message_bytes
     produced = inspect(body, produce_version=9, max_message_bytes=limit)
-    plan = Plan(0, 2, None, 0, False, -(2**63), _FAR, 0, False, limit)
+    plan = AppendPlan(0, 2, None, 0, False, -(2**63), _FAR, 0, False, limit)
     now = node.clock.now_ms
     append_now = node.appends.append_now
     layers = [

@@ -19,7 +19,7 @@ from tidelog.protocol.records.batch import Record, build, find_time, scan, summa
 from tidelog.protocol.records.convert import down_convert
 from tidelog.protocol.records.kernels import kernels_py
 from tidelog.protocol.records.layout import INT64_MAX, INT64_MIN
-from tidelog.protocol.records.prepare import Plan, inspect, prepare
+from tidelog.protocol.records.prepare import AppendPlan, inspect, prepare
 
 try:
     from tidelog.protocol.records import _kernels
@@ -61,7 +61,7 @@ def microseconds(function):
 
 
 def cases():
-    plan = Plan(12345, 2, None, NOW, False, INT64_MIN, INT64_MAX, 0, False, 1 << 20)
+    plan = AppendPlan(12345, 2, None, NOW, False, INT64_MIN, INT64_MAX, 0, False, 1 << 20)
     for label, count, size, magic, codec in (
         ("v2 1 x 100 B", 1, 100, 2, 0),
         ("v2 160 x 100 B", 160, 100, 2, 0),

@@ -33,7 +33,7 @@ from tests.pipeline import spark_kafka
 from tidelog.client import Client
 from tidelog.pipeline import cli
 from tidelog.pipeline.jobs import audit
-from tidelog.pipeline.session import Session
+from tidelog.pipeline.session import TaskSession
 from tidelog.protocol.records.batch import Record, build
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ def load(bootstrap: str, records: int) -> int:
     return done
 
 
-def asked(session: Session, bootstrap: str) -> list[Any]:
+def asked(session: TaskSession, bootstrap: str) -> list[Any]:
     """Runs the query in Spark SQL, through its own source."""
     frame = (
         session.spark.read.format("kafka")
@@ -101,7 +101,7 @@ def asked(session: Session, bootstrap: str) -> list[Any]:
     return list(session.spark.sql(QUERY).collect())
 
 
-def audited(session: Session, where: list[str], out: Path, run: str) -> dict[str, Any]:
+def audited(session: TaskSession, where: list[str], out: Path, run: str) -> dict[str, Any]:
     """Runs the job as the command line does; returns its report."""
     given = [
         "audit",
@@ -159,7 +159,7 @@ def main() -> int:
     with (
         tempfile.TemporaryDirectory(prefix="tidelog-bench.") as directory,
         ApacheKafka(KAFKA_VERSION, Path(directory) / "kafka") as kafka,
-        Session("bench", master="local[2]", conf=[("spark.jars", jars)]) as session,
+        TaskSession("bench", master="local[2]", conf=[("spark.jars", jars)]) as session,
     ):
         out = Path(directory) / "out"
         count = load(kafka.bootstrap, options.records)
@@ -180,7 +180,7 @@ def main() -> int:
                 if turn:
                     took[name].append(seconds)
                 print(f"turn {turn}: {name} {seconds:.1f} s", file=sys.stderr)
-        alone = Session("bench", master="inline")
+        alone = TaskSession("bench", master="inline")
         cpu_s = []
         for turn in range(options.repetitions):
             begun = time.process_time()

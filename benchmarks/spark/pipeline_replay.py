@@ -33,8 +33,8 @@ from tidelog.pipeline.source.access import plan
 from tidelog.pipeline.source.splits import Selection
 from tidelog.process import BrokerProcess
 from tidelog.protocol.records.batch import Record, build
-from tidelog.protocol.records.column_batches import Producer, encode_batches
-from tidelog.protocol.records.columns import ColumnBuffers, Wanted, append_set
+from tidelog.protocol.records.column_batches import BatchProducer, encode_batches
+from tidelog.protocol.records.columns import ColumnBuffers, RecordSelection, append_set
 from tidelog.protocol.records.layout import Compression
 
 BATCH, VALUE = 5_000, 100
@@ -51,13 +51,13 @@ def records():
 def encoding(count: int, codec: Compression) -> float:
     """Returns the records encoded in a second of CPU."""
     columns = ColumnBuffers()
-    append_set(build(records()) * (count // BATCH), columns, Wanted(limit=1 << 40))
+    append_set(build(records()) * (count // BATCH), columns, RecordSelection(limit=1 << 40))
     began_s = time.process_time()
     for _ in encode_batches(
         columns,
         0,
         columns.record_count,
-        producer=Producer(1, 0),
+        producer=BatchProducer(1, 0),
         base_sequence=0,
         compression=codec,
     ):

@@ -44,7 +44,7 @@ from tests.pipeline import spark_kafka
 from tidelog.client import Client
 from tidelog.pipeline import cli
 from tidelog.pipeline.options import AUTO, DEFAULT_MASTER
-from tidelog.pipeline.session import Session
+from tidelog.pipeline.session import TaskSession
 from tidelog.process import BrokerProcess
 from tidelog.spark import register
 
@@ -82,7 +82,7 @@ _BASES = {"read": "read-", "audit": "audit-", "replay": "replay"}
 class Bench(NamedTuple):
     """The brokers' addresses and directories, and the Spark session."""
 
-    session: Session
+    session: TaskSession
     source: str
     log_dir: Path
     target: str
@@ -139,7 +139,7 @@ class Bench(NamedTuple):
 
     def audit(self, rows: list[Any], name: str, master: str, *where: str) -> float:
         """Runs the job; exit if its result and that of the query differ."""
-        session = Session("bench", master=master, spark=self.session.spark)
+        session = TaskSession("bench", master=master, spark=self.session.spark)
         report = audits.audited(session, list(where), self.out, name)
         audits.agree(rows, report)
         return 0.0
@@ -259,7 +259,7 @@ def main() -> int:
             tempfile.TemporaryDirectory(prefix="tidelog-bench-") as work,
             ApacheKafka(KAFKA_VERSION, Path(work) / "kafka") as kafka,
             BrokerProcess(Path(work) / "target") as target,
-            Session("bench", master="local[2]", conf=[("spark.jars", jars)]) as session,
+            TaskSession("bench", master="local[2]", conf=[("spark.jars", jars)]) as session,
         ):
             count = audits.load(kafka.bootstrap, options.records)
             register(session.spark)

@@ -26,9 +26,9 @@ sys.path[:0] = [str(Path(__file__).resolve().parents[up]) for up in (1, 2)]
 from tests.oracle.apache_kafka import ApacheKafka
 from tests.pipeline import spark_kafka
 from tidelog.client import Client
-from tidelog.pipeline.session import Session
+from tidelog.pipeline.session import TaskSession
 from tidelog.pipeline.source.access import plan, read
-from tidelog.pipeline.source.reading import HEADERS, RECORDS, TIMES, Options
+from tidelog.pipeline.source.reading import HEADERS, RECORDS, TIMES, ReadOptions
 from tidelog.pipeline.source.splits import LOG_END, Selection
 from tidelog.process import BrokerProcess
 from tidelog.protocol.records import kernels
@@ -95,7 +95,7 @@ def decode(root: Path, count: int, repeat: int) -> None:
         for _ in range(repeat):
             begin, found = time.process_time(), 0
             for split in splits:
-                for columns in read(split, Options(depth=depth, verify_crc=verify)):
+                for columns in read(split, ReadOptions(depth=depth, verify_crc=verify)):
                     if depth == HEADERS:
                         found += int(columns.batches[:, 12].sum())
                     elif depth == TIMES:
@@ -187,7 +187,7 @@ def spark_rows(arguments: argparse.Namespace) -> None:
     jars = ",".join(map(str, spark_kafka.jars()))
     with (
         tempfile.TemporaryDirectory() as work,
-        Session("bench", master="local[2]", conf=[("spark.jars", jars)]) as session,
+        TaskSession("bench", master="local[2]", conf=[("spark.jars", jars)]) as session,
     ):
         register(session.spark)
         with BrokerProcess(Path(work) / "tidelog") as broker:

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from tidelog.client import Client
 from tidelog.pipeline.source.access import plan, read
-from tidelog.pipeline.source.reading import RECORDS, TIMES, Options
+from tidelog.pipeline.source.reading import RECORDS, TIMES, ReadOptions
 from tidelog.pipeline.source.splits import LOG_END, Selection
 from tidelog.protocol.records.batch import Record, build
 
@@ -81,7 +81,7 @@ def _columns(log_dir: Path, topic: str, partition: int, depth: int) -> Iterator[
     selection = Selection(topics=(topic,), upto=LOG_END, assigned=wanted)
     splits = plan(selection, logs=[str(log_dir)])
     for split in sorted(splits, key=lambda one: one.start_offset):
-        yield from read(split, Options(depth=depth))
+        yield from read(split, ReadOptions(depth=depth))
 
 
 def _tables(log_dir: Path, topic: str, partition: int) -> Iterator[pa.Table]:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from tidelog.broker.coordinators.transactions.messages import fenced_since
 from tidelog.protocol.acl import Operation, ResourceType
 from tidelog.protocol.api.add_offsets_to_txn import AddOffsetsToTxnResponse
-from tidelog.protocol.transaction_log import Producer
+from tidelog.protocol.transaction_log import ProducerIdAndEpoch
 
 if TYPE_CHECKING:
     from tidelog.broker.api.services import Services
@@ -39,7 +39,7 @@ async def handle(
         await services.coordinator.runtime.topic.create()
         await services.transactions.add(
             transactional_id,
-            Producer(request.producer_id, request.producer_epoch),
+            ProducerIdAndEpoch(request.producer_id, request.producer_epoch),
             [services.coordinator.partition_of(group_id)],
             0,
         )

@@ -31,7 +31,7 @@ from tidelog.protocol.errors import (
     OperationNotAttempted,
     UnknownTopicOrPartition,
 )
-from tidelog.protocol.transaction_log import Producer
+from tidelog.protocol.transaction_log import ProducerIdAndEpoch
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -60,7 +60,9 @@ async def handle(
                 services,
                 context,
                 transactional_id,
-                Producer(request.v3_and_below_producer_id, request.v3_and_below_producer_epoch),
+                ProducerIdAndEpoch(
+                    request.v3_and_below_producer_id, request.v3_and_below_producer_epoch
+                ),
                 request.v3_and_below_topics,
             )
         return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=results)
@@ -82,7 +84,7 @@ async def _one_of_several(
 ) -> AddPartitionsToTxnResult:
     """Adds the partitions of one transaction, or verifies that it has them."""
     transactional_id = asked.transactional_id
-    producer = Producer(asked.producer_id, asked.producer_epoch)
+    producer = ProducerIdAndEpoch(asked.producer_id, asked.producer_epoch)
     if asked.verify_only:
         results, failures = _checked(services, asked.topics)
         if not failures:
@@ -95,7 +97,11 @@ async def _one_of_several(
 
 
 async def _added(
-    services: Services, context: Context, transactional_id: str, producer: Producer, topics: Topics
+    services: Services,
+    context: Context,
+    transactional_id: str,
+    producer: ProducerIdAndEpoch,
+    topics: Topics,
 ) -> Results:
     """Adds partitions to a transaction; returns the result for each. Raises an error of all of them."""
     session, version = context.session, context.version

@@ -29,8 +29,8 @@ from tidelog.config import (
     BROKER_ALIASES,
     FOR_ONE_BROKER,
     TOPIC_ALIASES,
+    ConfigSource,
     Listener,
-    Source,
     broker_entries,
     topic_entries,
     unused_entries,
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from tidelog.broker.api.services import Services
     from tidelog.broker.network.context import Context
     from tidelog.broker.security.session import Session
-    from tidelog.config import Entry
+    from tidelog.config import ConfigEntry
     from tidelog.protocol.api import alter_configs, incremental_alter_configs
     from tidelog.protocol.api.describe_configs import (
         DescribeConfigsRequest,
@@ -120,8 +120,8 @@ def _describe(
 
 
 def _asked(
-    entries: Iterable[Entry], keys: Iterable[str], aliases: Mapping[str, str]
-) -> list[Entry]:
+    entries: Iterable[ConfigEntry], keys: Iterable[str], aliases: Mapping[str, str]
+) -> list[ConfigEntry]:
     """Returns the entries that a request names, each under the name in the request."""
     names: dict[str, list[str]] = {}
     for key in with_checkpoints(dict.fromkeys(keys)):
@@ -129,7 +129,7 @@ def _asked(
     return [entry._replace(name=name) for entry in entries for name in names.get(entry.name, ())]
 
 
-def _entries(services: Services, resource: DescribeConfigsResource) -> list[Entry]:
+def _entries(services: Services, resource: DescribeConfigsResource) -> list[ConfigEntry]:
     """Returns every setting of the resource. Raises the error of an invalid or missing resource."""
     name = resource.resource_name
     if resource.resource_type == TOPIC:
@@ -150,25 +150,29 @@ def _entries(services: Services, resource: DescribeConfigsResource) -> list[Entr
     raise no_such_resource(resource.resource_type)
 
 
-def _of_brokers(services: Services, name: str) -> list[Entry]:
+def _of_brokers(services: Services, name: str) -> list[ConfigEntry]:
     """Returns the settings of this broker by its name, or of all brokers, and unknown stored names."""
     image, entries = services.metadata.image, broker_entries(services.config)
-    live = Source.DYNAMIC_DEFAULT_BROKER if services.cluster.is_shared else Source.DYNAMIC_BROKER
+    live = (
+        ConfigSource.DYNAMIC_DEFAULT_BROKER
+        if services.cluster.is_shared
+        else ConfigSource.DYNAMIC_BROKER
+    )
     stored = image.broker_configs
     if name:
         own = own_configs.of(image, services.metadata.node_id)
-        own_unused = unused_entries(own, entries, Source.DYNAMIC_BROKER)
+        own_unused = unused_entries(own, entries, ConfigSource.DYNAMIC_BROKER)
         return [
             *_of_this_broker(services, entries),
             *own_unused,
             *unused_entries(stored.keys() - own.keys(), entries, live),
         ]
     of_all = (_of_all(entry, live) for entry in entries)
-    unused = unused_entries(stored, entries, Source.DYNAMIC_DEFAULT_BROKER)
+    unused = unused_entries(stored, entries, ConfigSource.DYNAMIC_DEFAULT_BROKER)
     return [*(entry for entry in of_all if entry is not None), *unused]
 
 
-def _of_this_broker(services: Services, entries: Iterable[Entry]) -> list[Entry]:
+def _of_this_broker(services: Services, entries: Iterable[ConfigEntry]) -> list[ConfigEntry]:
     """Returns entries with the effective advertised listeners, and with broker.id, as in Kafka."""
     actual = {
         _ADVERTISED: ",".join(
@@ -185,9 +189,9 @@ def _of_this_broker(services: Services, entries: Iterable[Entry]) -> list[Entry]
     return found
 
 
-def _of_all(entry: Entry, live: Source) -> Entry | None:
+def _of_all(entry: ConfigEntry, live: ConfigSource) -> ConfigEntry | None:
     """Returns a live change as the default of all brokers, and no other value; None without one."""
-    shared = Source.DYNAMIC_DEFAULT_BROKER
+    shared = ConfigSource.DYNAMIC_DEFAULT_BROKER
     synonyms = tuple(each._replace(source=shared) for each in entry.synonyms if each.source is live)
     if not synonyms:
         return None
@@ -247,7 +251,7 @@ def changes_of_one(
     return {setting: value for setting, value in changes.items() if setting in FOR_ONE_BROKER}
 
 
-def _shown(entry: Entry, request: DescribeConfigsRequest) -> DescribeConfigsResourceResult:
+def _shown(entry: ConfigEntry, request: DescribeConfigsRequest) -> DescribeConfigsResourceResult:
     return DescribeConfigsResourceResult(
         name=entry.name,
         value=entry.value,

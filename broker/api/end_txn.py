@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from tidelog.broker.coordinators.transactions.messages import fenced_since
 from tidelog.protocol.acl import Operation, ResourceType
 from tidelog.protocol.api.end_txn import EndTxnResponse
-from tidelog.protocol.transaction_log import Producer
+from tidelog.protocol.transaction_log import ProducerIdAndEpoch
 
 if TYPE_CHECKING:
     from tidelog.broker.api.services import Services
@@ -40,7 +40,7 @@ async def handle(services: Services, request: EndTxnRequest, context: Context) -
         )
         continued = await services.transactions.end(
             request.transactional_id,
-            Producer(request.producer_id, request.producer_epoch),
+            ProducerIdAndEpoch(request.producer_id, request.producer_epoch),
             2 if context.version >= _BUMPS_SINCE else 0,
             is_commit=request.committed,
         )

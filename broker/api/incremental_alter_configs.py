@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from tidelog.broker.metadata.image import Topic
     from tidelog.broker.network.context import Context
     from tidelog.broker.security.session import Session
-    from tidelog.config import Entry
+    from tidelog.config import ConfigEntry
     from tidelog.protocol.api import alter_configs
     from tidelog.protocol.api.incremental_alter_configs import (
         AlterConfigsResource,
@@ -148,7 +148,7 @@ def check_changeable(services: Services, changes: Mapping[str, str | None]) -> N
 
 
 def _changes(
-    resource: AlterConfigsResource, entries: Mapping[str, Entry], aliases: Mapping[str, str]
+    resource: AlterConfigsResource, entries: Mapping[str, ConfigEntry], aliases: Mapping[str, str]
 ) -> dict[str, str | None]:
     """Returns the new value of each named setting; None restores its default."""
     changes: dict[str, str | None] = {}

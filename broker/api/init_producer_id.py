@@ -18,7 +18,7 @@ from tidelog.protocol.acl import Operation, ResourceType
 from tidelog.protocol.api.init_producer_id import InitProducerIdResponse
 from tidelog.protocol.errors import ClusterAuthorizationFailed, InvalidRequest
 from tidelog.protocol.records.layout import NO_PRODUCER_ID
-from tidelog.protocol.transaction_log import NO_EPOCH, Producer
+from tidelog.protocol.transaction_log import NO_EPOCH, ProducerIdAndEpoch
 
 if TYPE_CHECKING:
     from tidelog.broker.api.services import Services
@@ -54,7 +54,7 @@ async def _of_transactions(
     services: Services, transactional_id: str, request: InitProducerIdRequest, version: int
 ) -> InitProducerIdResponse:
     """Returns the id and epoch of a transactional id, which fences every other producer."""
-    producer = Producer(request.producer_id, request.producer_epoch)
+    producer = ProducerIdAndEpoch(request.producer_id, request.producer_epoch)
     if (producer.producer_id == NO_PRODUCER_ID) != (producer.epoch == NO_EPOCH):
         raise InvalidRequest("producer id and epoch are named together, or neither is")
     known = None if producer.producer_id == NO_PRODUCER_ID else producer

@@ -34,7 +34,7 @@ from tidelog.protocol.errors import (
     UnsupportedVersion,
 )
 from tidelog.protocol.records.layout import NO_TIMESTAMP
-from tidelog.storage.time.lookup import Target, is_target
+from tidelog.storage.time.lookup import LookupTarget, is_target
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
@@ -50,12 +50,12 @@ if TYPE_CHECKING:
 
 # The first version that knows each special value.
 _TARGET_SINCE = {
-    Target.LATEST: 0,
-    Target.EARLIEST: 0,
-    Target.MAX_TIMESTAMP: 7,
-    Target.EARLIEST_LOCAL: 8,
-    Target.LATEST_TIERED: 9,
-    Target.EARLIEST_PENDING_UPLOAD: 11,
+    LookupTarget.LATEST: 0,
+    LookupTarget.EARLIEST: 0,
+    LookupTarget.MAX_TIMESTAMP: 7,
+    LookupTarget.EARLIEST_LOCAL: 8,
+    LookupTarget.LATEST_TIERED: 9,
+    LookupTarget.EARLIEST_PENDING_UPLOAD: 11,
 }
 _READ_COMMITTED = 1
 _OFFSET_NOT_AVAILABLE_SINCE = 5
@@ -124,7 +124,7 @@ def _check_end_known(
 
     Raises OffsetNotAvailable, or LeaderNotAvailable in an older version.
     """
-    is_end = target == Target.LATEST or (not is_target(target) and found.offset < 0)
+    is_end = target == LookupTarget.LATEST or (not is_target(target) and found.offset < 0)
     if not is_end:
         return
     try:
@@ -147,7 +147,7 @@ def _look_up(
     Raises WouldBlock if `permit` does not allow to block, NeedsMemory, and MessageTooLarge.
     """
     target, may_block = wanted.timestamp, permit.may_block
-    if is_target(target) and _TARGET_SINCE[Target(target)] > version:
+    if is_target(target) and _TARGET_SINCE[LookupTarget(target)] > version:
         raise UnsupportedVersion(f"version {version} does not know the value {target}")
     if version == 0:
         return ListOffsetsPartitionResponse(
@@ -175,11 +175,11 @@ def _find(partition: Partition, target: int, upper: int, permit: Permit) -> Offs
     found: OffsetAndTimestamp | None
     if not is_target(target):
         found = unpacking(permit, reader.find_by_time, target, upper_offset=upper)
-    elif target == Target.MAX_TIMESTAMP:
+    elif target == LookupTarget.MAX_TIMESTAMP:
         found = unpacking(permit, reader.find_largest_time, upper_offset=upper)
-    elif target == Target.LATEST:
+    elif target == LookupTarget.LATEST:
         found = (upper, NO_TIMESTAMP)
-    elif target in (Target.EARLIEST, Target.EARLIEST_LOCAL):
+    elif target in (LookupTarget.EARLIEST, LookupTarget.EARLIEST_LOCAL):
         found = (partition.log_start_offset, NO_TIMESTAMP)
     else:
         found = None  # there is no tiered storage
@@ -192,7 +192,7 @@ def _leader_epoch(partition: Partition, target: int, offset: int) -> int:
         return -1
     return (
         partition.leader_epoch
-        if target == Target.LATEST
+        if target == LookupTarget.LATEST
         else partition.reader.leader_epoch_at(offset)
     )
 

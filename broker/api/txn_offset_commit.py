@@ -33,7 +33,7 @@ from tidelog.protocol.errors import (
     ProducerFenced,
     TransactionAbortable,
 )
-from tidelog.protocol.transaction_log import Producer
+from tidelog.protocol.transaction_log import ProducerIdAndEpoch
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -89,7 +89,7 @@ async def _stored(
 
     per_partition(services, "txn_offset_commit", _wanted(request), admit, failed)
     committer = Committer(request.member_id, request.group_instance_id, request.generation_id)
-    producer = Producer(request.producer_id, request.producer_epoch)
+    producer = ProducerIdAndEpoch(request.producer_id, request.producer_epoch)
     verify = partial(_verify, services, request.transactional_id, producer, version)
     try:
         commit = Commit.of(request.group_id, committer, offsets)
@@ -108,7 +108,7 @@ def _wanted(request: TxnOffsetCommitRequest) -> Iterator[_Wanted]:
 async def _verify(
     services: Services,
     transactional_id: str,
-    producer: Producer,
+    producer: ProducerIdAndEpoch,
     version: int,
     partition: Partition,
 ) -> Guard | None:

@@ -32,7 +32,7 @@ from tidelog.protocol.errors import (
     KafkaStorageError,
     TransactionCoordinatorFenced,
 )
-from tidelog.protocol.transaction_log import Producer
+from tidelog.protocol.transaction_log import ProducerIdAndEpoch
 
 if TYPE_CHECKING:
     from tidelog.broker.api.services import Services
@@ -60,9 +60,9 @@ class _Write:
         self.pending: asyncio.Future[Appended] | None = None
 
     @property
-    def producer(self) -> Producer:
+    def producer(self) -> ProducerIdAndEpoch:
         """The producer whose transaction ends."""
-        return Producer(self.marker.producer_id, self.marker.producer_epoch)
+        return ProducerIdAndEpoch(self.marker.producer_id, self.marker.producer_epoch)
 
     @property
     def is_fenced(self) -> bool:

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from tidelog.broker.clock import Clock
     from tidelog.broker.coordinators.ownership import Ownership
     from tidelog.broker.coordinators.services import Services
-    from tidelog.protocol.transaction_log import Producer
+    from tidelog.protocol.transaction_log import ProducerIdAndEpoch
     from tidelog.storage.log.partition import Appended, Partition
     from tidelog.storage.log.producers.verification import Guard
 
@@ -183,7 +183,7 @@ class InternalTopic:
         key: str,
         records: Records,
         epoch: int,
-        producer: Producer,
+        producer: ProducerIdAndEpoch,
         verify: Callable[[Partition], Awaitable[Guard | None]],
     ) -> tuple[Log, int]:
         """Like `append`, as part of a producer's transaction; `verify` returns its guard.
@@ -200,7 +200,7 @@ class InternalTopic:
         partition: Partition,
         records: Records,
         epoch: int,
-        producer: Producer | None = None,
+        producer: ProducerIdAndEpoch | None = None,
         guard: Guard | None = None,
     ) -> tuple[Log, int]:
         self._check_epoch(partition.index, epoch)
@@ -241,7 +241,7 @@ class InternalTopic:
         self,
         partition: Partition,
         records: Records,
-        producer: Producer | None = None,
+        producer: ProducerIdAndEpoch | None = None,
     ) -> bytes:
         """Makes a batch of records. Raises MessageTooLarge for one that would be refused."""
         most = partition.config.max_message_bytes

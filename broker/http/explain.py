@@ -27,7 +27,7 @@ if TYPE_CHECKING:
         PartitionExplanation,
         SegmentExplanation,
     )
-    from tidelog.storage.time.retention import Wait
+    from tidelog.storage.time.retention import PolicyCondition
 
 _SHOWN_SETTINGS = {
     "cleanup.policy": "cleanup_policy",
@@ -178,7 +178,7 @@ def _segment(segment: SegmentExplanation) -> dict[str, Any]:
     return shown
 
 
-def _condition(wait: Wait) -> dict[str, Any]:
+def _condition(wait: PolicyCondition) -> dict[str, Any]:
     """Returns what one policy needs before it deletes a segment."""
     return {
         "policy": wait.policy,

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from tidelog.client import apis
 from tidelog.client.errors import RequestError, raise_for_code
-from tidelog.client.flow import AnyBroker, Call, Controller
+from tidelog.client.flow import AnyBroker, Call, ControllerTarget
 from tidelog.protocol.api import describe_cluster, elect_leaders, unregister_broker
 from tidelog.protocol.errors import ErrorCode
 
@@ -66,7 +66,7 @@ def elect(
             for one in topic.partition_result
         }
 
-    return Call(apis.ELECT_LEADERS, request, Controller(), read, wait_s=WAIT_MS / 1000)
+    return Call(apis.ELECT_LEADERS, request, ControllerTarget(), read, wait_s=WAIT_MS / 1000)
 
 
 def unregister(broker: int) -> Call[None]:
@@ -76,4 +76,4 @@ def unregister(broker: int) -> Call[None]:
     def read(answer: Any) -> None:
         raise_for_code(answer.error_code, f"forgetting broker {broker}", answer.error_message)
 
-    return Call(apis.UNREGISTER_BROKER, request, Controller(), read)
+    return Call(apis.UNREGISTER_BROKER, request, ControllerTarget(), read)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from tidelog.client import apis
 from tidelog.client.cluster import GROUP
 from tidelog.client.errors import PartitionRefused, raise_for_code
-from tidelog.client.flow import AnyBroker, Call, Coordinator, Node
+from tidelog.client.flow import AnyBroker, Call, CoordinatorTarget, Node
 from tidelog.protocol.api import (
     delete_groups,
     describe_groups,
@@ -72,7 +72,7 @@ def fetch_offsets(group: str) -> Call[dict[TopicPartition, GroupOffset]]:
                 )
         return found
 
-    return Call(apis.OFFSET_FETCH, request, Coordinator(GROUP, group), read)
+    return Call(apis.OFFSET_FETCH, request, CoordinatorTarget(GROUP, group), read)
 
 
 def commit_offsets(group: str, offsets: Mapping[TopicPartition, GroupOffset]) -> Call[None]:
@@ -104,7 +104,7 @@ def commit_offsets(group: str, offsets: Mapping[TopicPartition, GroupOffset]) ->
                     place = (topic.name, one.partition_index)
                     raise PartitionRefused(one.error_code, f"group {group}, committing", place)
 
-    return Call(apis.OFFSET_COMMIT, request, Coordinator(GROUP, group), read)
+    return Call(apis.OFFSET_COMMIT, request, CoordinatorTarget(GROUP, group), read)
 
 
 def delete_offsets(group: str, partitions: Iterable[TopicPartition]) -> Call[None]:
@@ -130,7 +130,7 @@ def delete_offsets(group: str, partitions: Iterable[TopicPartition]) -> Call[Non
                     place = (topic.name, one.partition_index)
                     raise PartitionRefused(one.error_code, f"group {group}, deleting", place)
 
-    return Call(apis.OFFSET_DELETE, request, Coordinator(GROUP, group), read)
+    return Call(apis.OFFSET_DELETE, request, CoordinatorTarget(GROUP, group), read)
 
 
 def delete(group: str) -> Call[None]:
@@ -141,7 +141,7 @@ def delete(group: str) -> Call[None]:
         (one,) = answer.results
         raise_for_code(one.error_code, f"deleting group {group}")
 
-    return Call(apis.DELETE_GROUPS, request, Coordinator(GROUP, group), read)
+    return Call(apis.DELETE_GROUPS, request, CoordinatorTarget(GROUP, group), read)
 
 
 def list_on(node_id: int) -> Call[list[ListedGroup]]:
@@ -165,7 +165,7 @@ def describe(group: str) -> Call[Any]:
         return one
 
     request = describe_groups.DescribeGroupsRequest(groups=[group])
-    return Call(apis.DESCRIBE_GROUPS, request, Coordinator(GROUP, group), read)
+    return Call(apis.DESCRIBE_GROUPS, request, CoordinatorTarget(GROUP, group), read)
 
 
 def assigned_partitions(data: bytes | memoryview) -> tuple[TopicPartition, ...]:

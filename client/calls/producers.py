@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from tidelog.client import apis
 from tidelog.client.cluster import TRANSACTION
 from tidelog.client.errors import raise_for_code
-from tidelog.client.flow import AnyBroker, Call, Coordinator, Leader
+from tidelog.client.flow import AnyBroker, Call, CoordinatorTarget, Leader
 from tidelog.protocol.api import (
     add_partitions_to_txn,
     describe_producers,
@@ -35,7 +35,7 @@ def init(
         return answer.producer_id, answer.producer_epoch
 
     is_bare = transactional_id is None
-    target = AnyBroker() if is_bare else Coordinator(TRANSACTION, transactional_id or "")
+    target = AnyBroker() if is_bare else CoordinatorTarget(TRANSACTION, transactional_id or "")
     return Call(apis.INIT_PRODUCER_ID, request, target, read)
 
 
@@ -103,7 +103,7 @@ def add_partitions(
         for code in reasons or codes:
             raise_for_code(code, f"a transaction of {transactional_id}")
 
-    target = Coordinator(TRANSACTION, transactional_id)
+    target = CoordinatorTarget(TRANSACTION, transactional_id)
     return Call(apis.ADD_PARTITIONS_TO_TXN, request, target, read)
 
 
@@ -119,4 +119,4 @@ def end(transactional_id: str, producer: ProducerIdAndEpoch, *, commit: bool) ->
     def read(answer: Any) -> None:
         raise_for_code(answer.error_code, f"ending a transaction of {transactional_id}")
 
-    return Call(apis.END_TXN, request, Coordinator(TRANSACTION, transactional_id), read)
+    return Call(apis.END_TXN, request, CoordinatorTarget(TRANSACTION, transactional_id), read)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tidelog.client import apis
 from tidelog.client.errors import RequestError, raise_for_code
-from tidelog.client.flow import Call, Controller
+from tidelog.client.flow import Call, ControllerTarget
 from tidelog.protocol.api import alter_partition_reassignments as alter
 from tidelog.protocol.api import list_partition_reassignments as listing
 from tidelog.protocol.errors import ErrorCode
@@ -41,7 +41,7 @@ def under_way() -> Call[dict[TopicPartition, Move]]:
         }
 
     request = listing.ListPartitionReassignmentsRequest(timeout_ms=WAIT_MS, topics=None)
-    return Call(apis.LIST_REASSIGNMENTS, request, Controller(), read)
+    return Call(apis.LIST_REASSIGNMENTS, request, ControllerTarget(), read)
 
 
 def reassign(
@@ -76,4 +76,4 @@ def reassign(
                     )
         return refused
 
-    return Call(apis.REASSIGN, request, Controller(), read, wait_s=WAIT_MS / 1000)
+    return Call(apis.REASSIGN, request, ControllerTarget(), read, wait_s=WAIT_MS / 1000)

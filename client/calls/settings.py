@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from tidelog.client import apis
 from tidelog.client.errors import raise_for_code
-from tidelog.client.flow import AnyBroker, Call, Controller, Node
+from tidelog.client.flow import AnyBroker, Call, ControllerTarget, Node
 from tidelog.protocol.api import describe_configs, incremental_alter_configs
 
 if TYPE_CHECKING:
@@ -130,5 +130,5 @@ def alter(
         (result,) = answer.responses
         raise_for_code(result.error_code, f"changing settings of {resource}", result.error_message)
 
-    target = Controller() if resource.topic is not None else resource.target
+    target = ControllerTarget() if resource.topic is not None else resource.target
     return Call(apis.INCREMENTAL_ALTER_CONFIGS, request, target, read)

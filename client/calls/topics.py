@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from tidelog.client import apis
 from tidelog.client.errors import RequestError, raise_for_code
-from tidelog.client.flow import AnyBroker, Call, Controller, Node
+from tidelog.client.flow import AnyBroker, Call, ControllerTarget, Node
 from tidelog.protocol.api import (
     create_partitions,
     create_topics,
@@ -47,7 +47,7 @@ def create(
         (result,) = answer.topics
         raise_for_code(result.error_code, f"creating topic {name}", result.error_message)
 
-    return Call(apis.CREATE_TOPICS, request, Controller(), read, wait_s=WAIT_MS / 1000)
+    return Call(apis.CREATE_TOPICS, request, ControllerTarget(), read, wait_s=WAIT_MS / 1000)
 
 
 def validate(
@@ -68,7 +68,7 @@ def validate(
         raise_for_code(result.error_code, f"creating topic {name}", result.error_message)
         return {one.name: one.value for one in result.configs or ()} or None
 
-    return Call(apis.CREATE_TOPICS, request, Controller(), read, wait_s=WAIT_MS / 1000)
+    return Call(apis.CREATE_TOPICS, request, ControllerTarget(), read, wait_s=WAIT_MS / 1000)
 
 
 def _creatable(
@@ -100,7 +100,7 @@ def delete(names: Sequence[str]) -> Call[dict[str, RequestError | None]]:
             for one in answer.responses
         }
 
-    return Call(apis.DELETE_TOPICS, request, Controller(), read, wait_s=WAIT_MS / 1000)
+    return Call(apis.DELETE_TOPICS, request, ControllerTarget(), read, wait_s=WAIT_MS / 1000)
 
 
 def add_partitions(name: str, count: int, *, validate_only: bool = False) -> Call[None]:
@@ -115,7 +115,7 @@ def add_partitions(name: str, count: int, *, validate_only: bool = False) -> Cal
         (result,) = answer.results
         raise_for_code(result.error_code, f"adding partitions to {name}", result.error_message)
 
-    return Call(apis.CREATE_PARTITIONS, request, Controller(), read, wait_s=WAIT_MS / 1000)
+    return Call(apis.CREATE_PARTITIONS, request, ControllerTarget(), read, wait_s=WAIT_MS / 1000)
 
 
 def log_sizes(name: str, partitions: Sequence[int], node_id: int) -> Call[dict[int, int]]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from tidelog.client import apis
 from tidelog.client.cluster import TRANSACTION
 from tidelog.client.errors import raise_for_code
-from tidelog.client.flow import AnyBroker, Call, Coordinator, Leader, Node
+from tidelog.client.flow import AnyBroker, Call, CoordinatorTarget, Leader, Node
 from tidelog.protocol.api import (
     describe_producers,
     describe_transactions,
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
-class Listed(NamedTuple):
+class ListedTransaction(NamedTuple):
     """A transactional id in a coordinator's list; the state is Kafka's word."""
 
     transactional_id: str
@@ -31,7 +31,7 @@ class Listed(NamedTuple):
     state: str
 
 
-class OpenTransaction(NamedTuple):
+class ProducerTransaction(NamedTuple):
     """A transaction that is open in a partition: its marker has not been written there."""
 
     producer_id: int
@@ -53,7 +53,7 @@ class Filters(NamedTuple):
     """A regular expression that the whole id must match (KIP-1152)."""
 
 
-def list_on(node_id: int, filters: Filters) -> Call[tuple[list[Listed], list[str]]]:
+def list_on(node_id: int, filters: Filters) -> Call[tuple[list[ListedTransaction], list[str]]]:
     """The transactional ids that one broker coordinates, and the state filters it does not know."""
     request = list_transactions.ListTransactionsRequest(
         state_filters=list(filters.states),
@@ -62,10 +62,10 @@ def list_on(node_id: int, filters: Filters) -> Call[tuple[list[Listed], list[str
         transactional_id_pattern=filters.pattern,
     )
 
-    def read(answer: Any) -> tuple[list[Listed], list[str]]:
+    def read(answer: Any) -> tuple[list[ListedTransaction], list[str]]:
         raise_for_code(answer.error_code, f"transactions of broker {node_id}")
         listed = [
-            Listed(one.transactional_id, one.producer_id, one.transaction_state)
+            ListedTransaction(one.transactional_id, one.producer_id, one.transaction_state)
             for one in answer.transaction_states
         ]
         return listed, list(answer.unknown_state_filters)
@@ -99,7 +99,7 @@ def describe(transactional_id: str) -> Call[Any]:
     request = describe_transactions.DescribeTransactionsRequest(
         transactional_ids=[transactional_id]
     )
-    target = Coordinator(TRANSACTION, transactional_id)
+    target = CoordinatorTarget(TRANSACTION, transactional_id)
     return Call(apis.DESCRIBE_TRANSACTIONS, request, target, read)
 
 
@@ -117,16 +117,16 @@ def describe_on(node_id: int, transactional_ids: Sequence[str]) -> Call[dict[str
     return Call(apis.DESCRIBE_TRANSACTIONS, request, Node(node_id), read)
 
 
-def open_in(topic: str, partition: int) -> Call[list[OpenTransaction]]:
+def open_in(topic: str, partition: int) -> Call[list[ProducerTransaction]]:
     """The transactions that are open in a partition, by what its leader knows."""
     asked = describe_producers.TopicRequest(name=topic, partition_indexes=[partition])
     request = describe_producers.DescribeProducersRequest(topics=[asked])
 
-    def read(answer: Any) -> list[OpenTransaction]:
+    def read(answer: Any) -> list[ProducerTransaction]:
         one = answer.topics[0].partitions[0]
         raise_for_code(one.error_code, f"producers of {topic}-{partition}", one.error_message)
         return [
-            OpenTransaction(
+            ProducerTransaction(
                 each.producer_id,
                 each.producer_epoch,
                 each.coordinator_epoch,
@@ -140,7 +140,7 @@ def open_in(topic: str, partition: int) -> Call[list[OpenTransaction]]:
     return Call(apis.DESCRIBE_PRODUCERS, request, Leader(topic, partition), read)
 
 
-def abort_in(topic: str, partition: int, opened: OpenTransaction) -> Call[None]:
+def abort_in(topic: str, partition: int, opened: ProducerTransaction) -> Call[None]:
     """Writes the marker that aborts an open transaction in one partition."""
     marker = write_txn_markers.WritableTxnMarker(
         producer_id=opened.producer_id,

@@ -13,7 +13,7 @@ import re
 from typing import Final, NamedTuple
 
 from tidelog.client.errors import SecuritySettingsError
-from tidelog.client.security.secret import Secret
+from tidelog.client.security.secret import HiddenValue
 
 _TOKEN: Final = re.compile(
     r"""\s* (?: //[^\n]*\s* | /\*.*?\*/\s* )*
@@ -29,7 +29,7 @@ class Login(NamedTuple):
     """A login module by its class, and its options."""
 
     module: str
-    options: dict[str, Secret]
+    options: dict[str, HiddenValue]
 
 
 class _Token(NamedTuple):
@@ -42,7 +42,7 @@ def parse_jaas(text: str) -> Login:
     tokens = _tokens(text)
     if len(tokens) < 3 or tokens[0].kind != "word" or tokens[1].text.lower() not in _FLAGS:
         raise _wrong(f'write it as CLASS {_FLAGS[0]} key="value";')
-    options: dict[str, Secret] = {}
+    options: dict[str, HiddenValue] = {}
     position = 2
     while tokens[position].kind != "end":
         key, *rest = tokens[position : position + 3]
@@ -51,7 +51,7 @@ def parse_jaas(text: str) -> Login:
             raise _wrong(f'option {len(options) + 1} is not key="value"')
         if key.text in options:
             raise _wrong(f"{key.text} is given twice")
-        options[key.text] = Secret(rest[1].text)
+        options[key.text] = HiddenValue(rest[1].text)
         position += 3
         if position >= len(tokens):
             raise _wrong("it must end with a semicolon")

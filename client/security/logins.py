@@ -11,7 +11,7 @@ from tidelog.client.errors import SecuritySettingsError
 from tidelog.client.security.jaas import parse_jaas
 from tidelog.client.security.mechanisms import OAuthBearer, Plain, Scram
 from tidelog.client.security.options import BY_NAME, MECHANISMS, SCRAM_256, SCRAM_512
-from tidelog.client.security.secret import Secret
+from tidelog.client.security.secret import HiddenValue
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -49,7 +49,7 @@ class Password:
 
     name: str
     user: str
-    password: Secret
+    password: HiddenValue
 
     def mechanism(self) -> Mechanism:
         """Returns the mechanism that uses them."""
@@ -99,7 +99,7 @@ def login_of(
     return Password(mechanism, user.reveal(), password)
 
 
-def _jaas_options(given: Mapping[str, str], mechanism: str) -> dict[str, Secret]:
+def _jaas_options(given: Mapping[str, str], mechanism: str) -> dict[str, HiddenValue]:
     """Returns the options of the login module, which must be that of the mechanism."""
     if _JAAS not in given:
         if mechanism == OAuthBearer.name:
@@ -132,7 +132,7 @@ def _check_options(options: Mapping[str, Any], known: tuple[str, ...]) -> None:
 
 def _bearer(
     given: Mapping[str, str],
-    options: Mapping[str, Secret],
+    options: Mapping[str, HiddenValue],
     tls_of: Callable[[Mapping[str, str]], Tls],
 ) -> Bearer:
     if given.get(_HANDLER, _HANDLERS[0]) not in _HANDLERS:
@@ -162,7 +162,7 @@ def _bearer(
 
 def _tokens(
     given: Mapping[str, str],
-    options: Mapping[str, Secret],
+    options: Mapping[str, HiddenValue],
     endpoint_tls: Mapping[str, str],
     tls_of: Callable[[Mapping[str, str]], Tls],
 ) -> GivenToken | TokenFile | TokenEndpoint:
@@ -204,7 +204,7 @@ def _tokens(
     return tokens.TokenEndpoint(
         url=url,
         client_id=client_id,
-        client_secret=Secret(client_secret),
+        client_secret=HiddenValue(client_secret),
         scope=scope,
         tls=tls_of(endpoint_tls),
         is_urlencoded=_boolean(given, "sasl.oauthbearer.header.urlencode"),
@@ -214,7 +214,7 @@ def _tokens(
 
 
 def _either(
-    given: Mapping[str, str], name: str, options: Mapping[str, Secret], option: str
+    given: Mapping[str, str], name: str, options: Mapping[str, HiddenValue], option: str
 ) -> str | None:
     """Returns a value that is a setting or an option of JAAS, but not both."""
     if name in given and option in options:

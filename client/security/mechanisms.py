@@ -15,7 +15,7 @@ from tidelog.client.security import scram
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Mapping
 
-    from tidelog.client.security.secret import Secret
+    from tidelog.client.security.secret import HiddenValue
 
 _NONCE_BYTES: Final = 24
 
@@ -37,7 +37,7 @@ class Plain:
 
     name = "PLAIN"
 
-    def __init__(self, user: str, password: Secret) -> None:
+    def __init__(self, user: str, password: HiddenValue) -> None:
         self._user = user
         self._password = password
 
@@ -52,7 +52,7 @@ class Plain:
 class Scram:
     """SCRAM-SHA-256 or SCRAM-SHA-512: proof of the password, of both sides (RFC 5802)."""
 
-    def __init__(self, name: str, user: str, password: Secret) -> None:
+    def __init__(self, name: str, user: str, password: HiddenValue) -> None:
         self.name = name
         self._user = user
         self._password = password
@@ -71,9 +71,9 @@ class OAuthBearer:
 
     name = "OAUTHBEARER"
 
-    def __init__(self, token: Callable[[], Secret], extensions: Mapping[str, str]) -> None:
+    def __init__(self, token: Callable[[], HiddenValue], extensions: Mapping[str, str]) -> None:
         self._get = token
-        self._token: Secret | None = None
+        self._token: HiddenValue | None = None
         self._extensions = dict(extensions)
 
     def prepare(self) -> None:

@@ -23,7 +23,7 @@ from tidelog.client.security.options import SCRAM_256, SCRAM_512
 if TYPE_CHECKING:
     from collections.abc import Generator
 
-    from tidelog.client.security.secret import Secret
+    from tidelog.client.security.secret import HiddenValue
 
 DIGESTS: Final = {SCRAM_256: "sha256", SCRAM_512: "sha512"}
 MIN_ITERATIONS: Final = 4096  # RFC 7677, and the least that Kafka stores
@@ -36,7 +36,7 @@ _SERVER_FINAL: Final = re.compile(r"v=([A-Za-z0-9+/=]+)(,.*)?")
 
 
 def exchange(
-    mechanism: str, user: str, password: Secret, nonce: str
+    mechanism: str, user: str, password: HiddenValue, nonce: str
 ) -> Generator[bytes, bytes, None]:
     """Yields the client's messages and receives the broker's; ends when both have proved themselves.
 

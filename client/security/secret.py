@@ -7,7 +7,7 @@ from typing import Final
 HIDDEN: Final = "(hidden)"
 
 
-class Secret:
+class HiddenValue:
     """Hides a value from print, logs, errors and JSON. `reveal` returns it."""
 
     __slots__ = ("_value",)
@@ -20,7 +20,7 @@ class Secret:
         return self._value
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Secret) and other.reveal() == self._value
+        return isinstance(other, HiddenValue) and other.reveal() == self._value
 
     def __hash__(self) -> int:
         return hash(self._value)

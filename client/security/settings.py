@@ -19,7 +19,7 @@ from tidelog.client.errors import SecuritySettingsError
 from tidelog.client.security import stores
 from tidelog.client.security.logins import Bearer, Password, login_of
 from tidelog.client.security.options import BY_NAME, FAMILIES, REFUSED, TLS_VERSIONS, WITHOUT_EFFECT
-from tidelog.client.security.secret import Secret
+from tidelog.client.security.secret import HiddenValue
 from tidelog.client.security.stores import Tls
 
 if TYPE_CHECKING:
@@ -183,5 +183,5 @@ def _identity(given: Mapping[str, str]) -> stores.Identity | None:
     return None
 
 
-def _secret(given: Mapping[str, str], name: str) -> Secret | None:
-    return Secret(given[name]) if name in given else None
+def _secret(given: Mapping[str, str], name: str) -> HiddenValue | None:
+    return HiddenValue(given[name]) if name in given else None

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from tidelog.client.errors import SecuritySettingsError
 from tidelog.client.security.options import TLS_VERSIONS
-from tidelog.client.security.secret import Secret
+from tidelog.client.security.secret import HiddenValue
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -31,8 +31,8 @@ _ENCRYPTED: Final = ("BEGIN ENCRYPTED PRIVATE KEY", "Proc-Type: 4,ENCRYPTED")
 class Identity(NamedTuple):
     """A client's key and its certificates in one PEM text, and the password of the key."""
 
-    pem: Secret
-    password: Secret | None
+    pem: HiddenValue
+    password: HiddenValue | None
 
 
 class Tls(NamedTuple):
@@ -49,7 +49,7 @@ class Given(NamedTuple):
 
     prefix: str
     location: str
-    password: Secret | None
+    password: HiddenValue | None
     kind: str
 
 
@@ -65,7 +65,7 @@ def read_trust(given: Given) -> str:
     return text
 
 
-def read_identity(given: Given, key_password: Secret | None) -> Identity:
+def read_identity(given: Given, key_password: HiddenValue | None) -> Identity:
     """Returns the client's key and certificates. Raises SecuritySettingsError."""
     data, kind = _read(given)
     if kind == "PKCS12":
@@ -76,20 +76,20 @@ def read_identity(given: Given, key_password: Secret | None) -> Identity:
         key, certificates = _unpacked(given, data)
         if key is None:
             raise SecuritySettingsError(f"{given.prefix}.location: {given.location} has no key")
-        return Identity(Secret(_key_pem(key) + "".join(map(_pem, certificates))), None)
+        return Identity(HiddenValue(_key_pem(key) + "".join(map(_pem, certificates))), None)
     text = _text(given, data)
     _refuse_password(given)
     return identity_of(f"{given.prefix}.location", text, key_password)
 
 
-def identity_of(name: str, text: str, key_password: Secret | None) -> Identity:
+def identity_of(name: str, text: str, key_password: HiddenValue | None) -> Identity:
     """Returns PEM text as an identity, after a check of its parts. Raises SecuritySettingsError."""
     if _KEY not in text:
         raise SecuritySettingsError(f"{name} has no private key (PEM: BEGIN PRIVATE KEY)")
     if any(each in text for each in _ENCRYPTED) and key_password is None:
         raise SecuritySettingsError(f"{name} has an encrypted key: set ssl.key.password")
     check_certificates(name, text)
-    return Identity(Secret(text), key_password)
+    return Identity(HiddenValue(text), key_password)
 
 
 def check_certificates(name: str, text: str) -> None:

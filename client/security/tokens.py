@@ -19,7 +19,7 @@ from urllib.parse import quote_plus, urlencode, urlsplit
 
 from tidelog.client.errors import AuthenticationFailed, ConnectionBroken
 from tidelog.client.security import tls as tls_contexts
-from tidelog.client.security.secret import HIDDEN, Secret
+from tidelog.client.security.secret import HIDDEN, HiddenValue
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -39,11 +39,11 @@ class TokenFile:
 
     path: str
 
-    def source(self) -> Callable[[], Secret]:
+    def source(self) -> Callable[[], HiddenValue]:
         """Returns the function that obtains a token."""
         return self._read
 
-    def _read(self) -> Secret:
+    def _read(self) -> HiddenValue:
         try:
             return checked(Path(self.path).read_text(encoding="utf-8").strip(), self.path)
         except OSError as error:
@@ -58,9 +58,9 @@ class TokenFile:
 class GivenToken:
     """A token in the settings."""
 
-    token: Secret
+    token: HiddenValue
 
-    def source(self) -> Callable[[], Secret]:
+    def source(self) -> Callable[[], HiddenValue]:
         """Returns the function that obtains a token."""
         return lambda: self.token
 
@@ -71,18 +71,18 @@ class TokenEndpoint:
 
     url: str
     client_id: str
-    client_secret: Secret
+    client_secret: HiddenValue
     scope: str | None
     tls: Tls
     is_urlencoded: bool
     connect_timeout_s: float
     read_timeout_s: float
 
-    def source(self) -> Callable[[], Secret]:
+    def source(self) -> Callable[[], HiddenValue]:
         """Returns the function that obtains a token; it remembers the last one."""
         return _Remembered(self).get
 
-    def ask(self) -> tuple[Secret, float]:
+    def ask(self) -> tuple[HiddenValue, float]:
         """Returns a new token, and for how many seconds it is valid (0: unknown).
 
         Raises AuthenticationFailed for a refusal, ConnectionBroken if the endpoint does not answer.
@@ -147,10 +147,10 @@ class _Remembered:
     def __init__(self, endpoint: TokenEndpoint) -> None:
         self._endpoint = endpoint
         self._lock = threading.Lock()
-        self._token: Secret | None = None
+        self._token: HiddenValue | None = None
         self._until_s = 0.0
 
-    def get(self) -> Secret:
+    def get(self) -> HiddenValue:
         """Returns a token that is valid for some time."""
         with self._lock:
             if self._token is None or time.monotonic() >= self._until_s:
@@ -164,11 +164,11 @@ def is_token(text: object) -> bool:
     return isinstance(text, str) and _TOKEN.fullmatch(text) is not None
 
 
-def checked(text: Any, origin: str) -> Secret:
+def checked(text: Any, origin: str) -> HiddenValue:
     """Returns a token after a check of its characters. Raises AuthenticationFailed."""
     if not is_token(text):
         raise AuthenticationFailed(f"{origin} has no token")
-    return Secret(text)
+    return HiddenValue(text)
 
 
 def _parsed(body: bytes) -> dict[str, Any]:

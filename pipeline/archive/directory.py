@@ -13,14 +13,14 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from tidelog.pipeline.archive.manifests import Manifest
-    from tidelog.pipeline.archive.store import Store
+    from tidelog.pipeline.archive.store import FileStore
     from tidelog.pipeline.archive.writing import Chunk, Written
 
 
 class Directory:
     """A store with manifests. See `iceberg.Table` for the other place."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: FileStore) -> None:
         self._store = store
 
     @property
@@ -43,7 +43,7 @@ class Directory:
             done.refuse_other(manifests.ARCHIVE)
         return done is not None
 
-    def target(self) -> Store:
+    def target(self) -> FileStore:
         """Returns where tasks write."""
         return self._store
 

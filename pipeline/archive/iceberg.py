@@ -1,4 +1,4 @@
-"""An archive as an Apache Iceberg table: `Table` is the place, `write` the task that fills it.
+"""An archive as an Apache Iceberg table: `IcebergTable` is the place, `write` the task that fills it.
 
 What reads it back is in iceberg_files.py.
 
@@ -47,7 +47,7 @@ _RETRIES: Final = "commit.retry.num-retries"
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class DataFileTarget:
     """Where tasks write data files. It can be pickled."""
 
     properties: tuple[tuple[str, str], ...]
@@ -91,7 +91,7 @@ class Target:
 def write(chunk: Chunk) -> Written:
     """Does one task. Raises SourceError, ClientError and OSError."""
     target = chunk.store
-    assert isinstance(target, Target)
+    assert isinstance(target, DataFileTarget)
     files = []
     for table, _ in writing.sliced(writing.tables(chunk), chunk.file_bytes):
         for date, part in _by_day(table):
@@ -136,7 +136,7 @@ def _by_day(table: Any) -> Iterator[tuple[str | None, Any]]:
                 yield named, rows
 
 
-class Table:
+class IcebergTable:
     """An Iceberg table as the place of an archive; it is created at the first run."""
 
     write = staticmethod(write)
@@ -208,7 +208,7 @@ class Table:
     def _properties(self) -> tuple[tuple[str, str], ...]:
         return tuple(sorted((key, str(value)) for key, value in self._table.io.properties.items()))
 
-    def target(self) -> Target:
+    def target(self) -> DataFileTarget:
         """Returns where tasks write; creates the table if there is none. Raises PipelineError."""
         from pyiceberg.io.pyarrow import schema_to_pyarrow
 
@@ -218,7 +218,7 @@ class Table:
             with self._table.transaction() as transaction:
                 transaction.set_properties({_RETRIES: "0"})
         names = [field.name for field in _schema().fields]
-        return Target(
+        return DataFileTarget(
             self._properties,
             self._table.location().rstrip("/"),
             schema_to_pyarrow(self._table.schema().select(*names)),

@@ -27,14 +27,14 @@ if TYPE_CHECKING:
 
     from tidelog.pipeline.archive.iceberg_files import TableFiles
     from tidelog.pipeline.archive.manifests import File
-    from tidelog.pipeline.archive.store import Store
+    from tidelog.pipeline.archive.store import FileStore
 
 
 @dataclass(frozen=True, slots=True)
 class WholeFile:
     """A file to check, with its entry in the manifests for each partition it holds."""
 
-    store: Store
+    store: FileStore
     parts: tuple[File, ...]
 
     @property
@@ -44,10 +44,10 @@ class WholeFile:
 
 
 @dataclass(frozen=True, slots=True)
-class Partition:
+class ArchivedPartition:
     """The files of one partition, whose offsets are to be checked together."""
 
-    store: Store | TableFiles
+    store: FileStore | TableFiles
     files: tuple[File, ...]
 
     @property
@@ -56,10 +56,10 @@ class Partition:
         return sum(one.read_bytes for one in self.files)
 
 
-class Group(NamedTuple):
+class MergeGroup(NamedTuple):
     """Files of one topic and date that `merge` combines into one: their entries, by partition."""
 
-    store: Store
+    store: FileStore
     files: tuple[File, ...]
 
     @property
@@ -103,7 +103,7 @@ def check(item: WholeFile) -> list[str]:
     return found
 
 
-def check_order(partition: Partition) -> list[str]:
+def check_order(partition: ArchivedPartition) -> list[str]:
     """Returns a sentence if an offset of a partition is there twice or out of order."""
     try:
         for _ in merged(partition.store, partition.files, ("offset", "timestamp_ms")):
@@ -144,7 +144,7 @@ def _check_part(file: File, table: Any) -> list[str]:
 # --- compact -------------------------------------------------------------------------------------
 
 
-def groups(store: Store, files: Sequence[File], file_bytes: int) -> list[Group]:
+def groups(store: FileStore, files: Sequence[File], file_bytes: int) -> list[MergeGroup]:
     """Returns the groups to merge: the small files of each topic and date.
 
     Files are taken in the order of partitions and offsets. A group is full where the next file would
@@ -167,7 +167,7 @@ def groups(store: Store, files: Sequence[File], file_bytes: int) -> list[Group]:
             found[-1].append(parts)
             filled += parts[0].size_bytes
     return [
-        Group(store, tuple(sorted(itertools.chain(*members), key=_by_partition)))
+        MergeGroup(store, tuple(sorted(itertools.chain(*members), key=_by_partition)))
         for members in found
         if len(members) > 1
     ]
@@ -177,14 +177,14 @@ def _by_partition(file: File) -> tuple[int, int, str]:
     return file.partition, file.first_offset, file.path
 
 
-def merge(group: Group) -> Merged:
+def merge(group: MergeGroup) -> Merged:
     """Writes the file that replaces a group. Raises PipelineError and OSError.
 
     In memory are the compressed file and one row group of each file of a partition.
     """
     first, replaces = group.files[0], group.paths
     path = layout.merged_path_of(first.topic, first.event_date, replaces)
-    writer = writing.Writer()
+    writer = writing.ParquetWriter()
     entries = []
     for partition, members in itertools.groupby(group.files, attrgetter("partition")):
         parts = tuple(members)
@@ -200,7 +200,7 @@ def merge(group: Group) -> Merged:
     return Merged(writer.publish(group.store, path, first.event_date, entries), replaces)
 
 
-def _grouped(store: Store, parts: tuple[File, ...], each_bytes: int) -> Iterator[Any]:
+def _grouped(store: FileStore, parts: tuple[File, ...], each_bytes: int) -> Iterator[Any]:
     """Yields the records of one partition in tables of one row group each."""
     rows = writing.group_rows(each_bytes)
     held: list[Any] = []

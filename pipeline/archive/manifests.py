@@ -22,7 +22,7 @@ from tidelog.text import some
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from tidelog.pipeline.archive.store import Store
+    from tidelog.pipeline.archive.store import FileStore
     from tidelog.pipeline.source.splits import OffsetRange
     from tidelog.protocol.topic_partition import TopicPartition
 
@@ -83,7 +83,7 @@ class Range(NamedTuple):
         return self.topic, self.partition
 
 
-class Topic(NamedTuple):
+class ArchivedTopic(NamedTuple):
     """A topic when it was archived: partitions, id (empty if unknown), and its own settings."""
 
     partitions: int
@@ -100,7 +100,7 @@ class Manifest:
     kind: str
     created_ms: int
     source: Mapping[str, Any] = field(default_factory=dict)
-    topics: Mapping[str, Topic] = field(default_factory=dict)
+    topics: Mapping[str, ArchivedTopic] = field(default_factory=dict)
     ranges: Sequence[Range] = ()
     gaps: Sequence[Range] = ()  # accepted: these offsets were deleted before they were read
     files: Sequence[File] = ()
@@ -140,7 +140,9 @@ class Manifest:
                 raise PipelineError(
                     f"{location} has version {version}: {max(_KNOWN)} and older are known here"
                 )
-            fields["topics"] = {name: Topic(**one) for name, one in fields["topics"].items()}
+            fields["topics"] = {
+                name: ArchivedTopic(**one) for name, one in fields["topics"].items()
+            }
             for name, kind in (("ranges", Range), ("gaps", Range), ("files", File)):
                 fields[name] = tuple(kind(**one) for one in fields[name])
             return cls(**fields)
@@ -168,7 +170,7 @@ class Archive:
         self.manifests = sorted(manifests, key=lambda one: (one.created_ms, one.run))
 
     @classmethod
-    def read(cls, store: Store, *, must_exist: bool = False) -> Archive:
+    def read(cls, store: FileStore, *, must_exist: bool = False) -> Archive:
         """Reads the manifests of an archive. Raises PipelineError and OSError.
 
         If it `must_exist`, it raises UsageError where there is none.
@@ -183,7 +185,7 @@ class Archive:
         return cls(found)
 
     @classmethod
-    def sound(cls, store: Store) -> Archive:
+    def sound(cls, store: FileStore) -> Archive:
         """Reads an archive to use its records. Raises PipelineError unless it is one and sound."""
         found = cls.read(store, must_exist=True)
         problems = found.problems()
@@ -224,7 +226,7 @@ class Archive:
             for key, ranges in self.ranges.items()
         }
 
-    def topic(self, name: str) -> Topic | None:
+    def topic(self, name: str) -> ArchivedTopic | None:
         """Returns a topic as the newest run knew it, with the most partitions it ever had."""
         known = [one.topics[name] for one in self.manifests if name in one.topics]
         if not known:

@@ -10,7 +10,7 @@ from tidelog.pipeline.errors import UsageError
 
 if TYPE_CHECKING:
     from tidelog.pipeline.archive.directory import Directory
-    from tidelog.pipeline.archive.iceberg import Table
+    from tidelog.pipeline.archive.iceberg import IcebergTable
     from tidelog.pipeline.jobs.archive import ArchiveOptions
 
 
@@ -48,7 +48,7 @@ class Archived(_Directory):
 
 def place_of(
     location: str | None, options: Archived | ArchiveOptions, name: str
-) -> Directory | Table:
+) -> Directory | IcebergTable:
     """Returns the archive that is named. Raises UsageError unless it is one, PipelineError for a catalog.
 
     `name` is how the command line names a directory.
@@ -59,12 +59,12 @@ def place_of(
             f"{name} names the archive, a directory or an URI; or --table names an Iceberg table"
         )
     if table is not None:
-        from tidelog.pipeline.archive.iceberg import Table
+        from tidelog.pipeline.archive.iceberg import IcebergTable
 
         if "." not in table:
             raise UsageError("--table: a table is in a namespace: NAMESPACE.TABLE")
-        return Table(table, dict(options.catalog))
+        return IcebergTable(table, dict(options.catalog))
     from tidelog.pipeline.archive.directory import Directory
-    from tidelog.pipeline.archive.store import Store
+    from tidelog.pipeline.archive.store import FileStore
 
-    return Directory(Store(str(location)))
+    return Directory(FileStore(str(location)))

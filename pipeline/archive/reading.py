@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from tidelog.pipeline.archive.iceberg_files import TableFiles
     from tidelog.pipeline.archive.manifests import File
-    from tidelog.pipeline.archive.store import Store
+    from tidelog.pipeline.archive.store import FileStore
     from tidelog.protocol.records.columns import ColumnBuffers
 
 _ROWS: Final = 65_536
@@ -88,7 +88,7 @@ class ArchivedRows:
 class ArchiveSource:
     """The records of one partition as a source of the replay engine."""
 
-    store: Store | TableFiles
+    store: FileStore | TableFiles
     files: tuple[File, ...]
     bounds: Bounds = Bounds()
 
@@ -105,7 +105,7 @@ class ArchiveSource:
 
 
 def merged(
-    store: Store | TableFiles,
+    store: FileStore | TableFiles,
     files: Sequence[File],
     columns: Sequence[str],
     bounds: Bounds | None = None,
@@ -157,7 +157,7 @@ def _refuse_twice(table: Any, last: int, files: Sequence[File]) -> int:
 class _Cursor:
     """Reads one file by row groups; the file is open only while a row group is read."""
 
-    def __init__(self, store: Store | TableFiles, file: File, columns: Sequence[str]) -> None:
+    def __init__(self, store: FileStore | TableFiles, file: File, columns: Sequence[str]) -> None:
         self._store = store
         self._file = file
         self._columns = list(columns)

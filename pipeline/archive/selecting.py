@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 from tidelog.pipeline.archive import layout, reading
 from tidelog.pipeline.archive.manifests import Archive
 from tidelog.pipeline.archive.reading import Bounds
-from tidelog.pipeline.archive.store import Store
+from tidelog.pipeline.archive.store import FileStore
 from tidelog.pipeline.errors import PipelineError
 from tidelog.pipeline.options import topics_of
 from tidelog.pipeline.times import parse_time
@@ -37,7 +37,7 @@ _OPTIONS: Final = ("from", "path", "pushFilters", "to", "topics")
 class Query:
     """What is asked of an archive; None: no limit."""
 
-    store: Store
+    store: FileStore
     topics: frozenset[str] | None = None
     bounds: Bounds = field(default_factory=Bounds)
     partitions: frozenset[int] | None = None
@@ -79,7 +79,7 @@ def query_of(given: Mapping[str, str], now_ms: int) -> Query:
     except ValueError as error:
         raise PipelineError(str(error)) from error
     return Query(
-        Store(options["path"]),
+        FileStore(options["path"]),
         topics=frozenset(names) or None,
         bounds=Bounds(low_time=low, high_time=high),
         pushes=pushes == "true",

@@ -32,7 +32,7 @@ _PUT_WHOLE: Final = frozenset({"s3", "gs", "gcs"})
 
 
 @dataclass(frozen=True, slots=True)
-class Store:
+class FileStore:
     """The files below a location. It can be pickled."""
 
     location: str

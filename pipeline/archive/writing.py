@@ -18,16 +18,16 @@ import pyarrow.parquet as pq
 
 from tidelog.pipeline.archive import layout
 from tidelog.pipeline.archive.manifests import File, Range
-from tidelog.pipeline.archive.store import Store
+from tidelog.pipeline.archive.store import FileStore
 from tidelog.pipeline.source.access import read
-from tidelog.pipeline.source.reading import Options
+from tidelog.pipeline.source.reading import ReadOptions
 from tidelog.protocol.checksum import crc32c
 from tidelog.protocol.records.layout import NO_TIMESTAMP
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from tidelog.pipeline.archive.iceberg import Target
+    from tidelog.pipeline.archive.iceberg import DataFileTarget
     from tidelog.pipeline.source.splits import Split
 
 _GROUP_BYTES: Final = 4 << 20  # a row group; restoring holds one per date
@@ -39,7 +39,7 @@ _READ_BYTES: Final = 16 << 20
 class Chunk:
     """The input of one task."""
 
-    store: Store | Target
+    store: FileStore | DataFileTarget
     topic: str
     partition: int
     start_offset: int
@@ -68,7 +68,12 @@ class Written(NamedTuple):
 
 
 def chunks(
-    store: Store | Target, splits: Sequence[Split], *, isolation: str, offsets: int, file_bytes: int
+    store: FileStore | DataFileTarget,
+    splits: Sequence[Split],
+    *,
+    isolation: str,
+    offsets: int,
+    file_bytes: int,
 ) -> list[Chunk]:
     """Cuts the splits into tasks, at multiples of `offsets`."""
     found: dict[tuple[str, int, int], list[Split]] = {}
@@ -98,7 +103,7 @@ def chunks(
 def write(chunk: Chunk) -> Written:
     """Does one task. Raises SourceError, ClientError and OSError."""
     store = chunk.store
-    assert isinstance(store, Store)
+    assert isinstance(store, FileStore)
     files: list[File] = []
     for table, sizes in sliced(tables(chunk), chunk.file_bytes):
         offsets = table.column("offset")
@@ -123,7 +128,7 @@ def write(chunk: Chunk) -> Written:
 
 
 def write_dates(
-    store: Store, topic: str, partition: int, table: Any, sizes: Any, span: tuple[int, int]
+    store: FileStore, topic: str, partition: int, table: Any, sizes: Any, span: tuple[int, int]
 ) -> Iterator[File]:
     """Writes the records of one partition, one file for each date; `span` is a part of each file's name."""
     sized = table.append_column("size", pa.array(sizes))
@@ -134,7 +139,7 @@ def write_dates(
 
 
 def write_file(
-    store: Store,
+    store: FileStore,
     path: str,
     topic: str,
     partition: int,
@@ -143,7 +148,7 @@ def write_file(
     column_bytes: int,
 ) -> File:
     """Writes one file, with the same bytes each time; returns its entry for the manifest."""
-    writer = Writer()
+    writer = ParquetWriter()
     rows = group_rows(column_bytes // max(1, table.num_rows))
     tables = (table.slice(start, rows) for start in range(0, table.num_rows, rows))
     entry = writer.write(tables, column_bytes)._replace(topic=topic, partition=partition)
@@ -155,7 +160,7 @@ def group_rows(each_bytes: int) -> int:
     return max(1, min(GROUP_ROWS, _GROUP_BYTES // max(1, each_bytes)))
 
 
-class Writer:
+class ParquetWriter:
     """Writes a Parquet file, partition by partition; the compressed file is in memory."""
 
     def __init__(self) -> None:
@@ -200,7 +205,7 @@ class Writer:
         )
 
     def publish(
-        self, store: Store, path: str, date: str | None, entries: Sequence[File]
+        self, store: FileStore, path: str, date: str | None, entries: Sequence[File]
     ) -> tuple[File, ...]:
         """Ends the file and publishes it in the store; returns the completed entries. Raises OSError."""
         self._parquet.close()
@@ -214,7 +219,7 @@ class Writer:
 
 def tables(chunk: Chunk) -> Iterator[tuple[Any, Any]]:
     """Yields the records of a task as tables, each with the sizes of its records."""
-    options = Options(isolation=chunk.isolation, batch_bytes=_READ_BYTES)
+    options = ReadOptions(isolation=chunk.isolation, batch_bytes=_READ_BYTES)
     for split in chunk.splits:
         for columns in read(split, options):
             if len(columns):

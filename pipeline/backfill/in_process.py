@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from tidelog.pipeline.backfill.rows import Counts, Limits
     from tidelog.pipeline.jobs.backfill import BackfillOptions
-    from tidelog.pipeline.session import Session
+    from tidelog.pipeline.session import TaskSession
 
 SMALL_BYTES: Final = 32 << 20
 """What is made here in about the time that Spark takes to start: in files, and of Parquet in memory."""
@@ -39,7 +39,7 @@ _ORDER: Final = ("timestamp_ms", "key", "value", "headers")
 
 
 def rows_in_process(
-    session: Session, options: BackfillOptions, partition_count: int
+    session: TaskSession, options: BackfillOptions, partition_count: int
 ) -> RowsInProcess:
     """Returns the rows of the table, in memory. Raises NeedsSpark, and UsageError as Spark's way does."""
     if session.chosen is not None:

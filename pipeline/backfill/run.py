@@ -15,7 +15,7 @@ from tidelog.pipeline.backfill.rows import Limits
 from tidelog.pipeline.backfill.staging import RowsOnSpark
 from tidelog.pipeline.errors import FINDINGS, OK, PipelineError, Refused, SetupError, UsageError
 from tidelog.pipeline.options import INLINE
-from tidelog.pipeline.plan import Plan
+from tidelog.pipeline.plan import ScanPlan
 from tidelog.pipeline.progress import Progress
 from tidelog.pipeline.replay import replay, targets
 from tidelog.pipeline.replay.conclusion import conclude
@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from tidelog.pipeline.backfill.malformed import Malformed
     from tidelog.pipeline.backfill.rows import Counts
     from tidelog.pipeline.jobs.backfill import BackfillOptions
-    from tidelog.pipeline.replay.targets import Target
-    from tidelog.pipeline.session import Session
+    from tidelog.pipeline.replay.targets import TargetTopic
+    from tidelog.pipeline.session import TaskSession
     from tidelog.pipeline.source.splits import Split
     from tidelog.protocol.topic_partition import TopicPartition
 
@@ -45,7 +45,7 @@ _KAFKAS_RETENTION_MS: Final = 604_800_000  # where the cluster does not tell its
 
 
 def prepare(
-    options: BackfillOptions, session: Session, directory: Path, name: str, now_ms: int
+    options: BackfillOptions, session: TaskSession, directory: Path, name: str, now_ms: int
 ) -> int:
     """Stages and counts the rows, and makes the plan.
 
@@ -82,7 +82,7 @@ def prepare(
 
 
 def _counted(
-    session: Session, options: BackfillOptions, target: Target, limits: Limits
+    session: TaskSession, options: BackfillOptions, target: TargetTopic, limits: Limits
 ) -> tuple[RowsInProcess | RowsOnSpark, Counts, Malformed]:
     """Returns the rows of the table, their counts and its broken lines; shows where they are made and why.
 
@@ -129,12 +129,12 @@ def _plan(
     name: str,
     now_ms: int,
     notes: Mapping[str, Any] | None,
-) -> Plan:
+) -> ScanPlan:
     def make() -> tuple[Sequence[Split], Mapping[str, Any]]:
         assert notes is not None
         return (), notes
 
-    return Plan.open(
+    return ScanPlan.open(
         directory,
         job=JOB,
         run=name,
@@ -174,7 +174,7 @@ def table_arguments(options: BackfillOptions) -> dict[str, Any]:
     }
 
 
-def write(options: BackfillOptions, session: Session, directory: Path, name: str) -> int:
+def write(options: BackfillOptions, session: TaskSession, directory: Path, name: str) -> int:
     """Writes the staged rows; returns the exit status."""
     began_s = time.monotonic()
     plan = _plan(options, directory, name, 0, None)
@@ -203,7 +203,7 @@ def write(options: BackfillOptions, session: Session, directory: Path, name: str
     )
 
 
-def target_of(client: Client, options: BackfillOptions) -> Target:
+def target_of(client: Client, options: BackfillOptions) -> TargetTopic:
     """Returns the topic as it is or would be; nothing is created before all rows are counted."""
     if client.has_topic(options.topic):
         return targets.look_at(client, options.topic)
@@ -212,7 +212,7 @@ def target_of(client: Client, options: BackfillOptions) -> Target:
     return targets.as_it_would_be(client, options.topic, options.partitions, _settings(options))
 
 
-def _places(target: Target) -> list[TopicPartition]:
+def _places(target: TargetTopic) -> list[TopicPartition]:
     return [(target.topic, partition) for partition in range(target.partition_count)]
 
 
@@ -220,7 +220,7 @@ def _settings(options: BackfillOptions) -> dict[str, str]:
     return dict(options.set)
 
 
-def limits_of(target: Target, now_ms: int) -> Limits:
+def limits_of(target: TargetTopic, now_ms: int) -> Limits:
     """Returns the times by which rows are counted."""
     retention_ms = int(target.settings.get("retention.ms") or _KAFKAS_RETENTION_MS)
     deletes = "delete" in (target.settings.get("cleanup.policy") or "delete")
@@ -242,7 +242,7 @@ def _report_malformed(options: BackfillOptions, broken: Malformed) -> list[str]:
     return [said] if is_refused else []
 
 
-def _report_prediction(options: BackfillOptions, target: Target, counts: Counts) -> list[str]:
+def _report_prediction(options: BackfillOptions, target: TargetTopic, counts: Counts) -> list[str]:
     """Prints the counts; returns the sentences that say why rows are refused."""
     span = (
         ""

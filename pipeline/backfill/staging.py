@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from tidelog.pipeline.backfill.wanted import Wanted
+    from tidelog.pipeline.backfill.wanted import ColumnNames
     from tidelog.pipeline.jobs.backfill import BackfillOptions
 
 AVRO: Final = "avro"
@@ -84,7 +84,7 @@ class RowsOnSpark:
 
 
 def _columns(
-    table: Any, options: BackfillOptions, names: Wanted, kinds: Mapping[str, str], unit: str
+    table: Any, options: BackfillOptions, names: ColumnNames, kinds: Mapping[str, str], unit: str
 ) -> Any:
     """Returns the columns that `rows.staged` needs."""
     from pyspark.sql import functions as sql

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from tidelog.pipeline.backfill.malformed import Malformed
     from tidelog.pipeline.jobs.backfill import BackfillOptions
-    from tidelog.pipeline.session import Session
+    from tidelog.pipeline.session import TaskSession
 
 _ENDINGS: Final = {
     ".parquet": "parquet",
@@ -34,7 +34,7 @@ _IN_URL: Final = re.compile(  # key=..., //user:...@ and Oracle's thin:user/...@
 )
 
 
-def opened(session: Session, options: BackfillOptions) -> tuple[Any, Malformed]:
+def opened(session: TaskSession, options: BackfillOptions) -> tuple[Any, Malformed]:
     """Returns the table as a DataFrame, without broken lines of text, and what is known of these.
 
     Raises UsageError, and the errors of Spark.
@@ -55,7 +55,7 @@ def _is_text(options: BackfillOptions) -> bool:
     return is_file and not has_frame and format_of(options) in {"csv", "json"}
 
 
-def _opened(session: Session, options: BackfillOptions) -> Any:
+def _opened(session: TaskSession, options: BackfillOptions) -> Any:
     frame = getattr(options, "frame", None)
     if frame is not None:
         return frame

@@ -16,7 +16,7 @@ _TIMES: Final = frozenset({"timestamp", "timestamp_ntz", "date"})
 _WHOLE: Final = frozenset({"tinyint", "smallint", "int", "bigint"})
 
 
-class Wanted(NamedTuple):
+class ColumnNames(NamedTuple):
     """The names of the columns that are read."""
 
     values: Sequence[str]
@@ -29,10 +29,10 @@ class Wanted(NamedTuple):
         return tuple(dict.fromkeys([*self.single, *self.values, *self.headers]))
 
 
-def wanted(options: BackfillOptions, columns: Sequence[str]) -> Wanted:
+def wanted(options: BackfillOptions, columns: Sequence[str]) -> ColumnNames:
     """Returns the columns that the options name. Raises UsageError for one that is not there."""
     single = (options.time_column, options.key_column, options.partition_column)
-    found = Wanted(
+    found = ColumnNames(
         options.value_columns.split(",") if options.value_columns else columns,
         options.header_columns.split(",") if options.header_columns else [],
         list(filter(None, single)),

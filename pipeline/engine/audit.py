@@ -45,7 +45,7 @@ AFTER_LIMITS_MS: Final = (0, 1_000, 10_000, _MINUTE, 10 * _MINUTE, _HOUR, _DAY, 
 HOUR_COUNTS: Final = ("records", "odd", "future", "suspect", "negative", "log_append", "bytes")
 
 
-class Settings(NamedTuple):
+class AuditSettings(NamedTuple):
     """The settings of an audit. The limits ascend."""
 
     now_ms: int
@@ -89,7 +89,7 @@ class Example(NamedTuple):
 class Counts:
     """Sums over records; `add` adds every attribute."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: AuditSettings) -> None:
         """Begins with zeros."""
         self.records = self.bytes = self.missing = self.negative = self.log_append = 0
         self.future = self.plausible = self.append_known = self.delays = 0
@@ -111,7 +111,7 @@ class Counts:
 class Auditor:
     """Audits one piece of one partition, read from its start to its end."""
 
-    def __init__(self, settings: Settings, carry: int | None = None, head: int = HEAD) -> None:
+    def __init__(self, settings: AuditSettings, carry: int | None = None, head: int = HEAD) -> None:
         """Begins a piece; `carry` is the largest plausible time before it, if that is known."""
         self.settings = settings
         self.counts = Counts(settings)

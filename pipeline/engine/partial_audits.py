@@ -17,7 +17,7 @@ from tidelog.storage.time.timestamp import earlier, later
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from tidelog.pipeline.engine.audit import Settings
+    from tidelog.pipeline.engine.audit import AuditSettings
 
 SPAN_HOURS: Final = (1, 24, 24 * 30, 24 * 360, 24 * 36_000, 24 * 3_600_000, 24 * 360_000_000)
 """How many hours a span may have; each divides the next one."""
@@ -77,7 +77,7 @@ class Audit:
 
     def __init__(self, auditor: Auditor) -> None:
         """Takes the counts of an auditor, except its lateness."""
-        self.settings: Settings = auditor.settings
+        self.settings: AuditSettings = auditor.settings
         self.counts: Counts = auditor.counts
         self.least, self.most = auditor.least, auditor.most
         self.least_plausible = auditor.least_plausible
@@ -90,7 +90,7 @@ class Audit:
         self.tables = Tables(auditor.hours, auditor.delays, nothing)
 
     @classmethod
-    def nothing(cls, settings: Settings) -> Audit:
+    def nothing(cls, settings: AuditSettings) -> Audit:
         """Returns the audit of no records."""
         return cls(Auditor(settings))
 
@@ -145,7 +145,7 @@ def carries(pieces: Iterable[PartialAudit]) -> list[int | None]:
 
 
 def partition_audit(
-    pieces: Sequence[PartialAudit], settings: Settings, most: int = MOST_SPANS
+    pieces: Sequence[PartialAudit], settings: AuditSettings, most: int = MOST_SPANS
 ) -> Audit:
     """Adds up all pieces of one partition, in order.
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from tidelog.pipeline.engine.whatif import Log, LogSegment
+from tidelog.pipeline.engine.whatif import LogSegment, SimulatedLog
 from tidelog.storage.time.event_time import event_limit, event_slack
 from tidelog.storage.time.rolling import rolling_of, should_roll
 from tidelog.storage.time.segment_times import SegmentTimes
@@ -64,7 +64,7 @@ def log_of(
     config: TopicConfig,
     now_ms: int,
     start_offset: int = 0,
-) -> Log:
+) -> SimulatedLog:
     """Returns the log that these batches would make by a topic's settings, appended at `now_ms`."""
 
     def appended() -> Iterator[Sample]:
@@ -87,7 +87,7 @@ def log_of_samples(
     config: TopicConfig,
     now_ms: int,
     start_offset: int,
-) -> Log:
+) -> SimulatedLog:
     """Returns about the log of which these are samples; it is marked as estimated.
 
     A segment ends where a sample names another segment. Where samples name none, it ends where the
@@ -136,4 +136,6 @@ def log_of_samples(
         largest_event = later(times.event, largest_event)
         offset, size = one.end_offset, size + one.size
     close()
-    return Log(topic, partition, tuple(segments), start_offset, offset, largest_event, True)
+    return SimulatedLog(
+        topic, partition, tuple(segments), start_offset, offset, largest_event, True
+    )

@@ -101,7 +101,7 @@ class LogSegment(NamedTuple):
         return unknown + self.end_offset - self.appended[number][0]
 
 
-class Log(NamedTuple):
+class SimulatedLog(NamedTuple):
     """One partition as a round of retention would find it."""
 
     topic: str
@@ -140,7 +140,7 @@ class Deleted(NamedTuple):
     killed_early: int  # its records that were appended shortly before
 
 
-class Kept(NamedTuple):
+class RetainedLog(NamedTuple):
     """The rest of a log after a round."""
 
     at_ms: int
@@ -159,7 +159,7 @@ class Outcome(NamedTuple):
     partition: int
     policy: str
     deleted: tuple[Deleted, ...]
-    rounds: tuple[Kept, ...]  # one entry for each moment
+    rounds: tuple[RetainedLog, ...]  # one entry for each moment
     pinned: tuple[Pinned, ...]
     is_estimated: bool
 
@@ -223,7 +223,7 @@ def policy_of(name: str, own: Mapping[str, str], rules: Rules = "tidelog") -> Po
 
 
 def judge(
-    log: Log,
+    log: SimulatedLog,
     policy: Policy,
     moments: Iterable[int],
     *,
@@ -234,7 +234,7 @@ def judge(
     left = list(log.segments)
     start = log.log_start_offset
     deleted: list[Deleted] = []
-    rounds: list[Kept] = []
+    rounds: list[RetainedLog] = []
     pinned: tuple[Pinned, ...] | None = None
     for now_ms in moments:
         if pinned is None:
@@ -279,7 +279,9 @@ def as_kafka(segment: LogSegment) -> SegmentTimes:
     return times
 
 
-def pinned_by_future(log: Log, policy: Policy, now_ms: int, margin_ms: int) -> tuple[Pinned, ...]:
+def pinned_by_future(
+    log: SimulatedLog, policy: Policy, now_ms: int, margin_ms: int
+) -> tuple[Pinned, ...]:
     """Returns the segments whose largest time is in the future, and what they keep in Kafka.
 
     Without retention.ms there are none, because only retention.ms uses these times.
@@ -315,8 +317,10 @@ def _deleted(segment: LogSegment, reason: str, now_ms: int, start: int, early_ms
     )
 
 
-def _kept(left: Sequence[LogSegment], now_ms: int, start: int, deleted: Sequence[Deleted]) -> Kept:
-    return Kept(
+def _kept(
+    left: Sequence[LogSegment], now_ms: int, start: int, deleted: Sequence[Deleted]
+) -> RetainedLog:
+    return RetainedLog(
         now_ms,
         sum(segment.size for segment in left),
         sum(_readable(segment, start) for segment in left),

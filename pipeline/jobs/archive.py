@@ -33,13 +33,13 @@ from tidelog.pipeline.declaring import (
     declared_in_order,
 )
 from tidelog.pipeline.errors import OK, UsageError
-from tidelog.pipeline.options import Isolation, Run, Source, UpTo
+from tidelog.pipeline.options import Isolation, RunOptions, SourceOptions, UpTo
 from tidelog.pipeline.plan import at_work, described
 from tidelog.pipeline.report.output import say
 from tidelog.pipeline.runs import ARCHIVE
 
 if TYPE_CHECKING:
-    from tidelog.pipeline.session import Session
+    from tidelog.pipeline.session import TaskSession
 
 _FILE_BYTES: Final = 128 << 20
 _MOST_FILE_BYTES: Final = 1 << 30
@@ -69,7 +69,7 @@ def _file_bytes(measure: str) -> Item[int]:
 
 
 @declared
-class _Upkeep(Run):
+class _Upkeep(RunOptions):
     job = ARCHIVE
 
     @classmethod
@@ -106,7 +106,7 @@ class CompactOptions(_Upkeep, _Compacted):
 
 
 @declared
-class _Logs(Source):
+class _Logs(SourceOptions):
     section = shared.WHICH_RECORDS
     needs_one = False
 
@@ -118,7 +118,7 @@ class _Logs(Source):
 
 
 @declared
-class ArchiveOptions(Run, _Logs):
+class ArchiveOptions(RunOptions, _Logs):
     """The options of the job."""
 
     job = ARCHIVE
@@ -143,15 +143,15 @@ class ArchiveOptions(Run, _Logs):
 OPTIONS: Final = ArchiveOptions
 
 
-def run(options: ArchiveOptions | VerifyOptions | CompactOptions, session: Session) -> int:
+def run(options: ArchiveOptions | VerifyOptions | CompactOptions, session: TaskSession) -> int:
     """Archives, verifies or compacts; returns the exit status."""
     now_ms = time.time_ns() // 1_000_000
     name, directory = options.run, options.run_directory
     if isinstance(options, CompactOptions):
-        from tidelog.pipeline.archive.store import Store
+        from tidelog.pipeline.archive.store import FileStore
         from tidelog.pipeline.runs import archive_upkeep
 
-        store = Store(options.directory)
+        store = FileStore(options.directory)
         return archive_upkeep.compact(options, session, store, name, directory)
     if isinstance(options, VerifyOptions):
         from tidelog.pipeline.runs import archive_upkeep
@@ -161,9 +161,9 @@ def run(options: ArchiveOptions | VerifyOptions | CompactOptions, session: Sessi
     place = places.place_of(options.to, options, "--to")
     if (options.broker is None) == (not options.logs):
         raise UsageError("give either --broker or --logs to read from")
-    from tidelog.pipeline.runs.archive_run import Run
+    from tidelog.pipeline.runs.archive_run import ArchiveRun
 
-    one = Run(options, place, name, directory)
+    one = ArchiveRun(options, place, name, directory)
     if options.dry_run:
         say(described(one.plan(now_ms)))
         return OK

@@ -22,14 +22,14 @@ from typing import TYPE_CHECKING, Any, Final
 from tidelog.pipeline import options as common
 from tidelog.pipeline.declaring import Choice, Flag, Item, Text, declared
 from tidelog.pipeline.errors import OK, UsageError
-from tidelog.pipeline.options import Instant, Run, TimedSource, UpTo
-from tidelog.pipeline.plan import PLAN, Plan, described
+from tidelog.pipeline.options import Instant, RunOptions, TimedSource, UpTo
+from tidelog.pipeline.plan import PLAN, ScanPlan, described
 from tidelog.pipeline.report.output import say
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from tidelog.pipeline.session import Session
+    from tidelog.pipeline.session import TaskSession
     from tidelog.pipeline.source.splits import Split
 
 
@@ -37,7 +37,7 @@ _JUDGED: Final = "how it is judged"
 
 
 @declared
-class AuditOptions(Run, TimedSource):
+class AuditOptions(RunOptions, TimedSource):
     """The options of the job."""
 
     job = "audit"
@@ -73,7 +73,7 @@ class AuditOptions(Run, TimedSource):
 OPTIONS: Final = AuditOptions
 
 
-def run(options: AuditOptions, session: Session) -> int:
+def run(options: AuditOptions, session: TaskSession) -> int:
     """Audits; returns the exit status."""
     cluster = options.broker or options.cluster
     if options.groups and cluster is None:
@@ -95,7 +95,7 @@ def run(options: AuditOptions, session: Session) -> int:
             access.refuse_none(selection, options.logs)
         return made, {"now_ms": started_ms if options.at is None else options.at}
 
-    plan = Plan.open(
+    plan = ScanPlan.open(
         directory,
         job="audit",
         run=options.run,

@@ -37,14 +37,14 @@ from tidelog.pipeline.declaring import (
     declared,
 )
 from tidelog.pipeline.errors import OK, UsageError
-from tidelog.pipeline.options import Run
+from tidelog.pipeline.options import RunOptions
 from tidelog.pipeline.plan import PLAN, at_work
 from tidelog.pipeline.replay import targets
 from tidelog.pipeline.replay.targets import Writing
 from tidelog.pipeline.times import UNITS, Unit
 
 if TYPE_CHECKING:
-    from tidelog.pipeline.session import Session
+    from tidelog.pipeline.session import TaskSession
 
 JOB: Final = "backfill"
 Format = Literal["parquet", "csv", "json", "orc", "table"]
@@ -69,7 +69,7 @@ class _Place(Option[Any, Any]):
 
 
 @declared
-class Table(Options):
+class TableOptions(Options):
     """Which rows are read."""
 
     section = "which rows"
@@ -152,7 +152,7 @@ class Columns(Options):
 
 
 @declared
-class BackfillOptions(Run, Writing, Columns, Table):
+class BackfillOptions(RunOptions, Writing, Columns, TableOptions):
     """The options of the job."""
 
     job = JOB
@@ -168,7 +168,7 @@ class BackfillOptions(Run, Writing, Columns, Table):
 OPTIONS: Final = BackfillOptions
 
 
-def run(options: BackfillOptions, session: Session) -> int:
+def run(options: BackfillOptions, session: TaskSession) -> int:
     """Stages, counts and writes; returns the exit status."""
     _check(options)
     from tidelog.pipeline.backfill import run as work

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
     from tidelog.pipeline.runs.failover_row import Row
     from tidelog.pipeline.runs.offset_maps import Mapped
-    from tidelog.pipeline.session import Session
+    from tidelog.pipeline.session import TaskSession
     from tidelog.protocol.topic_partition import TopicPartition
 
 JOB: Final = "failover"
@@ -144,7 +144,7 @@ class FailoverOptions(Left):
 OPTIONS: Final = FailoverOptions
 
 
-def run(options: FailoverOptions, session: Session) -> int:  # noqa: ARG001 - it needs no Spark
+def run(options: FailoverOptions, session: TaskSession) -> int:  # noqa: ARG001 - it needs no Spark
     """Plans, prints, and commits if --apply is given; returns the exit status."""
     from tidelog.pipeline.report import failover as page
     from tidelog.pipeline.runs import failover_row, failover_run, offset_maps

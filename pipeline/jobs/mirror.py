@@ -19,17 +19,17 @@ from typing import TYPE_CHECKING, Final
 from tidelog.pipeline import options as shared
 from tidelog.pipeline.declaring import Choice, Flag, Item, Many, declared
 from tidelog.pipeline.errors import UsageError
-from tidelog.pipeline.options import Isolation, Run, TimedSource, UpTo
+from tidelog.pipeline.options import Isolation, RunOptions, TimedSource, UpTo
 from tidelog.pipeline.plan import PLAN, at_work
 from tidelog.pipeline.replay.targets import Writing
 from tidelog.pipeline.runs import MIRROR
 
 if TYPE_CHECKING:
-    from tidelog.pipeline.session import Session
+    from tidelog.pipeline.session import TaskSession
 
 
 @declared
-class MirrorOptions(Run, Writing, TimedSource):
+class MirrorOptions(RunOptions, Writing, TimedSource):
     """The options of the job."""
 
     job = MIRROR
@@ -54,7 +54,7 @@ class MirrorOptions(Run, Writing, TimedSource):
 OPTIONS: Final = MirrorOptions
 
 
-def run(options: MirrorOptions, session: Session) -> int:
+def run(options: MirrorOptions, session: TaskSession) -> int:
     """Mirrors once, or in rounds; returns the exit status."""
     from tidelog.pipeline.runs import mirror_run
 

@@ -24,14 +24,14 @@ from tidelog.pipeline.archive import places
 from tidelog.pipeline.archive.places import Archived
 from tidelog.pipeline.declaring import Flag, Many, Text, declared
 from tidelog.pipeline.errors import OK
-from tidelog.pipeline.options import Run, Times
+from tidelog.pipeline.options import RunOptions, Times
 from tidelog.pipeline.plan import PLAN, at_work
 from tidelog.pipeline.replay import targets
 from tidelog.pipeline.replay.targets import Writing
 from tidelog.pipeline.runs import RESTORE
 
 if TYPE_CHECKING:
-    from tidelog.pipeline.session import Session
+    from tidelog.pipeline.session import TaskSession
 
 
 def _span(text: str) -> tuple[str, int, int, int]:
@@ -60,7 +60,7 @@ class _Chosen(Times, Archived):
 
 
 @declared
-class RestoreOptions(Run, Writing, _Chosen):
+class RestoreOptions(RunOptions, Writing, _Chosen):
     """The options of the job."""
 
     job = RESTORE
@@ -76,17 +76,17 @@ class RestoreOptions(Run, Writing, _Chosen):
 OPTIONS: Final = RestoreOptions
 
 
-def run(options: RestoreOptions, session: Session) -> int:
+def run(options: RestoreOptions, session: TaskSession) -> int:
     """Predicts and writes; returns the exit status."""
     from tidelog.pipeline.runs.archive_reading import sound
-    from tidelog.pipeline.runs.restore_run import Run
+    from tidelog.pipeline.runs.restore_run import RestoreRun
 
     now_ms = time.time_ns() // 1_000_000
     directory = options.run_directory
     options = shared.as_begun(options, directory / PLAN)
     shared.range_of(options)
     place = places.place_of(options.directory, options, "DIR|URI")
-    one = Run(options, *sound(place, session), options.run, directory)
+    one = RestoreRun(options, *sound(place, session), options.run, directory)
     if options.dry_run:
         return one.prepare(session, now_ms)
     with at_work(directory):

@@ -31,12 +31,12 @@ from typing import TYPE_CHECKING, Final
 from tidelog.pipeline import options as common
 from tidelog.pipeline.declaring import Item, Many, Options, Text, declared
 from tidelog.pipeline.errors import OK, UsageError
-from tidelog.pipeline.options import Instant, Run
+from tidelog.pipeline.options import Instant, RunOptions
 from tidelog.pipeline.report.output import say
 from tidelog.pipeline.source import locations
 
 if TYPE_CHECKING:
-    from tidelog.pipeline.session import Session
+    from tidelog.pipeline.session import TaskSession
 
 _MOST_ROUNDS = 100_000
 
@@ -63,7 +63,7 @@ class Logs(Options):
 
 
 @declared
-class WhatifOptions(Run, Logs):
+class WhatifOptions(RunOptions, Logs):
     """The options of the job."""
 
     job = "whatif"
@@ -91,7 +91,7 @@ class WhatifOptions(Run, Logs):
 OPTIONS: Final = WhatifOptions
 
 
-def run(options: WhatifOptions, session: Session) -> int:
+def run(options: WhatifOptions, session: TaskSession) -> int:
     """Tries the policies; returns the exit status."""
     if options.broker is not None and options.cluster is not None:
         raise UsageError("--cluster goes with --logs: --broker names the cluster already")

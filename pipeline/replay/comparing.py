@@ -16,7 +16,7 @@ from tidelog.protocol.checksum import crc32c
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.records import kernels
 from tidelog.protocol.records.batch import scan
-from tidelog.protocol.records.columns import ColumnBuffers, Wanted, append_set
+from tidelog.protocol.records.columns import ColumnBuffers, RecordSelection, append_set
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -154,7 +154,7 @@ def _sets(client: Client, topic: str, partition: int, start: int, end: int) -> I
 def _records(data: memoryview, start: int, end: int) -> list[Stored]:
     """Returns the records of a set that lie in the range."""
     columns = ColumnBuffers()
-    append_set(data, columns, Wanted(low_offset=start, high_offset=end))
+    append_set(data, columns, RecordSelection(low_offset=start, high_offset=end))
     offsets = memoryview(columns.offsets)[: 8 * columns.record_count].cast("q")
     found = fingerprints(columns, 0, columns.record_count)
     return [Stored(*one) for one in zip(offsets.tolist(), found, strict=True)]

@@ -12,7 +12,7 @@
                    a day by default), or while the producer's last batch is found near the end of
                    the log. After that the run begins again at its first record.
 
-A `Writer` implements one of the three for one partition. Records are counted from 0 in the order of
+A `PartitionWriter` implements one of the three for one partition. Records are counted from 0 in the order of
 the source. The records in the target are compared with the source before more are written.
 """
 
@@ -30,7 +30,7 @@ from tidelog.pipeline.replay import comparing
 from tidelog.pipeline.replay.comparing import COMPARED, Trace, trace
 from tidelog.pipeline.replay.offset_map import Runs
 from tidelog.pipeline.replay.transactions import Transactions
-from tidelog.protocol.records.column_batches import Producer
+from tidelog.protocol.records.column_batches import BatchProducer
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
     from tidelog.client import Client
     from tidelog.pipeline.replay.comparing import Tail
-    from tidelog.pipeline.replay.offset_map import Run
+    from tidelog.pipeline.replay.offset_map import OffsetRange
     from tidelog.protocol.records.column_batches import EncodedBatch
 
     Offsets = npt.NDArray[np.int64]
@@ -88,7 +88,7 @@ def choose(client: Client, wanted: str, *, is_exclusive: bool) -> str:
     return wanted
 
 
-class Writer:
+class PartitionWriter:
     """Writes to one partition by position; the base class of the other writers."""
 
     map_is_complete = True
@@ -99,7 +99,7 @@ class Writer:
         self.partition = partition
         self.delivery = delivery
         self.where = f"{topic}-{partition}"
-        self.producer = Producer(delivery.producer_id, 0)
+        self.producer = BatchProducer(delivery.producer_id, 0)
         self.runs = Runs()
         self.found = 0  # records that were in the target at the start
         self.done = 0  # records that are in the target
@@ -128,7 +128,7 @@ class Writer:
         )
         tail.compare(self.found, {one.offset - first: one for one in stored})
 
-    def kept(self) -> tuple[int, tuple[Run, ...]]:
+    def kept(self) -> tuple[int, tuple[OffsetRange, ...]]:
         """Returns how many records the target certainly has, and where; others may be in flight."""
         return self.done, self.runs.taken()
 
@@ -171,7 +171,7 @@ class Writer:
             self.done += len(offsets)
 
 
-class _AmongOthers(Writer):
+class _AmongOthers(PartitionWriter):
     """Writes beside other producers: the answers of the target say where batches are."""
 
     _after = 0  # the offset after the last answered batch
@@ -203,7 +203,7 @@ class TransactionWriter(_AmongOthers):
             self.client, f"{run}/{self.where}", self.topic, self.partition
         )
         self._next = 0  # the next sequence
-        self._committed: tuple[int, tuple[Run, ...]] = (0, ())
+        self._committed: tuple[int, tuple[OffsetRange, ...]] = (0, ())
         self._records = self._bytes = 0
         return Appender(
             self.client,
@@ -215,7 +215,7 @@ class TransactionWriter(_AmongOthers):
     def begin(self) -> int:
         """Fences earlier writers, and reads the last committed progress. Raises PipelineError."""
         identity = self._transactions.begin()
-        self.producer = Producer(*identity, is_transactional=True)
+        self.producer = BatchProducer(*identity, is_transactional=True)
         self.done, runs = self._transactions.progress()
         self.found = self.done
         self.runs = Runs(runs)
@@ -224,7 +224,7 @@ class TransactionWriter(_AmongOthers):
         self._refuse_shorter(self.client.end_offset(self.topic, self.partition), after)
         return self.done
 
-    def kept(self) -> tuple[int, tuple[Run, ...]]:
+    def kept(self) -> tuple[int, tuple[OffsetRange, ...]]:
         """Returns what is committed; later records are aborted if the task stops."""
         return self._committed
 
@@ -321,7 +321,7 @@ class SharedWriter(_AmongOthers):
         try:
             last = self.client.last_sequence(self.topic, self.partition, producer_id)
         except UnsupportedByBroker:  # unknown: a new producer begins
-            self.producer = Producer(*self.client.init_producer_id())
+            self.producer = BatchProducer(*self.client.init_producer_id())
             self._trace = Trace(max(start, end), {})
             last = None
         else:
@@ -352,7 +352,11 @@ class SharedWriter(_AmongOthers):
         self.map_is_complete = False
 
 
-def writer(client: Client, topic: str, partition: int, delivery: Delivery) -> Writer:
+def writer(client: Client, topic: str, partition: int, delivery: Delivery) -> PartitionWriter:
     """Returns the writer of a partition."""
-    kinds = {TRANSACTIONS: TransactionWriter, POSITION: Writer, AT_LEAST_ONCE: SharedWriter}
+    kinds = {
+        TRANSACTIONS: TransactionWriter,
+        POSITION: PartitionWriter,
+        AT_LEAST_ONCE: SharedWriter,
+    }
     return kinds[delivery.mode](client, topic, partition, delivery)

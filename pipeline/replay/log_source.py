@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tidelog.pipeline.source.access import read
-from tidelog.pipeline.source.reading import Options
+from tidelog.pipeline.source.reading import ReadOptions
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -29,6 +29,6 @@ class LogSource:
 
     def read(self) -> Iterator[Columns]:
         """Yields the records as columns. Raises SourceError, ClientError and OSError."""
-        options = Options.of(self.selection)
+        options = ReadOptions.of(self.selection)
         for split in sorted(self.splits, key=lambda one: one.start_offset):
             yield from read(split, options)

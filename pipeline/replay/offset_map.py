@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 NAME: Final = "offsets.parquet"
 
 
-class Run(NamedTuple):
+class OffsetRange(NamedTuple):
     """A range of consecutive offsets on both sides."""
 
     source_offset: int
@@ -36,14 +36,14 @@ class PartitionMap(NamedTuple):
     source_partition: int
     target_topic: str
     target_partition: int
-    runs: tuple[Run, ...]
+    runs: tuple[OffsetRange, ...]
     is_complete: bool = True
 
 
 class Runs:
     """Collects runs while records are copied."""
 
-    def __init__(self, runs: Iterable[Run] = ()) -> None:
+    def __init__(self, runs: Iterable[OffsetRange] = ()) -> None:
         self._runs = list(runs)
 
     def add(self, source_offsets: npt.NDArray[np.int64], target_offset: int) -> None:
@@ -58,9 +58,11 @@ class Runs:
         breaks = np.flatnonzero(np.diff(source_offsets) != 1) + 1
         firsts = [0, *breaks.tolist()]
         for first, after in zip(firsts, [*firsts[1:], len(source_offsets)], strict=True):
-            self._append(Run(int(source_offsets[first]), target_offset + first, after - first))
+            self._append(
+                OffsetRange(int(source_offsets[first]), target_offset + first, after - first)
+            )
 
-    def _append(self, run: Run) -> None:
+    def _append(self, run: OffsetRange) -> None:
         if self._runs:
             last = self._runs[-1]
             if (
@@ -71,7 +73,7 @@ class Runs:
                 return
         self._runs.append(run)
 
-    def taken(self) -> tuple[Run, ...]:
+    def taken(self) -> tuple[OffsetRange, ...]:
         """Returns the runs so far."""
         return tuple(self._runs)
 
@@ -127,7 +129,7 @@ def read(path: Path) -> list[PartitionMap]:
     """Returns the maps that `write` wrote."""
     import pyarrow.parquet as pq
 
-    found: dict[tuple[str, int, str, int], list[Run]] = {}
+    found: dict[tuple[str, int, str, int], list[OffsetRange]] = {}
     for row in pq.read_table(path).to_pylist():
         key = (
             row["source_topic"],
@@ -135,6 +137,6 @@ def read(path: Path) -> list[PartitionMap]:
             row["target_topic"],
             row["target_partition"],
         )
-        run = Run(row["source_offset"], row["target_offset"], row["count"])
+        run = OffsetRange(row["source_offset"], row["target_offset"], row["count"])
         found.setdefault(key, []).append(run)
     return [PartitionMap(*key, tuple(runs)) for key, runs in found.items()]

@@ -36,8 +36,8 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from tidelog.pipeline.progress import Progress
-    from tidelog.pipeline.replay.delivery import Delivery, Writer
-    from tidelog.pipeline.session import Session
+    from tidelog.pipeline.replay.delivery import Delivery, PartitionWriter
+    from tidelog.pipeline.session import TaskSession
     from tidelog.protocol.records.columns import ColumnBuffers
 
 AS_SOURCE: Final = -1  # the codec of the batches that the rows come from
@@ -63,7 +63,7 @@ class Rows(Protocol):
         """The source offset of each record, ascending."""
 
 
-class Source(Protocol):
+class ReplaySource(Protocol):
     """The records for one target partition. Every `read` yields the same rows."""
 
     @property
@@ -82,7 +82,7 @@ class Task:
     topic: str
     partition: int
     delivery: Delivery
-    source: Source
+    source: ReplaySource
     source_topic: str
     source_partition: int
     compression: int = AS_SOURCE
@@ -112,7 +112,7 @@ class Outcome:
     restarts: int = 0
 
 
-def replay(session: Session, tasks: Sequence[Task], progress: Progress) -> list[Outcome]:
+def replay(session: TaskSession, tasks: Sequence[Task], progress: Progress) -> list[Outcome]:
     """Runs the tasks, and shows progress by asking the targets. Raises what Spark raises."""
     topics = {one.topic for one in tasks}
     with ExitStack() as stack:
@@ -229,7 +229,7 @@ class _Patience:
         )
 
 
-def _replay(task: Task, written: Writer) -> None:
+def _replay(task: Task, written: PartitionWriter) -> None:
     """Skips the records in the target, and writes the rest."""
     there = written.begin()
     tail = Tail(written.where, with_time=not task.changes_times)
@@ -275,7 +275,7 @@ def _codec(task: Task, rows: Rows) -> int:
 class _Watch:
     """Asks the targets for their progress."""
 
-    def __init__(self, session: Session, tasks: Sequence[Task], progress: Progress) -> None:
+    def __init__(self, session: TaskSession, tasks: Sequence[Task], progress: Progress) -> None:
         self._session = session
         self._tasks = tasks
         self._progress = progress

@@ -25,13 +25,13 @@ from tidelog.pipeline.replay.transactions import ensure_progress_topic
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.records.column_batches import BATCH_LIMIT
 from tidelog.protocol.records.layout import NEWEST_MAGIC, Compression
-from tidelog.storage.time.stamping import Rules, rules_of, stamps_at
+from tidelog.storage.time.stamping import StampingRules, rules_of, stamps_at
 from tidelog.text import some
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from tidelog.pipeline.replay.replay import Source, Task
+    from tidelog.pipeline.replay.replay import ReplaySource, Task
     from tidelog.protocol.topic_partition import TopicPartition
 
 NO_LIMIT: Final = 2**63 - 1
@@ -48,7 +48,7 @@ _OF_REFUSAL: Final = (
 )
 
 
-class Target(NamedTuple):
+class TargetTopic(NamedTuple):
     """A target topic, and those of its settings that matter."""
 
     topic: str
@@ -74,9 +74,11 @@ class Target(NamedTuple):
 
     def window(self, now_ms: int) -> tuple[int, int]:
         """Returns the oldest and the newest time that the topic accepts now."""
-        rules = Rules(False, None, None)  # of a topic that replaces times, which has no window
+        rules = StampingRules(
+            False, None, None
+        )  # of a topic that replaces times, which has no window
         if not self.is_stamped:
-            rules = Rules(False, _or_none(self.before_ms), _or_none(self.after_ms))
+            rules = StampingRules(False, _or_none(self.before_ms), _or_none(self.after_ms))
         stamps = stamps_at(rules, None, now_ms)
         return stamps.min_timestamp, stamps.max_timestamp
 
@@ -137,20 +139,20 @@ def codec_of(name: str) -> int:
     return _AS_SOURCE if name == "source" else int(Compression[name.upper()])
 
 
-def look_at(client: Client, topic: str) -> Target:
+def look_at(client: Client, topic: str) -> TargetTopic:
     """Returns the facts about a topic. Raises RequestError if there is none."""
     settings = {name: one.value or "" for name, one in client.topic_settings(topic).items()}
     return as_made(topic, client.partition_count(topic), settings)
 
 
-def as_made(topic: str, partition_count: int, settings: Mapping[str, str]) -> Target:
+def as_made(topic: str, partition_count: int, settings: Mapping[str, str]) -> TargetTopic:
     """Returns the facts that a new topic with these settings would have."""
     largest = min(  # a request and a segment both limit the size of a batch
         int(settings.get("max.message.bytes") or 1 << 20),
         int(settings.get("segment.bytes") or 1 << 30),
     )
     both = _limit(settings.get("message.timestamp.difference.max.ms"))
-    return Target(
+    return TargetTopic(
         topic,
         partition_count,
         settings.get("message.timestamp.type") == "LogAppendTime",
@@ -176,7 +178,7 @@ def _refused_beyond(settings: Mapping[str, str]) -> int:
 
 def as_it_would_be(
     client: Client, topic: str, partition_count: int, settings: Mapping[str, str]
-) -> Target:
+) -> TargetTopic:
     """Returns the facts that a new topic would have, with the cluster's defaults. Creates nothing.
 
     Where the cluster does not tell its defaults, only the given settings are known. Raises
@@ -200,7 +202,7 @@ def prepare(
     create: bool,
     settings: Mapping[str, str],
     exactly: bool = False,
-) -> Target:
+) -> TargetTopic:
     """Returns the topic, which is created if it is missing and `create` is set.
 
     Raises UsageError if it does not exist, or has too few partitions (or not `exactly` as many).
@@ -307,7 +309,7 @@ def tasks_of(
     options: Writing,
     notes: Mapping[str, Any],
     run: str,
-    sources: Mapping[TopicPartition, Source],
+    sources: Mapping[TopicPartition, ReplaySource],
     names: Mapping[str, str],
     *,
     compression: int,

@@ -15,7 +15,7 @@ from tidelog.client import EARLIEST, Client, Fenced, RequestError
 from tidelog.client.appender import Appender
 from tidelog.client.calls import producers
 from tidelog.pipeline.errors import PipelineError
-from tidelog.pipeline.replay.offset_map import Run
+from tidelog.pipeline.replay.offset_map import OffsetRange
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.records.batch import Record, build, records, scan
 from tidelog.protocol.records.column_batches import EncodedBatch
@@ -75,7 +75,7 @@ class Transactions:
         self._next = 0
         return self._producer
 
-    def progress(self) -> tuple[int, tuple[Run, ...]]:
+    def progress(self) -> tuple[int, tuple[OffsetRange, ...]]:
         """Returns how many records are committed, and where they went.
 
         Other transactions may be open in the topic, so it is read to its end, and the markers
@@ -101,7 +101,7 @@ class Transactions:
                     elif record.key == key and record.value is not None:
                         pending[head.producer_id] = record.value
         stored = json.loads(committed)
-        return stored["count"], tuple(Run(*run) for run in stored["runs"])
+        return stored["count"], tuple(OffsetRange(*run) for run in stored["runs"])
 
     def open(self) -> None:
         """Adds both partitions to a new transaction. Raises Fenced."""
@@ -109,7 +109,7 @@ class Transactions:
         topics.setdefault(self._topic, []).append(self._partition)
         self._unless_fenced(producers.add_partitions(self.transactional_id, self._producer, topics))
 
-    def commit(self, count: int, runs: Sequence[Run]) -> None:
+    def commit(self, count: int, runs: Sequence[OffsetRange]) -> None:
         """Writes the progress and commits.
 
         Raises Fenced; then nothing of the transaction takes effect.

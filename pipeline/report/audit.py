@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from tidelog.pipeline.report import audit_plots, judgement, page
-from tidelog.pipeline.report.page import Cell, Finding, Heading, KeyFigures
+from tidelog.pipeline.report.page import Cell, Heading, KeyFigures, ReportFinding
 from tidelog.pipeline.report.retention import pinned_table, policies_table
 from tidelog.pipeline.report.units import NONE, count, moment, share, span
 from tidelog.pipeline.times import date_of
@@ -14,7 +14,7 @@ from tidelog.text import size_of, some
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from tidelog.pipeline.report.page import Block, Numbers, Table
+    from tidelog.pipeline.report.page import Block, Numbers, ReportTable
 
 _MOST_ROWS: Final = 40
 
@@ -27,7 +27,7 @@ def html(report: Numbers) -> str:
         "What the timestamps are worth",
         f"{records} of {some(len(topics), 'topic')}, read from {report['source']}; judged as of"
         f" {moment(report['now_ms'])} UTC. Run {report['run']}.",
-        [*judgement.findings(report), *(Finding(**each) for each in report["findings"])],
+        [*judgement.findings(report), *(ReportFinding(**each) for each in report["findings"])],
         _body(report),
     )
 
@@ -100,7 +100,7 @@ def _day(ms: int | None) -> str:
     return NONE if ms is None else date_of(ms)
 
 
-def _kinds(summary: Numbers) -> Table:
+def _kinds(summary: Numbers) -> ReportTable:
     suspects = sum(summary["suspects"].values())
     rows = [
         ("plausible", summary["plausible"], False),
@@ -122,7 +122,7 @@ def _kinds(summary: Numbers) -> Table:
     )
 
 
-def _partitions(partitions: list[Numbers]) -> Table:
+def _partitions(partitions: list[Numbers]) -> ReportTable:
     return page.table(
         "Times of each partition (UTC).",
         partitions,
@@ -144,7 +144,7 @@ def _partitions(partitions: list[Numbers]) -> Table:
 # --- what to set ---------------------------------------------------------------------------------
 
 
-def _policies(topic: Numbers) -> Table:
+def _policies(topic: Numbers) -> ReportTable:
     held = size_of(topic["log_bytes"])
     caption = (
         f"What one round of retention would delete of {held}, by the broker's own rules. Killed early:"
@@ -155,7 +155,7 @@ def _policies(topic: Numbers) -> Table:
     return policies_table(caption, topic["retention"], topic["log_bytes"], with_horizon=False)
 
 
-def _windows(topic: Numbers) -> Iterator[Table]:
+def _windows(topic: Numbers) -> Iterator[ReportTable]:
     summary, basis = topic["summary"], topic["safe_windows"]["basis"]
     before, known = "message.timestamp.before.max.ms", summary["delay_ms"]["count"]
     if basis == "lateness":
@@ -174,7 +174,7 @@ def _windows(topic: Numbers) -> Iterator[Table]:
         yield _limits("The same of the future.", after, summary["beyond_after"], known)
 
 
-def _limits(caption: str, setting: str, limits: Sequence[Numbers], whole: int) -> Table:
+def _limits(caption: str, setting: str, limits: Sequence[Numbers], whole: int) -> ReportTable:
     return page.table(
         caption,
         limits,
@@ -186,7 +186,7 @@ def _limits(caption: str, setting: str, limits: Sequence[Numbers], whole: int) -
     )
 
 
-def _producers(topic: Numbers) -> Table:
+def _producers(topic: Numbers) -> ReportTable:
     wrong = {each["producer_id"] for each in topic["skewed_producers"]}
     return page.table(
         "Append time minus event time of each producer id; -1: it says none.",
@@ -213,7 +213,7 @@ def _ahead(delay_ms: int) -> str:
     return f"{span(delay_ms)} old" if delay_ms else "at once"
 
 
-def _groups(groups: Sequence[Numbers]) -> Table:
+def _groups(groups: Sequence[Numbers]) -> ReportTable:
     return page.table(
         "Of the first record that a group has not read: how long ago it happened and was appended, and how"
         " much event time is between it and the newest record.",

@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from tidelog.pipeline.report import page
-from tidelog.pipeline.report.page import Cell, Finding, Heading
+from tidelog.pipeline.report.page import Cell, Heading, ReportFinding
 from tidelog.pipeline.report.units import NONE, count, moment, span
 from tidelog.text import some
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from tidelog.pipeline.report.page import Block, Numbers, Table
+    from tidelog.pipeline.report.page import Block, Numbers, ReportTable
 
 _LEVELS: Final = {"lost": "bad", "missing": "bad", "unproven": "warn", "refused": "bad"}
 
@@ -31,7 +31,7 @@ def table(rows: Sequence[Numbers]) -> list[str]:
     ]
 
 
-def _table(rows: Sequence[Numbers]) -> Table:
+def _table(rows: Sequence[Numbers]) -> ReportTable:
     return page.table(
         "Every partition",
         rows,
@@ -119,11 +119,11 @@ def _body(report: Numbers) -> Iterator[Block]:
         yield from map(bare, report["nothing_committed"])
 
 
-def _findings(rows: Sequence[Numbers]) -> Iterator[Finding]:
+def _findings(rows: Sequence[Numbers]) -> Iterator[ReportFinding]:
     good = [row for row in rows if row["status"] == "ok"]
     if good:
         again = sum(row["proof"]["duplicates"] for row in good)
-        yield Finding(
+        yield ReportFinding(
             "ok",
             "",
             f"Of {some(len(good), 'partition')} nothing is lost.",
@@ -133,6 +133,6 @@ def _findings(rows: Sequence[Numbers]) -> Iterator[Finding]:
     for row in rows:
         if row["status"] != "ok":
             said = " ".join(f"{one}." for one in sentences(row))
-            yield Finding(
+            yield ReportFinding(
                 _LEVELS[row["status"]], _name(row), f"{row['status'].capitalize()}.", said
             )

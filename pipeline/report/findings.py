@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from tidelog.pipeline.report.page import Finding
+from tidelog.pipeline.report.page import ReportFinding
 from tidelog.pipeline.report.units import count, moment, rounded_up, setting, share, span
 from tidelog.text import are, size_of, some
 
@@ -72,21 +72,21 @@ def skewed(producers: list[dict[str, Any]], median_ms: int | None) -> list[dict[
     return found
 
 
-def of_topic(topic: Numbers) -> list[Finding]:
+def of_topic(topic: Numbers) -> list[ReportFinding]:
     """Returns the findings about one topic."""
     summary = topic["summary"]
     name = topic["topic"]
     if not summary["records"]:
-        return [Finding("info", name, "It has no records.", "There is nothing to judge.")]
+        return [ReportFinding("info", name, "It has no records.", "There is nothing to judge.")]
     parts = (_units, _future, _pinned, _missing, _negative, _clocks, _retention, _order, _arrival)
     found = [
-        Finding(level, name, title, text)
+        ReportFinding(level, name, title, text)
         for part in parts
         for level, title, text in part(topic, summary)
     ]
     if not any(each.level in ("bad", "warn") for each in found):
         text = "Windows and a retention by record time can rely on them."
-        found.append(Finding("ok", name, "Its times look right.", text))
+        found.append(ReportFinding("ok", name, "Its times look right.", text))
     return found
 
 

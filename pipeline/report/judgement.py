@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 from tidelog.pipeline.engine.audit_comparison import kind_of
 from tidelog.pipeline.engine.thresholds import COUNT, SHARE
 from tidelog.pipeline.report import page
-from tidelog.pipeline.report.page import Cell, Finding
+from tidelog.pipeline.report.page import Cell, ReportFinding
 from tidelog.pipeline.report.units import NONE, count, moment, span
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from tidelog.pipeline.report.page import Numbers, Table
+    from tidelog.pipeline.report.page import Numbers, ReportTable
 
 _NOTABLE = 0.1  # a change of less than a tenth is not worth a line
 
@@ -37,15 +37,15 @@ def broken(each: Numbers) -> str:
     return f"{name} of {each['subject']} is {found}, and its limit is {least}{limit}"
 
 
-def findings(report: Numbers) -> Iterator[Finding]:
+def findings(report: Numbers) -> Iterator[ReportFinding]:
     """Yields a finding for each threshold that is exceeded, or one that says that all hold."""
     if report.get("thresholds") is None:
         return
     file = report["thresholds"]["file"]
     for each in report["thresholds"]["broken"]:
-        yield Finding("bad", "", f"{broken(each)}.", f"Says {file}.")
+        yield ReportFinding("bad", "", f"{broken(each)}.", f"Says {file}.")
     if not report["thresholds"]["broken"]:
-        yield Finding("ok", "", "Every threshold holds.", f"Of {file}.")
+        yield ReportFinding("ok", "", "Every threshold holds.", f"Of {file}.")
 
 
 def changes(comparison: Numbers) -> Iterator[str]:
@@ -61,7 +61,7 @@ def changes(comparison: Numbers) -> Iterator[str]:
     yield from (f"{topic}: only in the earlier audit" for topic in comparison["gone"])
 
 
-def table(comparison: Numbers) -> Table:
+def table(comparison: Numbers) -> ReportTable:
     """Returns the table of a comparison."""
     return page.table(
         f"Compared with run {comparison['run']}, as of {moment(comparison['at_ms'])} UTC.",

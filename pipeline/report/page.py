@@ -24,7 +24,7 @@ Numbers = Mapping[str, Any]  # what a run has counted
 _TEMPLATES: Final = Path(__file__).with_name("templates")
 
 
-class Finding(NamedTuple):
+class ReportFinding(NamedTuple):
     """A sentence and its severity: `bad`, `warn`, `ok` or `info`."""
 
     level: str
@@ -53,7 +53,7 @@ class Cell(NamedTuple):
     is_alarming: bool = False
 
 
-class Table(NamedTuple):
+class ReportTable(NamedTuple):
     """A table; the first column names the row, the others are right-aligned numbers."""
 
     caption: str
@@ -61,7 +61,7 @@ class Table(NamedTuple):
     rows: Sequence[Sequence[Cell]]
 
 
-Block = str | Heading | KeyFigures | Table | Plot | Rows
+Block = str | Heading | KeyFigures | ReportTable | Plot | Rows
 """What stands on a page below the findings; text is a paragraph."""
 
 
@@ -71,7 +71,7 @@ def table(
     columns: Mapping[str, Callable[[Any], str | Cell]],
     *,
     most: int | None = None,
-) -> Table:
+) -> ReportTable:
     """Returns a table with a row for each thing found: the heads of columns, and what they say of it.
 
     With `most` only the first are shown, and the caption says so.
@@ -80,10 +80,12 @@ def table(
         caption += f" The first {most} of {len(found)}; all in report.json."
     cells = [[value(each) for value in columns.values()] for each in found[:most]]
     rows = [[Cell(cell) if isinstance(cell, str) else cell for cell in row] for row in cells]
-    return Table(caption, list(columns), rows)
+    return ReportTable(caption, list(columns), rows)
 
 
-def html(title: str, subtitle: str, findings: Iterable[Finding], body: Iterable[Block]) -> str:
+def html(
+    title: str, subtitle: str, findings: Iterable[ReportFinding], body: Iterable[Block]
+) -> str:
     """Returns a page; the worst findings come first, and several parts have a list of links."""
     levels = list(LEVELS)
     blocks = list(body)

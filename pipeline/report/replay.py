@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from tidelog.pipeline.report import page
-from tidelog.pipeline.report.page import Cell, Finding, KeyFigures
+from tidelog.pipeline.report.page import Cell, KeyFigures, ReportFinding
 from tidelog.pipeline.report.units import count
 from tidelog.text import some
 
@@ -76,18 +76,18 @@ def _name(partition: Numbers) -> str:
     return f"{partition['topic']}-{partition['partition']}"
 
 
-def _findings(report: Numbers) -> Iterator[Finding]:
+def _findings(report: Numbers) -> Iterator[ReportFinding]:
     for one in report["partitions"]:
         said = " ".join(f"{each[:1].upper()}{each[1:]}." for each in sentences(one))
         if one["error"]:
-            yield Finding("bad", _name(one), "It stopped.", said)
+            yield ReportFinding("bad", _name(one), "It stopped.", said)
         elif one["doubts"] or not one["map_is_complete"]:
-            yield Finding("warn", _name(one), "Not everything is known.", said)
+            yield ReportFinding("warn", _name(one), "Not everything is known.", said)
         elif said:
-            yield Finding("info", _name(one), "Its writes started over.", said)
+            yield ReportFinding("info", _name(one), "Its writes started over.", said)
     if report["delivery"] == "at-least-once":
         text = f"{MAY_BE_TWICE[:1].upper()}{MAY_BE_TWICE[1:]}."
-        yield Finding("info", "", "At least once.", text)
+        yield ReportFinding("info", "", "At least once.", text)
     elif all(one["error"] is None for one in report["partitions"]):
         text = f"Delivered {report['delivery'].replace('position', 'by position')}."
-        yield Finding("ok", "", "Every record is there once.", text)
+        yield ReportFinding("ok", "", "Every record is there once.", text)

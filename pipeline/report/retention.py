@@ -12,11 +12,11 @@ from tidelog.text import size_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from tidelog.pipeline.engine.whatif import Log, Outcome
-    from tidelog.pipeline.report.page import Numbers, Table
+    from tidelog.pipeline.engine.whatif import Outcome, SimulatedLog
+    from tidelog.pipeline.report.page import Numbers, ReportTable
 
 
-def policy_rows(logs: Sequence[Log], outcomes: Sequence[Outcome]) -> list[dict[str, Any]]:
+def policy_rows(logs: Sequence[SimulatedLog], outcomes: Sequence[Outcome]) -> list[dict[str, Any]]:
     """Returns a row for each policy: what it deletes in all logs, first round and total."""
     names = list(dict.fromkeys(outcome.policy for outcome in outcomes))
     records = sum(log.records for log in logs)
@@ -71,7 +71,7 @@ def pinned_rows(outcomes: Sequence[Outcome]) -> list[dict[str, Any]]:
 
 def policies_table(
     caption: str, rows: Sequence[Numbers], log_bytes: int, *, with_horizon: bool
-) -> Table:
+) -> ReportTable:
     """Returns the table of policies; `with_horizon` adds what all rounds delete, and what is kept."""
     columns: dict[str, Callable[[Numbers], str | Cell]] = {
         "policy": lambda row: row["policy"],
@@ -90,7 +90,7 @@ def policies_table(
     return page.table(caption, rows, columns)
 
 
-def pinned_table(rows: Sequence[Numbers]) -> Table:
+def pinned_table(rows: Sequence[Numbers]) -> ReportTable:
     """Returns the table of segments that a time from the future keeps."""
     return page.table(
         "Segments that Apache Kafka keeps because of one time from the future, with all behind them.",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tidelog.pipeline.report import page, plots
-from tidelog.pipeline.report.page import Finding, Heading
+from tidelog.pipeline.report.page import Heading, ReportFinding
 from tidelog.pipeline.report.plots import Axis, Line, Plot
 from tidelog.pipeline.report.retention import pinned_table, policies_table
 from tidelog.pipeline.report.units import NONE, count, moment, share, span
@@ -14,7 +14,7 @@ from tidelog.text import size_of, some
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from tidelog.pipeline.report.page import Block, Numbers, Table
+    from tidelog.pipeline.report.page import Block, Numbers, ReportTable
 
 
 def sentences(topic: Numbers) -> list[str]:
@@ -50,16 +50,18 @@ def html(report: Numbers) -> str:
     )
 
 
-def _findings(report: Numbers) -> Iterator[Finding]:
+def _findings(report: Numbers) -> Iterator[ReportFinding]:
     for each in report["broken_guards"]:
-        yield Finding(
+        yield ReportFinding(
             "bad",
             "",
             f"Policy {each['policy']} breaks {each['guard']}={each['limit']}.",
             f"The value is {count(each['value'])}.",
         )
     if report["guards"] and not report["broken_guards"]:
-        yield Finding("ok", "", "Every guard holds.", f"{len(report['guards'])} were asked for.")
+        yield ReportFinding(
+            "ok", "", "Every guard holds.", f"{len(report['guards'])} were asked for."
+        )
     early = span(report["early_ms"])
     for topic in report["topics"]:
         name = topic["topic"]
@@ -67,17 +69,17 @@ def _findings(report: Numbers) -> Iterator[Finding]:
             policy, _, text = said.partition(": ")
             level = "warn" if row["killed_early"] else "info"
             more = f" Soon: within {early} of their append." if row["killed_early"] else ""
-            yield Finding(level, name, f"{policy} {text}", f"Kept: {_kept(row)}{more}")
+            yield ReportFinding(level, name, f"{policy} {text}", f"Kept: {_kept(row)}{more}")
         if topic["pinned"]:
             held = max(row["held_bytes"] for row in topic["pinned"])
-            yield Finding(
+            yield ReportFinding(
                 "warn",
                 name,
                 f"A time from the future would hold {size_of(held)} on Apache Kafka.",
                 "tidelog counts such a record as written when it was, and holds nothing back for it.",
             )
         if report["is_sampled"]:
-            yield Finding(
+            yield ReportFinding(
                 "info",
                 name,
                 "All numbers are estimated.",
@@ -86,7 +88,7 @@ def _findings(report: Numbers) -> Iterator[Finding]:
                 " the answer is exact.",
             )
         elif topic["is_estimated"]:
-            yield Finding(
+            yield ReportFinding(
                 "info",
                 name,
                 "Some numbers are estimated.",
@@ -120,7 +122,7 @@ def _topic(topic: Numbers, report: Numbers) -> Iterator[Block]:
         yield pinned_table(topic["pinned"])
 
 
-def _differences(first: Numbers, others: Sequence[Numbers]) -> Table:
+def _differences(first: Numbers, others: Sequence[Numbers]) -> ReportTable:
     def differing(name: str, words: Callable[[int], str]) -> Callable[[Numbers], str]:
         return lambda row: _signed(row[name] - first[name], words)
 
@@ -165,7 +167,7 @@ def curves(topic: Numbers) -> Plot:
     )
 
 
-def _partitions(topic: Numbers) -> Table:
+def _partitions(topic: Numbers) -> ReportTable:
     return page.table(
         "By partition.",
         [(one, each) for one in topic["partitions"] for each in one["policies"]],

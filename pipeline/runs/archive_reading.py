@@ -10,13 +10,15 @@ from tidelog.pipeline.errors import PipelineError
 from tidelog.pipeline.runs.task_progress import watching
 
 if TYPE_CHECKING:
-    from tidelog.pipeline.archive.iceberg import Table
+    from tidelog.pipeline.archive.iceberg import IcebergTable
     from tidelog.pipeline.archive.iceberg_files import Surveyed, TableFiles
-    from tidelog.pipeline.archive.store import Store
-    from tidelog.pipeline.session import Session
+    from tidelog.pipeline.archive.store import FileStore
+    from tidelog.pipeline.session import TaskSession
 
 
-def sound(place: Directory | Table, session: Session) -> tuple[Store | TableFiles, Archive]:
+def sound(
+    place: Directory | IcebergTable, session: TaskSession
+) -> tuple[FileStore | TableFiles, Archive]:
     """Returns the files of an archive and what they have, to use its records.
 
     Raises UsageError if it is no archive, PipelineError if it is not sound, and OSError.
@@ -32,7 +34,7 @@ def sound(place: Directory | Table, session: Session) -> tuple[Store | TableFile
 
 
 def survey(
-    table: Table, session: Session, *, is_whole: bool
+    table: IcebergTable, session: TaskSession, *, is_whole: bool
 ) -> tuple[TableFiles, Archive, list[Surveyed]]:
     """Examines the files of a table; returns them, what they have together, and what each has.
 

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 from tidelog.client import Client
 from tidelog.pipeline.archive import manifests, writing
-from tidelog.pipeline.archive.manifests import Manifest, Range, Topic
+from tidelog.pipeline.archive.manifests import ArchivedTopic, Manifest, Range
 from tidelog.pipeline.errors import OK, PipelineError
 from tidelog.pipeline.options import topics_of
-from tidelog.pipeline.plan import Plan
+from tidelog.pipeline.plan import ScanPlan
 from tidelog.pipeline.report.output import leave, say
 from tidelog.pipeline.runs import ARCHIVE, TIMESTAMP_TYPE
 from tidelog.pipeline.runs.task_progress import watching
@@ -27,20 +27,20 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from tidelog.pipeline.archive.directory import Directory
-    from tidelog.pipeline.archive.iceberg import Table
+    from tidelog.pipeline.archive.iceberg import IcebergTable
     from tidelog.pipeline.archive.manifests import Archive
     from tidelog.pipeline.archive.writing import Written
     from tidelog.pipeline.jobs.archive import ArchiveOptions
-    from tidelog.pipeline.session import Session
+    from tidelog.pipeline.session import TaskSession
     from tidelog.pipeline.source.splits import OffsetRange, Split
     from tidelog.protocol.topic_partition import TopicPartition
 
 
-class Run:
+class ArchiveRun:
     """One run of the archive job: plans what is new and writes it; see `do`."""
 
     def __init__(
-        self, options: ArchiveOptions, place: Directory | Table, name: str, directory: Path
+        self, options: ArchiveOptions, place: Directory | IcebergTable, name: str, directory: Path
     ) -> None:
         self.options, self.place, self.name, self.directory = options, place, name, directory
         topics, pattern = topics_of(options.topics)
@@ -53,7 +53,7 @@ class Run:
         )
         self._splits: list[Split] | None = None
 
-    def do(self, session: Session, now_ms: int) -> int:
+    def do(self, session: TaskSession, now_ms: int) -> int:
         """Archives; returns the exit status.
 
         Raises PipelineError, SourceError, ClientError and OSError.
@@ -90,10 +90,10 @@ class Run:
 
     # --- the plan --------------------------------------------------------------------------------
 
-    def plan(self, now_ms: int) -> Plan:
+    def plan(self, now_ms: int) -> ScanPlan:
         """Returns the plan of this run, new or stored."""
         options = self.options
-        return Plan.open(
+        return ScanPlan.open(
             self.directory,
             job=ARCHIVE,
             run=self.name,
@@ -144,21 +144,21 @@ class Run:
         selection = dataclasses.replace(self.selection, offsets=spans)
         return covering(access.plan(selection, **self._place), spans) if spans else []
 
-    def _read_again(self, plan: Plan) -> list[Split]:
+    def _read_again(self, plan: ScanPlan) -> list[Split]:
         """Returns the splits of the plan: the original ones, or new ones of the same offsets."""
         return self._plan_splits(plan.offsets) if self._splits is None else self._splits
 
     # --- topics ----------------------------------------------------------------------------------
 
-    def _topics(self, names: Iterable[str]) -> dict[str, Topic]:
+    def _topics(self, names: Iterable[str]) -> dict[str, ArchivedTopic]:
         """Returns the facts about the topics from a cluster, or as far as directories show them."""
         asked = self.options.broker or self.options.cluster
-        found: dict[str, Topic] = {}
+        found: dict[str, ArchivedTopic] = {}
         if asked is None:
             there = access.ranges(self.selection, **self._place)
             for name in names:
                 count = 1 + max(partition for topic, partition in there if topic == name)
-                found[name] = Topic(count, self._id_on_disk(name), None, {})
+                found[name] = ArchivedTopic(count, self._id_on_disk(name), None, {})
             return found
         with Client(asked) as client:
             known = client.topics(list(names))
@@ -171,7 +171,7 @@ class Run:
                 }
                 stamp = settings[TIMESTAMP_TYPE].value if TIMESTAMP_TYPE in settings else None
                 topic = known[name]
-                found[name] = Topic(len(topic.partitions), topic.topic_id, stamp, own)
+                found[name] = ArchivedTopic(len(topic.partitions), topic.topic_id, stamp, own)
         return found
 
     def _id_on_disk(self, topic: str) -> str:
@@ -191,15 +191,15 @@ class Run:
                     return str(found)
         return ""
 
-    def _refuse_anew(self, plan: Plan) -> None:
+    def _refuse_anew(self, plan: ScanPlan) -> None:
         """Raises PipelineError if a topic was created again since the plan."""
-        planned = {name: Topic(**one) for name, one in plan.notes["topics"].items()}
+        planned = {name: ArchivedTopic(**one) for name, one in plan.notes["topics"].items()}
         for name, topic in self._topics({topic for topic, _ in plan.offsets}).items():
             _refuse_anew(name, topic, planned.get(name), "planned")
 
     # --- the manifest ----------------------------------------------------------------------------
 
-    def _refuse_moved(self, plan: Plan, archive: Archive) -> None:
+    def _refuse_moved(self, plan: ScanPlan, archive: Archive) -> None:
         """Raises PipelineError if another run has archived the offsets of this one."""
         gaps = {(gap[0], gap[1]): gap for gap in plan.notes["gaps"]}
         for key, (start, _) in sorted(plan.offsets.items()):
@@ -211,7 +211,7 @@ class Run:
                     f" begin at {start}: another run came first; choose another --run"
                 )
 
-    def _manifest(self, plan: Plan, written: Sequence[Written]) -> Manifest:
+    def _manifest(self, plan: ScanPlan, written: Sequence[Written]) -> Manifest:
         options = self.options
         return Manifest(
             run=self.name,
@@ -223,7 +223,7 @@ class Run:
                 "isolation": options.isolation,
                 "upto": options.upto,
             },
-            topics={name: Topic(**one) for name, one in plan.notes["topics"].items()},
+            topics={name: ArchivedTopic(**one) for name, one in plan.notes["topics"].items()},
             ranges=tuple(_joined(one.range for one in written)),
             gaps=tuple(Range(*gap) for gap in plan.notes["gaps"]),
             files=tuple(file for one in written for file in one.files),
@@ -301,7 +301,7 @@ def _beginning(
     return archived, None
 
 
-def _refuse_incomplete(made: Manifest, plan: Plan) -> None:
+def _refuse_incomplete(made: Manifest, plan: ScanPlan) -> None:
     """Raises PipelineError unless the whole plan is archived."""
     reached = {one.key: (one.start_offset, one.end_offset) for one in made.ranges}
     if reached != dict(plan.offsets):
@@ -315,7 +315,9 @@ def _gone(gap: Range) -> str:
     )
 
 
-def _refuse_anew(name: str, now: Topic, before: Topic | None, done: str = "archived") -> None:
+def _refuse_anew(
+    name: str, now: ArchivedTopic, before: ArchivedTopic | None, done: str = "archived"
+) -> None:
     if before is None or not now.topic_id or not before.topic_id:
         return
     if now.topic_id != before.topic_id:

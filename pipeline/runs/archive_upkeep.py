@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from tidelog.pipeline.archive import keeping, layout, manifests
 from tidelog.pipeline.archive.directory import Directory
-from tidelog.pipeline.archive.keeping import Merged, Partition, WholeFile
+from tidelog.pipeline.archive.keeping import ArchivedPartition, Merged, WholeFile
 from tidelog.pipeline.archive.manifests import Archive, Manifest
 from tidelog.pipeline.archive.store import PARTIAL
 from tidelog.pipeline.errors import FINDINGS, OK, PipelineError
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from tidelog.pipeline.archive.iceberg import Table
+    from tidelog.pipeline.archive.iceberg import IcebergTable
     from tidelog.pipeline.archive.iceberg_files import TableFiles
     from tidelog.pipeline.archive.manifests import File
-    from tidelog.pipeline.archive.store import Store
+    from tidelog.pipeline.archive.store import FileStore
     from tidelog.pipeline.jobs.archive import CompactOptions, VerifyOptions
-    from tidelog.pipeline.session import Session
+    from tidelog.pipeline.session import TaskSession
     from tidelog.protocol.topic_partition import TopicPartition
 
 _SHOWN: Final = 50
@@ -44,8 +44,8 @@ class _Checked(NamedTuple):
 
 def verify(
     options: VerifyOptions,
-    session: Session,
-    place: Directory | Table,
+    session: TaskSession,
+    place: Directory | IcebergTable,
     name: str,
     directory: Path,
 ) -> int:
@@ -88,7 +88,7 @@ def verify(
     return FINDINGS if findings else OK
 
 
-def _announced(place: Directory | Table) -> str:
+def _announced(place: Directory | IcebergTable) -> str:
     """Returns what would be read."""
     if isinstance(place, Directory):
         archive = Archive.read(place.target(), must_exist=True)
@@ -99,7 +99,7 @@ def _announced(place: Directory | Table) -> str:
     return f"{before}{some(len(sizes), 'file')}, {some(sum(sizes), 'byte')} to read"
 
 
-def _check_directory(session: Session, store: Store) -> _Checked:
+def _check_directory(session: TaskSession, store: FileStore) -> _Checked:
     """Compares each file with its entries, and the offsets of partitions without a bad file."""
     archive = Archive.read(store, must_exist=True)
     named = manifests.by_path(archive.files)
@@ -122,7 +122,7 @@ def _check_directory(session: Session, store: Store) -> _Checked:
     )
 
 
-def _check_table(session: Session, table: Table) -> _Checked:
+def _check_table(session: TaskSession, table: IcebergTable) -> _Checked:
     """Examines each file, and compares what they have with what was archived."""
     files, archive, surveyed = survey(table, session, is_whole=True)
     bad = {each.path for one in surveyed if one.findings for each in one.entries}
@@ -141,14 +141,14 @@ def _check_table(session: Session, table: Table) -> _Checked:
 
 
 def _check_order(
-    session: Session, store: Store | TableFiles, archive: Archive, bad: set[str]
+    session: TaskSession, store: FileStore | TableFiles, archive: Archive, bad: set[str]
 ) -> list[str]:
     """Checks the offsets of each partition that has no bad file."""
     partitions: dict[TopicPartition, list[File]] = {}
     for one in archive.files:
         partitions.setdefault(one.key, []).append(one)
     whole = [
-        Partition(store, tuple(files))
+        ArchivedPartition(store, tuple(files))
         for _, files in sorted(partitions.items())
         if not any(one.path in bad for one in files)
     ]
@@ -159,7 +159,7 @@ def _check_order(
 
 
 def compact(
-    options: CompactOptions, session: Session, store: Store, name: str, directory: Path
+    options: CompactOptions, session: TaskSession, store: FileStore, name: str, directory: Path
 ) -> int:
     """Merges small files: writes, publishes the manifest, only then deletes what it replaces."""
     began_s = time.monotonic()
@@ -208,7 +208,7 @@ def compact(
     return OK
 
 
-def _clean(store: Store) -> int:
+def _clean(store: FileStore) -> int:
     """Deletes replaced files and what killed runs have left; returns how many.
 
     That is temporary files, and data files that no manifest names. A killed run that is repeated

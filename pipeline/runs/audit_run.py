@@ -1,7 +1,7 @@
 """Runs an audit: workers read the splits, the driver adds their results up and reports them.
 
 Workers return only sums, some kilobytes for each split. A piece whose lateness cannot be decided
-from its first records is read again (`engine/lateness.py`). Log directories are also read for their
+from its first records is read again (`engine/lateness.py`). SimulatedLog directories are also read for their
 segments.
 """
 
@@ -18,7 +18,7 @@ from tidelog.pipeline.engine.audit import (
     AFTER_LIMITS_MS,
     BEFORE_LIMITS_MS,
     Auditor,
-    Settings,
+    AuditSettings,
     Times,
 )
 from tidelog.pipeline.engine.tables import RELATIVE_ERROR
@@ -39,10 +39,10 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from tidelog.pipeline.engine.partial_audits import Audit, PartialAudit
-    from tidelog.pipeline.engine.whatif import Log, Outcome, Policy
+    from tidelog.pipeline.engine.whatif import Outcome, Policy, SimulatedLog
     from tidelog.pipeline.jobs.audit import AuditOptions
-    from tidelog.pipeline.plan import Plan
-    from tidelog.pipeline.session import Session
+    from tidelog.pipeline.plan import ScanPlan
+    from tidelog.pipeline.session import TaskSession
     from tidelog.pipeline.source.splits import Selection, Split
     from tidelog.protocol.topic_partition import TopicPartition
 
@@ -51,16 +51,16 @@ _PIECE_BYTES: Final = 1 << 20  # sums over columns are quick while these stay in
 _TRIED_MS: Final = (_DAY, 7 * _DAY, 30 * _DAY)
 
 
-class Item(NamedTuple):
+class AuditTask(NamedTuple):
     """The input of one task: a split, options, the largest plausible time before it if known."""
 
     split: Split
-    options: reading.Options
-    settings: Settings
+    options: reading.ReadOptions
+    settings: AuditSettings
     carry: int | None = None
 
 
-def audit_split(item: Item) -> PartialAudit:
+def audit_split(item: AuditTask) -> PartialAudit:
     """Reads one split in a worker."""
     auditor = Auditor(item.settings, item.carry)
     for columns in access.read(item.split, item.options):
@@ -78,7 +78,7 @@ def audit_split(item: Item) -> PartialAudit:
     return partial_audits.partial_audit(split.topic, split.partition, split.start_offset, auditor)
 
 
-class Kept(NamedTuple):
+class RetentionTask(NamedTuple):
     """The input of one retention task: a partition's directory, and the policies."""
 
     partition: retention_inputs.PartitionDirectory
@@ -87,7 +87,7 @@ class Kept(NamedTuple):
     margin_ms: int
 
 
-def judge_log(item: Kept) -> tuple[Log, list[Outcome]]:
+def judge_log(item: RetentionTask) -> tuple[SimulatedLog, list[Outcome]]:
     """Judges one partition; the result contains only the names of its segments."""
     slack = event_slack(item.policies[0].config)
     log = retention_inputs.read(
@@ -100,24 +100,24 @@ def judge_log(item: Kept) -> tuple[Log, list[Outcome]]:
     return log._replace(segments=tuple(s._replace(appended=()) for s in log.segments)), outcomes
 
 
-def work(items: Sequence[Item | Kept]) -> list[Any]:
+def work(items: Sequence[AuditTask | RetentionTask]) -> list[Any]:
     """Does one task: some items of either kind.
 
     They share one Spark job, because each job takes a second to start.
     """
-    return [audit_split(item) if isinstance(item, Item) else judge_log(item) for item in items]
+    return [audit_split(item) if isinstance(item, AuditTask) else judge_log(item) for item in items]
 
 
 class Auditing:
     """One run of an audit."""
 
     def __init__(
-        self, options: AuditOptions, session: Session, selection: Selection, plan: Plan
+        self, options: AuditOptions, session: TaskSession, selection: Selection, plan: ScanPlan
     ) -> None:
         self.options, self.session, self.plan = options, session, plan
         self.now_ms: int = plan.notes["now_ms"]
         self._named = selection.topics  # also for topics without records
-        self._reading = reading.Options.of(selection, reading.TIMES, batch_bytes=_PIECE_BYTES)
+        self._reading = reading.ReadOptions.of(selection, reading.TIMES, batch_bytes=_PIECE_BYTES)
 
     def report(self, splits: Sequence[Split], cluster: str | None) -> dict[str, Any]:
         """Does the audit; returns report.json."""
@@ -125,7 +125,7 @@ class Auditing:
         own = _settings_of(topics, cluster)
         limits = {*BEFORE_LIMITS_MS}
         limits |= {r for r in (_retention_ms(own.get(topic)) for topic in topics) if r is not None}
-        settings = Settings(
+        settings = AuditSettings(
             self.now_ms, self.options.margin, tuple(sorted(limits)), AFTER_LIMITS_MS
         )
         kept = self._logs(topics, own)
@@ -169,10 +169,10 @@ class Auditing:
     # --- times -----------------------------------------------------------------------------------
 
     def _work(
-        self, splits: Sequence[Split], settings: Settings, kept: Sequence[Kept]
-    ) -> tuple[dict[TopicPartition, Audit], list[tuple[Log, list[Outcome]]]]:
+        self, splits: Sequence[Split], settings: AuditSettings, kept: Sequence[RetentionTask]
+    ) -> tuple[dict[TopicPartition, Audit], list[tuple[SimulatedLog, list[Outcome]]]]:
         """Reads all splits, some twice, and judges logs; returns the audit of each partition."""
-        items = [Item(split, self._reading, settings) for split in splits]
+        items = [AuditTask(split, self._reading, settings) for split in splits]
         by_partition: dict[TopicPartition, list[int]] = defaultdict(list)
         for number, split in enumerate(splits):
             by_partition[split.topic, split.partition].append(number)
@@ -196,22 +196,25 @@ class Auditing:
         }
         return audits, results[len(items) :]
 
-    def _done(self, job: str, tasks: Sequence[Sequence[Item | Kept]]) -> list[Any]:
+    def _done(self, job: str, tasks: Sequence[Sequence[AuditTask | RetentionTask]]) -> list[Any]:
         """Does the tasks; returns the result of each item."""
         sizes = [
-            sum(one.split.size_bytes for one in items if isinstance(one, Item)) for items in tasks
+            sum(one.split.size_bytes for one in items if isinstance(one, AuditTask))
+            for items in tasks
         ]
         with watching(job, sum(sizes), self.session, brokers=self.options.broker) as watch:
             done = self.session.run(work, tasks, watch=watch, sizes=sizes)
         return [result for several in done for result in several]
 
-    def _tasks(self, items: Sequence[Item]) -> list[Sequence[Item]]:
+    def _tasks(self, items: Sequence[AuditTask]) -> list[Sequence[AuditTask]]:
         """Returns small neighbours together: a task costs as much as reading some megabytes."""
         rest = iter(items)
         groups = grouped([item.split for item in items], self.options.split_bytes)
         return [[next(rest) for _ in group] for group in groups]
 
-    def _logs(self, topics: Sequence[str], own: Mapping[str, Mapping[str, str]]) -> list[Kept]:
+    def _logs(
+        self, topics: Sequence[str], own: Mapping[str, Mapping[str, str]]
+    ) -> list[RetentionTask]:
         """Returns the partitions of local log directories, to be judged by several policies."""
         logs = self.options.logs
         if (
@@ -221,7 +224,9 @@ class Auditing:
         ):
             return []
         return [
-            Kept(partition, _tried(own.get(partition.topic)), self.now_ms, self.options.margin)
+            RetentionTask(
+                partition, _tried(own.get(partition.topic)), self.now_ms, self.options.margin
+            )
             for root in logs
             for partition in retention_inputs.partitions(
                 Path(locations.local(root)), topics.__contains__
@@ -234,9 +239,9 @@ class Auditing:
         self,
         name: str,
         audits: Mapping[int, Audit],
-        settings: Settings,
+        settings: AuditSettings,
         own: Mapping[str, str] | None,
-        judged: Sequence[tuple[Log, list[Outcome]]],
+        judged: Sequence[tuple[SimulatedLog, list[Outcome]]],
     ) -> dict[str, Any]:
         partitions = [{"partition": n} | summary.summary(a) for n, a in sorted(audits.items())]
         for each in partitions:

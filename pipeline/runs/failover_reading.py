@@ -30,7 +30,7 @@ def read(
         topics=(key[0],), offsets={key: offsets}, allow_gone=True, isolation=isolation
     )
     for split in access.plan(selection, brokers=brokers):
-        yield from access.read(split, reading.Options.of(selection, depth))
+        yield from access.read(split, reading.ReadOptions.of(selection, depth))
 
 
 def digests(found: Iterator[Columns], with_time: bool) -> Iterator[tuple[int, bytes]]:

@@ -92,7 +92,7 @@ def _times_at(
     )
     splits = access.plan(selection, logs=logs or (), brokers=None if logs else cluster)
     for split in splits:
-        options = reading.Options.of(selection, reading.TIMES, batch_bytes=1)
+        options = reading.ReadOptions.of(selection, reading.TIMES, batch_bytes=1)
         for columns in access.read(split, options):
             if len(columns):
                 append = int(columns.append_time_ms[0])

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from tidelog.client import Client
 from tidelog.pipeline import options as shared
 from tidelog.pipeline.errors import FINDINGS, OK, PipelineError, UsageError
-from tidelog.pipeline.plan import PLAN, Plan, described
+from tidelog.pipeline.plan import PLAN, ScanPlan, described
 from tidelog.pipeline.replay import identities, targets
 from tidelog.pipeline.replay.delivery import POSITION, TRANSACTIONS
 from tidelog.pipeline.report.output import say
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from tidelog.pipeline.jobs.mirror import MirrorOptions
     from tidelog.pipeline.replay.replay import Task
-    from tidelog.pipeline.session import Session
+    from tidelog.pipeline.session import TaskSession
     from tidelog.pipeline.source.splits import OffsetRange, Selection, Split
     from tidelog.protocol.topic_partition import TopicPartition
 
@@ -46,7 +46,7 @@ def directory_of(run_directory: Path, number: int) -> Path:
     return run_directory / _ROUND.format(number)
 
 
-def follow(options: MirrorOptions, session: Session, base: Round) -> int:
+def follow(options: MirrorOptions, session: TaskSession, base: Round) -> int:
     """Runs rounds, each of which begins where the one before ended; returns the exit status."""
     from tidelog.pipeline.replay.conclusion import is_done
     from tidelog.pipeline.source import brokers as cluster
@@ -106,7 +106,7 @@ def _pause(options: MirrorOptions, began_s: float, rounds: int) -> None:
         time.sleep(max(0.0, (options.follow or 0.0) - (time.monotonic() - began_s)))
 
 
-def _frozen(options: MirrorOptions, one: Round) -> Plan:
+def _frozen(options: MirrorOptions, one: Round) -> ScanPlan:
     """Returns the plan of a round that was begun."""
 
     def never() -> tuple[Sequence[Split], Mapping[str, Any]]:
@@ -128,7 +128,7 @@ def _left(notes: Mapping[str, Any], before: Round) -> dict[str, int]:
     return {**notes.get("left", {}), **ends}
 
 
-def mirror(options: MirrorOptions, session: Session, one: Round) -> int:
+def mirror(options: MirrorOptions, session: TaskSession, one: Round) -> int:
     """Does one round: plans, writes, concludes."""
     from tidelog.pipeline.progress import Progress
     from tidelog.pipeline.replay import replay
@@ -156,7 +156,7 @@ def mirror(options: MirrorOptions, session: Session, one: Round) -> int:
     )
 
 
-def _plan(options: MirrorOptions, one: Round) -> tuple[Plan, Sequence[Split]]:
+def _plan(options: MirrorOptions, one: Round) -> tuple[ScanPlan, Sequence[Split]]:
     """Returns the plan of a round and its splits; if a plan exists, those fixed in it."""
     made: list[Sequence[Split]] = []
 
@@ -179,8 +179,8 @@ def _open(
     options: MirrorOptions,
     one: Round,
     make: Callable[[], tuple[Sequence[Split], Mapping[str, Any]]],
-) -> Plan:
-    return Plan.open(
+) -> ScanPlan:
+    return ScanPlan.open(
         one.directory,
         job=MIRROR,
         run=one.name,
@@ -291,7 +291,9 @@ def _settings(options: MirrorOptions, topic: str) -> dict[str, str]:
     return {**found, TIMESTAMP_TYPE: "CreateTime", **dict(options.set)}
 
 
-def _tasks(options: MirrorOptions, one: Round, plan: Plan, splits: Sequence[Split]) -> list[Task]:
+def _tasks(
+    options: MirrorOptions, one: Round, plan: ScanPlan, splits: Sequence[Split]
+) -> list[Task]:
     """Returns a task for every partition that has records."""
     from tidelog.pipeline.replay.log_source import LogSource
 

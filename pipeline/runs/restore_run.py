@@ -13,7 +13,7 @@ from tidelog.pipeline.archive.reading import ArchiveSource, Bounds
 from tidelog.pipeline.engine import prediction, whatif
 from tidelog.pipeline.errors import FINDINGS, OK, PipelineError, Refused, UsageError
 from tidelog.pipeline.options import range_of, time_arguments, topics_of
-from tidelog.pipeline.plan import PLAN, Plan, described
+from tidelog.pipeline.plan import PLAN, ScanPlan, described
 from tidelog.pipeline.progress import Progress
 from tidelog.pipeline.replay import replay, targets
 from tidelog.pipeline.replay.conclusion import conclude
@@ -30,13 +30,13 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tidelog.pipeline.archive.iceberg_files import TableFiles
-    from tidelog.pipeline.archive.manifests import Archive, File, Topic
-    from tidelog.pipeline.archive.store import Store
+    from tidelog.pipeline.archive.manifests import Archive, ArchivedTopic, File
+    from tidelog.pipeline.archive.store import FileStore
     from tidelog.pipeline.engine.prediction import Prediction, TopicPrediction
     from tidelog.pipeline.engine.whatif import Policy, Rules
     from tidelog.pipeline.jobs.restore import RestoreOptions
-    from tidelog.pipeline.replay.targets import Target
-    from tidelog.pipeline.session import Session
+    from tidelog.pipeline.replay.targets import TargetTopic
+    from tidelog.pipeline.session import TaskSession
     from tidelog.protocol.topic_partition import TopicPartition
 
 _BASIS: Final = "retention.time.basis"
@@ -44,10 +44,10 @@ _JUDGED: Final = OF_RETENTION | OF_SEGMENTS
 _RECORD_BYTES: Final = 54  # the bytes that a record saves in a batch, compared to columns
 
 
-class Item(NamedTuple):
+class RestoreTask(NamedTuple):
     """One partition whose future is predicted."""
 
-    store: Store | TableFiles
+    store: FileStore | TableFiles
     files: tuple[File, ...]
     bounds: Bounds
     policies: tuple[Policy, ...]
@@ -56,7 +56,7 @@ class Item(NamedTuple):
     now_ms: int
 
 
-def predict(item: Item) -> Prediction:
+def predict(item: RestoreTask) -> Prediction:
     """Reads the times of a partition and predicts its retention.
 
     Raises PipelineError and OSError.
@@ -74,13 +74,13 @@ def predict(item: Item) -> Prediction:
     )
 
 
-class Run:
+class RestoreRun:
     """The options of a restore run. Methods raise PipelineError and OSError."""
 
     def __init__(
         self,
         options: RestoreOptions,
-        store: Store | TableFiles,
+        store: FileStore | TableFiles,
         archive: Archive,
         name: str,
         directory: Path,
@@ -96,7 +96,7 @@ class Run:
             raise UsageError("--rename: two topics would get one name")
         self.bounds = self._bounds()
 
-    def _topics(self) -> dict[str, Topic]:
+    def _topics(self) -> dict[str, ArchivedTopic]:
         names, pattern = topics_of(self.options.topics)
         there = sorted({topic for topic, _ in self._archive.spans})
         missing = [name for name in names if name not in there]
@@ -143,7 +143,7 @@ class Run:
 
     # --- before ----------------------------------------------------------------------------------
 
-    def prepare(self, session: Session, now_ms: int) -> int:
+    def prepare(self, session: TaskSession, now_ms: int) -> int:
         """Predicts what happens to the records; creates topics and plan.
 
         Raises Refused if some records are refused; a dry run returns FINDINGS instead.
@@ -178,7 +178,7 @@ class Run:
             self._plan(now_ms, targets.settle(client, places, options))
         return OK
 
-    def _target(self, client: Client, topic: str) -> Target:
+    def _target(self, client: Client, topic: str) -> TargetTopic:
         """Returns the topic as it is or would be created."""
         name, known = self.names[topic], self.topics[topic]
         if client.has_topic(name):
@@ -209,7 +209,9 @@ class Run:
             name: value for name, value in {**had, **dict(self.options.set)}.items() if value != ""
         }
 
-    def _policies(self, found: Mapping[str, Target], rules: Rules) -> dict[str, tuple[Policy, ...]]:
+    def _policies(
+        self, found: Mapping[str, TargetTopic], rules: Rules
+    ) -> dict[str, tuple[Policy, ...]]:
         try:
             return {
                 topic: prediction.policies_of(
@@ -227,14 +229,14 @@ class Run:
 
     def _count(
         self,
-        session: Session,
-        found: Mapping[str, Target],
+        session: TaskSession,
+        found: Mapping[str, TargetTopic],
         policies: Mapping[str, tuple[Policy, ...]],
         now_ms: int,
     ) -> dict[str, TopicPrediction]:
         keys = sorted(self.bounds)
         items = [
-            Item(
+            RestoreTask(
                 self.store,
                 self._wanted(key),
                 self.bounds[key],
@@ -256,7 +258,9 @@ class Run:
             for topic in self.topics
         }
 
-    def _report_prediction(self, topic: str, target: Target, counted: TopicPrediction) -> list[str]:
+    def _report_prediction(
+        self, topic: str, target: TargetTopic, counted: TopicPrediction
+    ) -> list[str]:
         """Prints the prediction; returns the sentences that say why the topic is refused."""
         name, refused = target.topic, list[str]()
         say(
@@ -292,7 +296,7 @@ class Run:
 
     # --- the run ---------------------------------------------------------------------------------
 
-    def _plan(self, now_ms: int, notes: Mapping[str, Any] | None, *, save: bool = True) -> Plan:
+    def _plan(self, now_ms: int, notes: Mapping[str, Any] | None, *, save: bool = True) -> ScanPlan:
         options = self.options
 
         def make() -> tuple[Sequence[Split], Mapping[str, Any]]:
@@ -308,7 +312,7 @@ class Run:
                 for key, bounds in sorted(self.bounds.items())
             ], notes
 
-        return Plan.open(
+        return ScanPlan.open(
             self.directory,
             job=RESTORE,
             run=self.name,
@@ -327,7 +331,7 @@ class Run:
             save=save,
         )
 
-    def write(self, session: Session) -> int:
+    def write(self, session: TaskSession) -> int:
         """Writes the records that the plan selects to the target; returns the exit status."""
         began_s = time.monotonic()
         plan = self._plan(0, None)

@@ -16,7 +16,7 @@ from tidelog.pipeline.source.splits import RECORD_BYTES
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from tidelog.pipeline.session import Session
+    from tidelog.pipeline.session import TaskSession
 
 _log: Final = logging.getLogger("tidelog.pipeline")
 _PATIENCE_S: Final = 1.0
@@ -24,9 +24,9 @@ _PATIENCE_S: Final = 1.0
 
 @contextlib.contextmanager
 def watching(
-    job: str, total: int, session: Session, *, unit: str = "bytes", brokers: str | None = None
+    job: str, total: int, session: TaskSession, *, unit: str = "bytes", brokers: str | None = None
 ) -> Iterator[Callable[[int], None]]:
-    """Shows progress; yields a function that `Session.run` calls now and then.
+    """Shows progress; yields a function that `TaskSession.run` calls now and then.
 
     Brokers do not report sizes. What is read from them has assumed ones, and is shown as records.
     If none of them answers while Spark's tasks make no progress, that is logged once.
@@ -47,7 +47,7 @@ def watching(
 class _Silence:
     """Notices that no broker answers. Tasks log that too, but Spark's workers where nobody looks."""
 
-    def __init__(self, brokers: str, session: Session) -> None:
+    def __init__(self, brokers: str, session: TaskSession) -> None:
         self._brokers = brokers
         self._session = session
         self._done = 0

@@ -29,25 +29,25 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from tidelog.pipeline.engine.guards import Guard
-    from tidelog.pipeline.engine.whatif import Log, Outcome, Policy
+    from tidelog.pipeline.engine.whatif import Outcome, Policy, SimulatedLog
     from tidelog.pipeline.jobs.whatif import WhatifOptions
-    from tidelog.pipeline.session import Session
+    from tidelog.pipeline.session import TaskSession
 
 NOW: Final = "now"
 """The policy of what a topic has set."""
 
 
-class Item(NamedTuple):
+class WhatIfTask(NamedTuple):
     """The input of one task."""
 
-    partition: retention_inputs.PartitionDirectory | sampling.Partition
+    partition: retention_inputs.PartitionDirectory | sampling.ListedPartition
     policies: tuple[Policy, ...]
     moments: range
     early_ms: int
     margin_ms: int
 
 
-def judge(item: Item) -> tuple[Log, list[Outcome]]:
+def judge(item: WhatIfTask) -> tuple[SimulatedLog, list[Outcome]]:
     """Reads or samples one partition and tries every policy on it."""
     log = _log(item)
     outcomes = [
@@ -58,9 +58,9 @@ def judge(item: Item) -> tuple[Log, list[Outcome]]:
     return lean, outcomes
 
 
-def _log(item: Item) -> Log:
+def _log(item: WhatIfTask) -> SimulatedLog:
     partition, config = item.partition, item.policies[0].config
-    if isinstance(partition, sampling.Partition):
+    if isinstance(partition, sampling.ListedPartition):
         return planned.log_of_samples(
             partition.topic,
             partition.partition,
@@ -83,7 +83,7 @@ def _log(item: Item) -> Log:
 class Trial:
     """One run of a what-if."""
 
-    def __init__(self, options: WhatifOptions, session: Session, at_ms: int) -> None:
+    def __init__(self, options: WhatifOptions, session: TaskSession, at_ms: int) -> None:
         """Finds the partitions, reads the policies and guards. Raises UsageError."""
         self.options, self.session = options, session
         self.moments = range(at_ms, at_ms + options.horizon + 1, options.step)
@@ -131,7 +131,7 @@ class Trial:
         """Tries the policies; returns report.json."""
         options = self.options
         items = [
-            Item(
+            WhatIfTask(
                 partition,
                 self._policies[partition.topic],
                 self.moments,
@@ -176,7 +176,7 @@ class Trial:
         self,
         topic: str,
         policies: Sequence[Policy],
-        logs: Sequence[Log],
+        logs: Sequence[SimulatedLog],
         outcomes: Sequence[Outcome],
     ) -> dict[str, Any]:
         return {
@@ -203,7 +203,7 @@ class Trial:
 
 def _partitions(
     options: WhatifOptions,
-) -> list[retention_inputs.PartitionDirectory] | list[sampling.Partition]:
+) -> list[retention_inputs.PartitionDirectory] | list[sampling.ListedPartition]:
     wants = _wants(options.topics)
     if options.broker is not None:
         return sampling.partitions(options.broker, wants)
@@ -214,13 +214,13 @@ def _partitions(
     ]
 
 
-def _place(partition: retention_inputs.PartitionDirectory | sampling.Partition) -> str:
-    if isinstance(partition, sampling.Partition):
+def _place(partition: retention_inputs.PartitionDirectory | sampling.ListedPartition) -> str:
+    if isinstance(partition, sampling.ListedPartition):
         return f"offsets {partition.start_offset} to {partition.end_offset}"
     return str(partition.directory)
 
 
-def _partition(log: Log, outcomes: Sequence[Outcome]) -> dict[str, Any]:
+def _partition(log: SimulatedLog, outcomes: Sequence[Outcome]) -> dict[str, Any]:
     mine = [outcome for outcome in outcomes if outcome.partition == log.partition]
     return {
         "partition": log.partition,

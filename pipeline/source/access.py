@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tidelog.pipeline.source.reading import Options, read_file
+from tidelog.pipeline.source.reading import ReadOptions, read_file
 from tidelog.pipeline.source.splits import NotThere, SourceError
 
 if TYPE_CHECKING:
@@ -81,12 +81,12 @@ def refuse_none(selection: Selection, logs: Sequence[str]) -> None:
         raise NotThere(f"no logs{wanted} in {', '.join(logs)}")
 
 
-def read(split: Split, options: Options | None = None) -> Iterator[Columns]:
+def read(split: Split, options: ReadOptions | None = None) -> Iterator[Columns]:
     """Reads a split.
 
     Raises SourceError if it is corrupt or gone, OSError and the client's errors.
     """
-    options = options or Options()
+    options = options or ReadOptions()
     if split.part is not None:
         return read_file(split, split.part, options)
     from tidelog.pipeline.source import brokers

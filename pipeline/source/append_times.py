@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from tidelog.pipeline.source.splits import Log
+    from tidelog.pipeline.source.splits import PartitionLog
     from tidelog.storage.log.times.partition_times import PartitionTimes
 
     Ints = npt.NDArray[np.int64]
@@ -78,7 +78,7 @@ class AppendTimes:
         return np.where(offsets < self._until, times, UNKNOWN)
 
 
-class Answer(NamedTuple):
+class AppendTimesAnswer(NamedTuple):
     """The append times of one fetch.
 
     `segments` are (base offset, entries); it is empty if the broker sent none.
@@ -92,11 +92,11 @@ class Answer(NamedTuple):
 class FetchedTimes:
     """The append times that a broker sent, answer by answer, in the order of their offsets."""
 
-    def __init__(self, answers: tuple[Answer, ...] = ()) -> None:
+    def __init__(self, answers: tuple[AppendTimesAnswer, ...] = ()) -> None:
         """Stores the answers; they are parsed when they are needed."""
         self._answers = answers
 
-    def with_answer(self, answer: Answer) -> FetchedTimes:
+    def with_answer(self, answer: AppendTimesAnswer) -> FetchedTimes:
         """Returns these append times and those of one more answer."""
         return FetchedTimes((*self._answers, answer))
 
@@ -118,7 +118,7 @@ class FetchedTimes:
         return np.maximum.accumulate(offsets), np.concatenate([part[1] for part in parts])
 
 
-def _parts(answer: Answer) -> Iterator[tuple[Ints, Ints]]:
+def _parts(answer: AppendTimesAnswer) -> Iterator[tuple[Ints, Ints]]:
     """Yields offsets, and append times that hold from them on, within the range of the answer."""
     yield np.array([answer.offset], np.int64), np.array([UNKNOWN], np.int64)
     for base_offset, data in answer.segments:
@@ -177,13 +177,13 @@ def _believable(times: Ints, offsets: Ints) -> int:
 # --- how far a file can be trusted -----------------------------------------------------------------
 
 
-def times_of(log: Log) -> PartitionTimes | None:
+def times_of(log: PartitionLog) -> PartitionTimes | None:
     """Returns what `partition.times` of a log says; None if there is none. Raises OSError."""
     data = locations.read(locations.join(log.directory, partition_times.FILE_NAME))
     return None if data is None else partition_times.parse(data)
 
 
-def append_times_until(log: Log, times: PartitionTimes | None) -> int:
+def append_times_until(log: PartitionLog, times: PartitionTimes | None) -> int:
     """Returns the offset before which `.appendtimes` is valid, by the broker's rules.
 
     All of it is valid while the broker runs, or after it was killed, on the machine and since the

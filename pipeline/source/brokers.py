@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 from tidelog.client import EARLIEST, LATEST, Client, RequestError
 from tidelog.client import READ_COMMITTED as ISOLATED
 from tidelog.client import READ_UNCOMMITTED as OPEN
-from tidelog.pipeline.source.append_times import Answer, FetchedTimes
+from tidelog.pipeline.source.append_times import AppendTimesAnswer, FetchedTimes
 from tidelog.pipeline.source.columns import (
     ATTRIBUTES,
     LAST_OFFSET,
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from tidelog.pipeline.source.columns import Columns, Ints
-    from tidelog.pipeline.source.reading import Options
+    from tidelog.pipeline.source.reading import ReadOptions
     from tidelog.pipeline.source.splits import OffsetRange, Selection
     from tidelog.protocol.topic_partition import TopicPartition
 
@@ -125,7 +125,7 @@ def _first_reaching(client: Client, topic: str, partition: int, time_ms: int) ->
         return 0
 
 
-def read(split: Split, options: Options) -> Iterator[Columns]:
+def read(split: Split, options: ReadOptions) -> Iterator[Columns]:
     """Reads a split by Fetch. Raises SourceError if the log no longer has it, and ClientError."""
     assert split.brokers is not None
     fetched_times = FetchedTimes()
@@ -159,7 +159,7 @@ def read(split: Split, options: Options) -> Iterator[Columns]:
                 aborted = _spans(fetched.aborted, headers)
                 filling.wanted = filling.wanted._replace(aborted=aborted)
             fetched_times = fetched_times.with_answer(
-                Answer(offset, following, fetched.append_times)
+                AppendTimesAnswer(offset, following, fetched.append_times)
             )
             filling.append_times = fetched_times
             at, why = 0, FULL

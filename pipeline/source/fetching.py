@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from tidelog.client import Client, Fetched
     from tidelog.client.flow import Call
-    from tidelog.pipeline.source.reading import Options
+    from tidelog.pipeline.source.reading import ReadOptions
     from tidelog.pipeline.source.splits import Split
 
 FETCH_BYTES: Final = 4 << 20
@@ -33,7 +33,7 @@ _MOST_NAMED: Final = 3  # replicas that are named one after another, before the 
 class Fetches:
     """Asks for the batches of a split, one request at a time."""
 
-    def __init__(self, client: Client, split: Split, options: Options) -> None:
+    def __init__(self, client: Client, split: Split, options: ReadOptions) -> None:
         self._client = client
         self._split = split
         self._isolation = ISOLATED if options.isolation == READ_COMMITTED else OPEN

@@ -24,7 +24,7 @@ from tidelog.pipeline.source.access import read
 from tidelog.pipeline.source.append_times import UNKNOWN
 from tidelog.pipeline.source.arrays import HEADER_NAMES
 from tidelog.pipeline.source.arrays import HEADERS as HEADERS_TYPE
-from tidelog.pipeline.source.reading import HEADERS, RECORDS, TIMES, Options
+from tidelog.pipeline.source.reading import HEADERS, RECORDS, TIMES, ReadOptions
 from tidelog.pipeline.source.splits import SourceError
 from tidelog.protocol.records.layout import (
     CODEC_MASK,
@@ -180,7 +180,7 @@ SCHEMAS: Final[dict[str, Any]] = {
 }
 
 
-def rows(split: Split, level: str, options: Options) -> Iterator[Any]:
+def rows(split: Split, level: str, options: ReadOptions) -> Iterator[Any]:
     """Yields the rows of a split as Arrow record batches of the level's schema.
 
     A row of level segment is the sum of one split, so plan one split a segment for it. Raises
@@ -195,7 +195,7 @@ def rows(split: Split, level: str, options: Options) -> Iterator[Any]:
             yield pa.RecordBatch.from_arrays(arrays, schema=SCHEMAS[level])
 
 
-def _segment(split: Split, options: Options) -> Any:
+def _segment(split: Split, options: ReadOptions) -> Any:
     """Adds up the batches of a segment."""
     part = split.part
     if part is None:

@@ -18,7 +18,7 @@ _INDEX_CHUNK = 256 << 10
 _NO_ENTRY = 16  # so many zeros contain an entry of zeros, behind which an index has no others
 
 
-class Entry(NamedTuple):
+class DirectoryEntry(NamedTuple):
     """An entry of a directory: its name, whether it is a directory, and its size in bytes."""
 
     name: str
@@ -56,7 +56,7 @@ def base_name(location: str) -> str:
     return path.rstrip("/").rpartition("/")[2]
 
 
-def listed(location: str) -> list[Entry]:
+def listed(location: str) -> list[DirectoryEntry]:
     """Lists a directory by name. Raises OSError if there is none."""
     if is_uri(location):
         return _listed_remotely(location)
@@ -68,7 +68,7 @@ def listed(location: str) -> list[Entry]:
                 size = 0 if is_directory else entry.stat().st_size
             except FileNotFoundError:  # retention has deleted it
                 continue
-            entries.append(Entry(entry.name, is_directory, size))
+            entries.append(DirectoryEntry(entry.name, is_directory, size))
     return sorted(entries)
 
 
@@ -148,12 +148,12 @@ class File:
         self.close()
 
 
-def _listed_remotely(location: str) -> list[Entry]:
+def _listed_remotely(location: str) -> list[DirectoryEntry]:
     from pyarrow import fs
 
     system, path = system_of(location)
     return sorted(
-        Entry(found.base_name, found.type == fs.FileType.Directory, found.size or 0)
+        DirectoryEntry(found.base_name, found.type == fs.FileType.Directory, found.size or 0)
         for found in system.get_file_info(fs.FileSelector(path))
     )
 

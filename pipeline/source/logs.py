@@ -19,10 +19,10 @@ from tidelog.pipeline.source.batch_headers import Batches, header_at
 from tidelog.pipeline.source.splits import (
     HIGH_WATERMARK,
     READ_COMMITTED,
-    Log,
     NotThere,
-    Part,
+    PartitionLog,
     Segment,
+    SegmentPart,
     SourceError,
     Split,
 )
@@ -74,7 +74,7 @@ def topic_ids(selection: Selection, roots: Sequence[str]) -> dict[str, str]:
     return found
 
 
-def _wanted(selection: Selection, roots: Sequence[str]) -> list[Log]:
+def _wanted(selection: Selection, roots: Sequence[str]) -> list[PartitionLog]:
     """Finds the wanted partitions, in order."""
     logs = find(roots)
     selection.check_found({topic for topic, _ in logs})
@@ -89,9 +89,9 @@ def _wanted(selection: Selection, roots: Sequence[str]) -> list[Log]:
     return wanted
 
 
-def find(roots: Sequence[str]) -> dict[TopicPartition, Log]:
+def find(roots: Sequence[str]) -> dict[TopicPartition, PartitionLog]:
     """Finds every partition of log directories. Raises SourceError for one that occurs twice."""
-    logs: dict[TopicPartition, Log] = {}
+    logs: dict[TopicPartition, PartitionLog] = {}
     for root in roots:
         for log in _logs_of(root):
             key = log.topic, log.partition
@@ -101,7 +101,7 @@ def find(roots: Sequence[str]) -> dict[TopicPartition, Log]:
     return logs
 
 
-def _logs_of(root: str) -> Iterator[Log]:
+def _logs_of(root: str) -> Iterator[PartitionLog]:
     """Yields the partitions of a log directory, or of the directory of one partition."""
     try:
         entries = locations.listed(root)
@@ -142,8 +142,8 @@ def _about(root: str) -> _About:
 
 
 def _log(
-    key: TopicPartition, directory: str, entries: Sequence[locations.Entry], about: _About
-) -> Log:
+    key: TopicPartition, directory: str, entries: Sequence[locations.DirectoryEntry], about: _About
+) -> PartitionLog:
     sizes: dict[int, int] = {}
     suffixes: dict[int, set[str]] = {}
     snapshots = []
@@ -159,7 +159,7 @@ def _log(
     segments = [
         Segment(directory, base, sizes[base], frozenset(suffixes[base])) for base in sorted(sizes)
     ]
-    return Log(
+    return PartitionLog(
         *key,
         directory,
         segments,
@@ -171,7 +171,7 @@ def _log(
     )
 
 
-def _unfinished(entries: Sequence[locations.Entry], sizes: dict[int, int]) -> str | None:
+def _unfinished(entries: Sequence[locations.DirectoryEntry], sizes: dict[int, int]) -> str | None:
     """Returns the name of a `.swap` file whose log compaction has removed but not yet replaced."""
     ending = filenames.LOG_SUFFIX + filenames.SWAP_SUFFIX
     for entry in entries:
@@ -196,7 +196,7 @@ def _checkpoint(root: str, name: str) -> dict[TopicPartition, int]:
 class _Planner:
     """Cuts one log into splits."""
 
-    def __init__(self, log: Log, selection: Selection) -> None:
+    def __init__(self, log: PartitionLog, selection: Selection) -> None:
         self._log = log
         self._selection = selection
         self._times = times_of(log)
@@ -231,7 +231,7 @@ class _Planner:
             stop = self._active_size if is_active else segment.size
             for cut in self._cut(segment, low, high, stop):
                 first, last, begin, finish = cut
-                part = Part(
+                part = SegmentPart(
                     segment.location(),
                     segment.base_offset,
                     begin,

@@ -30,7 +30,7 @@ from tidelog.protocol.records.columns import (
     TIMES,
     BrokenBatch,
     ColumnBuffers,
-    Wanted,
+    RecordSelection,
 )
 from tidelog.storage import filenames
 
@@ -38,10 +38,19 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from tidelog.pipeline.source.append_times import FetchedTimes
-    from tidelog.pipeline.source.splits import Part, Selection, Split
+    from tidelog.pipeline.source.splits import SegmentPart, Selection, Split
     from tidelog.protocol.wire import Buffer
 
-__all__ = ["HEADERS", "RECORDS", "TIMES", "UNKNOWN", "Columns", "Filling", "Options", "read_file"]
+__all__ = [
+    "HEADERS",
+    "RECORDS",
+    "TIMES",
+    "UNKNOWN",
+    "Columns",
+    "Filling",
+    "ReadOptions",
+    "read_file",
+]
 
 BATCH_BYTES: Final = 16 << 20
 CHUNK: Final = 4 << 20
@@ -52,7 +61,7 @@ _LEAST_BATCHES: Final = 8  # the last one of a chunk is read again
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class ReadOptions:
     """How a split is read.
 
     `depth`: HEADERS (of batches), TIMES (of records), or whole RECORDS. Event times are in ms, the
@@ -76,7 +85,7 @@ class Options:
         *,
         verify_crc: bool = True,
         batch_bytes: int = BATCH_BYTES,
-    ) -> Options:
+    ) -> ReadOptions:
         """Returns the options for a selection."""
         return cls(
             depth,
@@ -88,10 +97,10 @@ class Options:
             selection.rack,
         )
 
-    def wanted(self, split: Split) -> Wanted:
+    def wanted(self, split: Split) -> RecordSelection:
         """Returns the request to the decoder."""
         low, high = self.low_time, self.high_time
-        return Wanted(
+        return RecordSelection(
             depth=self.depth,
             low_offset=split.start_offset,
             high_offset=split.end_offset,
@@ -103,7 +112,7 @@ class Options:
         )
 
 
-def read_file(split: Split, part: Part, options: Options) -> Iterator[Columns]:
+def read_file(split: Split, part: SegmentPart, options: ReadOptions) -> Iterator[Columns]:
     """Reads a split from a part of a segment.
 
     Raises SourceError if it is corrupt or gone, and OSError.
@@ -118,7 +127,7 @@ def read_file(split: Split, part: Part, options: Options) -> Iterator[Columns]:
         ) from error
 
 
-def _refuse_changed(part: Part, size: int) -> None:
+def _refuse_changed(part: SegmentPart, size: int) -> None:
     """Raises SourceError if a file is not the planned one, because positions would be wrong."""
     if size < max(part.file_size, part.end) or (not part.is_active and size != part.file_size):
         raise SourceError(
@@ -131,7 +140,7 @@ class Filling:
     """Fills buffers with record sets, and makes `Columns` of them."""
 
     def __init__(
-        self, split: Split, wanted: Wanted, append_times: AppendTimes | FetchedTimes
+        self, split: Split, wanted: RecordSelection, append_times: AppendTimes | FetchedTimes
     ) -> None:
         """Begins empty. `wanted` and `append_times` may be changed between two record sets."""
         self._split = split
@@ -193,7 +202,7 @@ def broken(split: Split, error: BrokenBatch, origin: int) -> SourceError:
     )
 
 
-def _append_times(part: Part) -> AppendTimes:
+def _append_times(part: SegmentPart) -> AppendTimes:
     ending = filenames.LOG_SUFFIX
     path, mark, options = (
         part.location.partition("?") if locations.is_uri(part.location) else (part.location, "", "")
@@ -206,7 +215,7 @@ def _append_times(part: Part) -> AppendTimes:
 
 
 def _read_part(
-    split: Split, part: Part, file: locations.File, options: Options
+    split: Split, part: SegmentPart, file: locations.File, options: ReadOptions
 ) -> Iterator[Columns]:
     filling = Filling(split, options.wanted(split), _append_times(part))
     aborts = Aborts(split, part) if options.isolation == READ_COMMITTED else None
@@ -252,7 +261,7 @@ def _chunk(file: locations.File, head: bytes) -> int:
 
 
 def _cut_short(
-    split: Split, part: Part, file: locations.File, position: int, data: bytes
+    split: Split, part: SegmentPart, file: locations.File, position: int, data: bytes
 ) -> SourceError:
     offset = int.from_bytes(data[:8], "big", signed=True) if len(data) >= 8 else "unknown"
     return SourceError(

@@ -13,7 +13,7 @@ import numpy as np
 
 from tidelog.client import EARLIEST, Client, RequestError
 from tidelog.pipeline.engine.planned import Sample
-from tidelog.pipeline.source.append_times import UNKNOWN, Answer, FetchedTimes
+from tidelog.pipeline.source.append_times import UNKNOWN, AppendTimesAnswer, FetchedTimes
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.records.batch import scan
 from tidelog.protocol.records.layout import NO_TIMESTAMP
@@ -30,7 +30,7 @@ _ONE_BATCH: Final = 1  # a broker returns the first batch whole, however small t
 _RECORD_BYTES: Final = 100
 
 
-class Partition(NamedTuple):
+class ListedPartition(NamedTuple):
     """A partition of a cluster; its end is the high watermark when it was listed."""
 
     topic: str
@@ -45,7 +45,7 @@ class Partition(NamedTuple):
         return min(self.end_offset - self.start_offset, MOST) * _RECORD_BYTES
 
 
-def partitions(brokers: str, wants: Callable[[str], bool]) -> list[Partition]:
+def partitions(brokers: str, wants: Callable[[str], bool]) -> list[ListedPartition]:
     """Lists the partitions of the wanted topics with their offsets. Raises ClientError."""
     found = []
     with Client(brokers) as client:
@@ -53,11 +53,11 @@ def partitions(brokers: str, wants: Callable[[str], bool]) -> list[Partition]:
             for partition in range(len(topic.partitions)) if wants(name) else ():
                 start = client.list_offsets(name, {partition: EARLIEST})[partition].offset
                 end = client.end_offset(name, partition)
-                found.append(Partition(name, partition, brokers, start, end))
+                found.append(ListedPartition(name, partition, brokers, start, end))
     return found
 
 
-def samples(partition: Partition, most: int = MOST) -> Iterator[Sample]:
+def samples(partition: ListedPartition, most: int = MOST) -> Iterator[Sample]:
     """Yields samples in the order of offsets. Raises ClientError.
 
     Offsets that retention deletes meanwhile, or that compaction has removed, are passed over.
@@ -79,7 +79,7 @@ def samples(partition: Partition, most: int = MOST) -> Iterator[Sample]:
             offset = found.end_offset
 
 
-def _fetch(client: Client, partition: Partition, offset: int) -> Fetched | None:
+def _fetch(client: Client, partition: ListedPartition, offset: int) -> Fetched | None:
     """Returns the batch at an offset; None if the offset is not in the log any more."""
     try:
         return client.fetch(
@@ -106,7 +106,7 @@ def _sample(fetched: Fetched, offset: int, stride: int, end: int) -> Sample | No
     base = batch.base_offset if batch.base_offset >= 0 else offset  # a wrapper has none
     count = following - max(base, offset)
     share = batch.size * count // max(1, following - base)
-    times = FetchedTimes().with_answer(Answer(offset, following, fetched.append_times))
+    times = FetchedTimes().with_answer(AppendTimesAnswer(offset, following, fetched.append_times))
     append = int(times.at(np.array([batch.last_offset], np.int64))[0])
     bases = [one for one, _ in fetched.append_times if one <= base]
     largest = None if batch.max_timestamp == NO_TIMESTAMP else batch.max_timestamp

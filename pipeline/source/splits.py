@@ -72,7 +72,7 @@ class Segment:
 
 
 @dataclass(slots=True)
-class Log:
+class PartitionLog:
     """One partition's log in a log directory."""
 
     topic: str
@@ -92,7 +92,7 @@ class Log:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class SegmentPart:
     """A part of a segment: complete batches from position `start` to `end` of the file `location`."""
 
     location: str
@@ -118,7 +118,7 @@ class Split:
     start_offset: int
     end_offset: int
     size_bytes: int
-    part: Part | None = None
+    part: SegmentPart | None = None
     brokers: str | None = None
 
 

@@ -33,7 +33,7 @@ from tidelog.protocol.records.columns import (
     HEADERS,
     BrokenBatch,
     ColumnBuffers,
-    Wanted,
+    RecordSelection,
     append_set,
 )
 from tidelog.protocol.records.layout import CONTROL_BIT, TRANSACTIONAL_BIT
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from tidelog.pipeline.source.columns import Ints
-    from tidelog.pipeline.source.splits import Log, OffsetRange, Part, Split
+    from tidelog.pipeline.source.splits import OffsetRange, PartitionLog, SegmentPart, Split
     from tidelog.protocol.records.layout import Batch
     from tidelog.protocol.wire import Buffer
 
@@ -54,7 +54,7 @@ if TYPE_CHECKING:
 _NEVER = 1 << 62
 
 
-def last_stable_offset(log: Log, end: int) -> int:
+def last_stable_offset(log: PartitionLog, end: int) -> int:
     """Returns the first offset below `end` of an open transaction, or `end` without one.
 
     Raises OSError.
@@ -80,7 +80,7 @@ def last_stable_offset(log: Log, end: int) -> int:
     return min(open_since.values(), default=end)
 
 
-def _snapshot_before(log: Log, end: int) -> tuple[int, dict[int, int]]:
+def _snapshot_before(log: PartitionLog, end: int) -> tuple[int, dict[int, int]]:
     """Returns the offset of the newest readable snapshot, and the transactions open there."""
     for offset in sorted((each for each in log.snapshots if each <= end), reverse=True):
         location = locations.join(
@@ -105,7 +105,7 @@ def heads(records: Buffer) -> Ints:
     """Reads the headers of all complete batches."""
     buffers = ColumnBuffers()
     with suppress(BrokenBatch):  # the error comes again, with more words, when records are read
-        append_set(records, buffers, Wanted(depth=HEADERS, verify=False, limit=2**62))
+        append_set(records, buffers, RecordSelection(depth=HEADERS, verify=False, limit=2**62))
     table = np.frombuffer(buffers.batches, np.int64, buffers.batch_count * BATCH_FIELDS)
     return table.reshape(-1, BATCH_FIELDS)
 
@@ -113,7 +113,7 @@ def heads(records: Buffer) -> Ints:
 class Aborts:
     """Finds the aborted transactions in the bytes of a split, which are given in their order."""
 
-    def __init__(self, split: Split, part: Part) -> None:
+    def __init__(self, split: Split, part: SegmentPart) -> None:
         """Names the split and its part of a segment; nothing is read."""
         self._range = split.start_offset, split.end_offset
         self._ahead = _markers(part)
@@ -164,7 +164,7 @@ class Aborts:
         return known
 
 
-def _markers(part: Part) -> Markers:
+def _markers(part: SegmentPart) -> Markers:
     """Yields (producer id, offset, whether it aborts) from a part of a segment to the log's end."""
     yield from _markers_of(part.location, part.start)
     for location in _later_segments(part):
@@ -172,7 +172,7 @@ def _markers(part: Part) -> Markers:
             yield from _markers_of(location, 0)
 
 
-def _later_segments(part: Part) -> list[str]:
+def _later_segments(part: SegmentPart) -> list[str]:
     directory = locations.parent(part.location)
     bases = sorted(
         file.offset

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from tidelog.pipeline.source import access
-from tidelog.pipeline.source.reading import TIMES, Options
+from tidelog.pipeline.source.reading import TIMES, ReadOptions
 from tidelog.pipeline.timelog.names import OptionError
 from tidelog.pipeline.times import parse_time
 
@@ -110,7 +110,7 @@ def _offset(name: str, value: Any) -> int | str:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class LogsPlace:
     """Where logs are: directories or a cluster."""
 
     logs: Sequence[str]
@@ -129,7 +129,7 @@ class Place:
         )
         splits = access.plan(wanted, logs=self.logs, brokers=self.brokers)
         for split in sorted(splits, key=lambda one: one.start_offset):
-            for columns in access.read(split, Options.of(wanted, TIMES)):
+            for columns in access.read(split, ReadOptions.of(wanted, TIMES)):
                 if columns.count:
                     return int(columns.offset[0])
         return None
@@ -137,7 +137,7 @@ class Place:
 
 def starts(
     bound: Bound,
-    place: Place,
+    place: LogsPlace,
     selection: Selection,
     ranges: Mapping[TopicPartition, OffsetRange],
     *,

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from tidelog.pipeline.engine.plausible import UNKNOWN, are_odd
 from tidelog.pipeline.source import access, splits
 from tidelog.pipeline.source.levels import RECORD, SCHEMAS, TIME, rows
-from tidelog.pipeline.source.reading import Options
+from tidelog.pipeline.source.reading import ReadOptions
 from tidelog.pipeline.timelog.names import OptionError, unknown
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ def batches_of(
     """Yields the rows of some splits, with these columns; `now_ms` is when they were planned."""
     for split in group:
         high = settings.high_time_of((split.topic, split.partition))
-        options = Options.of(
+        options = ReadOptions.of(
             replace(settings.selection, high_time=high),
             settings.depth,
             verify_crc=settings.verify_crc,

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from tidelog.client import Brokers, secured
 from tidelog.pipeline.source import access, levels, splits
 from tidelog.pipeline.timelog import bounds, security
-from tidelog.pipeline.timelog.bounds import LATEST, Place
+from tidelog.pipeline.timelog.bounds import LATEST, LogsPlace
 from tidelog.pipeline.timelog.names import OptionError, named
 from tidelog.pipeline.timelog.stream_offsets import Found, resumed
 from tidelog.pipeline.times import is_relative, parse_duration, parse_time
@@ -114,9 +114,9 @@ class TimelogOptions:
         return found
 
     @property
-    def place(self) -> Place:
+    def place(self) -> LogsPlace:
         """Where the logs are."""
-        return Place(self.logs, self.brokers)
+        return LogsPlace(self.logs, self.brokers)
 
     def _selection(self) -> Selection:
         topics = tuple(name for name in self._given.get("topics", "").split(",") if name.strip())

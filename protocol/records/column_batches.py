@@ -25,13 +25,13 @@ if TYPE_CHECKING:
 
     from tidelog.protocol.records.column_buffers import ColumnBuffers
 
-__all__ = ["BATCH_LIMIT", "NOBODY", "EncodedBatch", "Producer", "encode_batches"]
+__all__ = ["BATCH_LIMIT", "NOBODY", "BatchProducer", "EncodedBatch", "encode_batches"]
 
 BATCH_LIMIT = 512 * 1024
 _SEQUENCE_MASK = 0x7FFFFFFF  # sequences wrap to 0 after the largest int32
 
 
-class Producer(NamedTuple):
+class BatchProducer(NamedTuple):
     """The producer that a batch names; without an id a duplicate batch cannot be recognized."""
 
     id: int = NO_PRODUCER_ID
@@ -39,7 +39,7 @@ class Producer(NamedTuple):
     is_transactional: bool = False
 
 
-NOBODY = Producer()
+NOBODY = BatchProducer()
 
 
 class EncodedBatch(NamedTuple):
@@ -56,7 +56,7 @@ def encode_batches(
     start: int,
     end: int,
     *,
-    producer: Producer = NOBODY,
+    producer: BatchProducer = NOBODY,
     base_sequence: int = -1,
     compression: int = Compression.NONE,
     limit: int = BATCH_LIMIT,

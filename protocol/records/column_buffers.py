@@ -47,7 +47,7 @@ class BrokenBatch(Exception):
         return f"the batch at byte {self.position} (offset {self.offset}) {self.reason}"
 
 
-class Wanted(NamedTuple):
+class RecordSelection(NamedTuple):
     """Which records `append_set` appends, and how much of each.
 
     Records have offsets from `low_offset` to before `high_offset`. With `timed`, only records with

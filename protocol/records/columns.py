@@ -20,7 +20,7 @@ from tidelog.protocol.records.column_buffers import (
     TIMES,
     BrokenBatch,
     ColumnBuffers,
-    Wanted,
+    RecordSelection,
 )
 
 if TYPE_CHECKING:
@@ -36,13 +36,17 @@ __all__ = [
     "TIMES",
     "BrokenBatch",
     "ColumnBuffers",
-    "Wanted",
+    "RecordSelection",
     "append_set",
 ]
 
 
 def append_set(
-    data: Buffer, out: ColumnBuffers, wanted: Wanted, start: int = 0, end: int | None = None
+    data: Buffer,
+    out: ColumnBuffers,
+    wanted: RecordSelection,
+    start: int = 0,
+    end: int | None = None,
 ) -> tuple[int, int]:
     """Appends the wanted records of data[start:end]; returns where and why it stopped.
 

@@ -24,13 +24,13 @@ from tidelog.protocol.records.layout import (
 
 if TYPE_CHECKING:
     from tidelog.protocol.records.layout import Findings
-    from tidelog.protocol.records.plan import Plan
+    from tidelog.protocol.records.plan import AppendPlan
 
 _INT32_MAX: Final = 2**31 - 1
 _ROW_BYTES: Final = 48  # of a record's columns, beside its key, value and headers
 
 
-def narrowed(plan: Plan) -> Plan:
+def narrowed(plan: AppendPlan) -> AppendPlan:
     """Returns the plan with a window in which none of the listed times lies, nor a time beyond one."""
     low, high = _range_without(plan.missing, plan.append_time_ms)
     return plan._replace(
@@ -38,7 +38,7 @@ def narrowed(plan: Plan) -> Plan:
     )
 
 
-def with_missing_times(region: Region, found: Findings, plan: Plan) -> Region | None:
+def with_missing_times(region: Region, found: Findings, plan: AppendPlan) -> Region | None:
     """Returns the records, as format 2 and numbered from 0, with -1 in place of each listed time.
 
     None if no record has one, or if `prepare` refuses the records for what is `found` in them. Raises
@@ -65,7 +65,7 @@ def _range_without(missing: tuple[int, ...], around: int) -> tuple[int, int]:
     return low, after[0] - 1 if after else INT64_MAX
 
 
-def _replaced(region: Region, found: Findings, plan: Plan) -> Region | None:
+def _replaced(region: Region, found: Findings, plan: AppendPlan) -> Region | None:
     """Returns the records with -1 in place of each listed time; None if no record has one."""
     most_bytes, count, only = 2 * plan.most_unpacked, found.count, found.largest
     if only in plan.missing:
@@ -74,11 +74,13 @@ def _replaced(region: Region, found: Findings, plan: Plan) -> Region | None:
             region = region._replace(stamp=NO_TIMESTAMP)
             written = kernels.rewrite(region, 2, 0, INT64_MIN, False, most_bytes)
             return _region(written.data, count, NO_TIMESTAMP)
-    from tidelog.protocol.records.columns import ColumnBuffers, Wanted, append_set
+    from tidelog.protocol.records.columns import ColumnBuffers, RecordSelection, append_set
 
     written = kernels.rewrite(region, 2, 0, INT64_MIN, False, most_bytes)
     columns = ColumnBuffers()
-    append_set(_batch(written.data, written.base_timestamp, count), columns, Wanted(verify=False))
+    append_set(
+        _batch(written.data, written.base_timestamp, count), columns, RecordSelection(verify=False)
+    )
     listed, times = frozenset(plan.missing), array("q", bytes(columns.timestamps[: 8 * count]))
     if listed.isdisjoint(times):
         return None

@@ -34,7 +34,7 @@ from tidelog.protocol.records.plan import Prepared, PreparedBatch
 
 if TYPE_CHECKING:
     from tidelog.protocol.records.layout import Batch, Findings, Region
-    from tidelog.protocol.records.plan import Plan, Produced
+    from tidelog.protocol.records.plan import AppendPlan, Produced
     from tidelog.protocol.wire import Buffer
 
 _V2_PATCH = Struct(">qii")  # base offset, size, leader epoch
@@ -45,7 +45,7 @@ _V2_CRC = Struct(">I")
 # --- bytes kept ----------------------------------------------------------------------------------
 
 
-def in_place_v2(records: Buffer, batch: Batch, plan: Plan, found: Findings) -> Prepared:
+def in_place_v2(records: Buffer, batch: Batch, plan: AppendPlan, found: Findings) -> Prepared:
     """Keeps a format-2 batch; a new CRC is made only if the bit or the largest time changes."""
     attributes, highest = batch.attributes, _highest_v2(plan, found)
     if plan.log_append_time:
@@ -67,7 +67,7 @@ def in_place_v2(records: Buffer, batch: Batch, plan: Plan, found: Findings) -> P
     )
 
 
-def _highest_v2(plan: Plan, found: Findings) -> int:
+def _highest_v2(plan: AppendPlan, found: Findings) -> int:
     """Returns the largest time that the header of a format-2 batch states."""
     if plan.log_append_time:
         return plan.append_time_ms
@@ -75,7 +75,7 @@ def _highest_v2(plan: Plan, found: Findings) -> int:
 
 
 def _describe_v2(
-    size: int, attributes: int, batch: Batch, plan: Plan, found: Findings
+    size: int, attributes: int, batch: Batch, plan: AppendPlan, found: Findings
 ) -> PreparedBatch:
     """Describes a format-2 batch with these attributes; it keeps the fields of its producer."""
     largest, first, missing = found.largest, found.first, bool(found.flags & HAS_MISSING)
@@ -101,7 +101,7 @@ def _describe_v2(
     )
 
 
-def _wrapper_batch(size: int, last: int, plan: Plan, found: Findings) -> PreparedBatch:
+def _wrapper_batch(size: int, last: int, plan: AppendPlan, found: Findings) -> PreparedBatch:
     """Describes a compressed message of format 0/1 that ends at offset `last`."""
     largest, first, missing = found.largest, found.first, bool(found.flags & HAS_MISSING)
     if not plan.magic:
@@ -128,7 +128,7 @@ def _wrapper_batch(size: int, last: int, plan: Plan, found: Findings) -> Prepare
     )
 
 
-def in_place_wrapper(records: Buffer, batch: Batch, plan: Plan, found: Findings) -> Prepared:
+def in_place_wrapper(records: Buffer, batch: Batch, plan: AppendPlan, found: Findings) -> Prepared:
     """Keeps a compressed format-1 message: only its offset, time and bit are new."""
     last = plan.first_offset + found.count - 1
     bit, stamp = 0, NO_TIMESTAMP if found.largest is None else found.largest
@@ -140,7 +140,9 @@ def in_place_wrapper(records: Buffer, batch: Batch, plan: Plan, found: Findings)
     return Prepared([head, rest], batch.size, [whole], plan.first_offset, last, found.count, False)
 
 
-def stamped_messages(records: Buffer, produced: Produced, plan: Plan, found: Findings) -> Prepared:
+def stamped_messages(
+    records: Buffer, produced: Produced, plan: AppendPlan, found: Findings
+) -> Prepared:
     """Assigns offsets to plain messages, and gives each its append time on a LogAppendTime topic (KIP-32)."""
     start = produced.batches[0].position
     data = bytearray(memoryview(records)[start : produced.size])
@@ -152,7 +154,7 @@ def stamped_messages(records: Buffer, produced: Produced, plan: Plan, found: Fin
 def _plain_messages(
     data: bytes | bytearray,
     batches: list[Batch],
-    plan: Plan,
+    plan: AppendPlan,
     count: int,
     *,
     converted: bool,
@@ -166,7 +168,9 @@ def _plain_messages(
 # --- bytes encoded again -------------------------------------------------------------------------
 
 
-def rebuilt(region: Region, batch: Batch, plan: Plan, found: Findings, target: int) -> Prepared:
+def rebuilt(
+    region: Region, batch: Batch, plan: AppendPlan, found: Findings, target: int
+) -> Prepared:
     """Encodes the set in the topic's format and codec: one batch, one wrapper, or messages."""
     stamp = plan.append_time_ms if plan.log_append_time and plan.magic == 1 else None
     # Inside a wrapper the producer's times remain, as KIP-32 keeps them when nothing is rebuilt.
@@ -214,7 +218,12 @@ def rebuilt(region: Region, batch: Batch, plan: Plan, found: Findings, target: i
 
 
 def _rebuilt_v2(
-    payload: bytes, base_timestamp: int, batch: Batch, plan: Plan, found: Findings, target: int
+    payload: bytes,
+    base_timestamp: int,
+    batch: Batch,
+    plan: AppendPlan,
+    found: Findings,
+    target: int,
 ) -> Prepared:
     """Puts a format-2 header before encoded records; it keeps the producer's fields."""
     attributes = target
@@ -243,7 +252,7 @@ def _rebuilt_v2(
     return Prepared([head, packed], size, [whole], plan.first_offset, last, found.count, True)
 
 
-def _check_size(size: int, plan: Plan) -> None:
+def _check_size(size: int, plan: AppendPlan) -> None:
     """Raises an error if conversion made the set larger than the topic allows."""
     if size > plan.max_message_bytes:
         raise MessageTooLarge(

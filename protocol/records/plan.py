@@ -1,7 +1,7 @@
 """The arguments and the results of `prepare`, as plain tuples.
 
 They have a file of their own because the compiled kernels build some of them. Times are int
-milliseconds. The caller that makes a `Plan` knows the clock and the topic's settings.
+milliseconds. The caller that makes a `AppendPlan` knows the clock and the topic's settings.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Produced(NamedTuple):
     size: int
 
 
-class Plan(NamedTuple):
+class AppendPlan(NamedTuple):
     """The topic's requirements for an append.
 
     `compression` None keeps the producer's codec. `min_timestamp` and `max_timestamp` are the

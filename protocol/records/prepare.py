@@ -61,7 +61,7 @@ from tidelog.protocol.records.layout import (
 from tidelog.protocol.records.legacy import wrapped
 from tidelog.protocol.records.missing import narrowed, with_missing_times
 from tidelog.protocol.records.place import in_place_v2, in_place_wrapper, rebuilt, stamped_messages
-from tidelog.protocol.records.plan import Plan, Prepared, PreparedBatch, Produced
+from tidelog.protocol.records.plan import AppendPlan, Prepared, PreparedBatch, Produced
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -69,7 +69,7 @@ if TYPE_CHECKING:
     from tidelog.protocol.records.layout import Findings
     from tidelog.protocol.wire import Buffer
 
-__all__ = ["Plan", "Prepared", "PreparedBatch", "Produced", "inspect", "prepare"]
+__all__ = ["AppendPlan", "Prepared", "PreparedBatch", "Produced", "inspect", "prepare"]
 
 # An error names at most this many of the refused records, so that the response stays small.
 MOST_RECORD_ERRORS = 10_000
@@ -125,7 +125,7 @@ def _check_zstd(codec: int, magic: int, produce_version: int) -> None:
 # --- prepare -------------------------------------------------------------------------------------
 
 
-def prepare(records: Buffer, produced: Produced, plan: Plan) -> Prepared:
+def prepare(records: Buffer, produced: Produced, plan: AppendPlan) -> Prepared:
     """Validates a set that passed `inspect` and returns the bytes to write.
 
     Raises InvalidTimestamp (outside the window, or the LogAppendTime bit set; `record_errors` names
@@ -176,14 +176,14 @@ def prepare(records: Buffer, produced: Produced, plan: Plan) -> Prepared:
     return rebuilt(region, first, plan, found, target)
 
 
-def _window(plan: Plan) -> tuple[int, int]:
+def _window(plan: AppendPlan) -> tuple[int, int]:
     """Returns the bounds of the times: only CreateTime has bounds, and format 0 has no times."""
     if plan.log_append_time or not plan.magic:
         return INT64_MIN, INT64_MAX
     return plan.min_timestamp, plan.max_timestamp
 
 
-def _open(records: Buffer, produced: Produced, plan: Plan) -> Region:
+def _open(records: Buffer, produced: Produced, plan: AppendPlan) -> Region:
     """Returns the region of a produced set's records, decompressed if necessary."""
     first = produced.batches[0]
     source = first.attributes & CODEC_MASK
@@ -209,7 +209,7 @@ def _check_set(batches: Sequence[Batch]) -> None:
         raise InvalidRecord("a record set holds a compressed message or a batch beside others")
 
 
-def _check_v2(batch: Batch, plan: Plan) -> None:
+def _check_v2(batch: Batch, plan: AppendPlan) -> None:
     """Refuses a format-2 header that is inconsistent or that clients must not send."""
     if batch.count <= 0 or batch.last_offset - batch.base_offset + 1 != batch.count:
         raise InvalidRecord(
@@ -231,7 +231,7 @@ def _check_v2(batch: Batch, plan: Plan) -> None:
         )
 
 
-def _target_codec(batch: Batch, plan: Plan) -> int:
+def _target_codec(batch: Batch, plan: AppendPlan) -> int:
     """Returns the codec to write with: the topic's, else the producer's."""
     source = batch.attributes & CODEC_MASK
     target = source if plan.compression is None else plan.compression
@@ -245,7 +245,9 @@ def _target_codec(batch: Batch, plan: Plan) -> int:
 # --- what is refused -----------------------------------------------------------------------------
 
 
-def _check_found(region: Region, batches: Sequence[Batch], plan: Plan, found: Findings) -> None:
+def _check_found(
+    region: Region, batches: Sequence[Batch], plan: AppendPlan, found: Findings
+) -> None:
     """Refuses records that break a rule of the topic."""
     flags = found.flags
     if plan.magic and batches[0].magic:
@@ -272,7 +274,7 @@ def _check_bit(batches: Sequence[Batch], count: int) -> None:
     raise InvalidTimestamp(message, record_errors=errors)
 
 
-def _refusal(region: Region, plan: Plan, *, nested: bool) -> InvalidTimestamp | InvalidRecord:
+def _refusal(region: Region, plan: AppendPlan, *, nested: bool) -> InvalidTimestamp | InvalidRecord:
     """Names the refused records; a time outside the window has priority over other errors."""
     low, high = _window(plan)
     window = f"[{low if low > INT64_MIN else '...'}, {high if high < INT64_MAX else '...'}]"

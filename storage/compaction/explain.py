@@ -9,7 +9,7 @@ from tidelog.storage.compaction import plan
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tidelog.storage.compaction.plan import DirtySection, Rules
+    from tidelog.storage.compaction.plan import CompactionRules, DirtySection
     from tidelog.storage.segment.segment import Segment
 
 # What compaction has done to a segment, or does: `SegmentExplanation.compaction`.
@@ -31,7 +31,7 @@ class Compacting(NamedTuple):
     """A log under the given settings, as compaction sees it."""
 
     dirty_section: DirtySection
-    rules: Rules
+    rules: CompactionRules
     strategy: str
     blocker: CompactionBlocker | None = None
 

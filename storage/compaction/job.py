@@ -15,7 +15,7 @@ _SLOT_BYTES_BY_TIME = 40  # 32 in the compiled map, and a quarter of that for on
 _LEAST_KEYS = 1_000
 
 
-class Source(NamedTuple):
+class SourceSegment(NamedTuple):
     """A segment as it was when the cleaning began."""
 
     base_offset: int
@@ -23,7 +23,7 @@ class Source(NamedTuple):
     size: int
 
 
-class Writer(NamedTuple):
+class LastWrite(NamedTuple):
     """The end of what an idempotent producer wrote: its last data offset (-1: none) and its epoch."""
 
     last_offset: int
@@ -33,7 +33,7 @@ class Writer(NamedTuple):
 class Job(NamedTuple):
     """All that a cleaning needs to know, as plain values, so that another process can do it."""
 
-    sources: tuple[Source, ...]  # every segment that lies below the upper offset, in order
+    sources: tuple[SourceSegment, ...]  # every segment that lies below the upper offset, in order
     first_dirty_offset: int
     upper_offset: int  # only what lies before it may be cleaned
     log_start_offset: int
@@ -48,11 +48,13 @@ class Job(NamedTuple):
     write_bytes: int  # gathered before they are written
     event_slack_ms: int
     back_offset: int  # where the append clock was last reset
-    writers: Mapping[int, Writer]  # by producer id
+    writers: Mapping[int, LastWrite]  # by producer id
     adoptions: Adoptions
     corrections: tuple[Correction, ...] = ()  # of append times
     late_horizons: tuple[int, int] | None = None  # see `counted_horizon`
-    waiting: tuple[Source, ...] = ()  # by time: the segments behind, which are not cleaned yet
+    waiting: tuple[
+        SourceSegment, ...
+    ] = ()  # by time: the segments behind, which are not cleaned yet
 
     def packed(self) -> dict[str, Any]:
         """Returns the values as JSON can hold them."""
@@ -63,8 +65,8 @@ class Job(NamedTuple):
         """Returns the value of which `packed` made a JSON object."""
         fields = dict(packed)
         for name in ("sources", "waiting"):
-            fields[name] = tuple(Source(*each) for each in fields[name])
-        fields["writers"] = {p: Writer(*rest) for p, *rest in fields["writers"]}
+            fields[name] = tuple(SourceSegment(*each) for each in fields[name])
+        fields["writers"] = {p: LastWrite(*rest) for p, *rest in fields["writers"]}
         ranges, latest_ms = fields["adoptions"]
         fields["adoptions"] = Adoptions(tuple(Adopted(*each) for each in ranges), latest_ms)
         fields["corrections"] = tuple(Correction(*each) for each in fields["corrections"])

@@ -31,7 +31,7 @@ NOT_SEEN = "high watermark"
 RATIO = "min.cleanable.dirty.ratio"
 
 
-class Rules(NamedTuple):
+class CompactionRules(NamedTuple):
     """A topic's settings for compaction."""
 
     min_lag_ms: int
@@ -40,7 +40,7 @@ class Rules(NamedTuple):
     min_ratio: float
 
 
-class Part(NamedTuple):
+class SealedSegment(NamedTuple):
     """A sealed segment. `times` may read the log, so it is called only where times decide."""
 
     end_offset: int
@@ -65,10 +65,10 @@ class DirtySection(NamedTuple):
         return self.held_by is None
 
 
-def rules_of(config: TopicConfig) -> Rules:
+def rules_of(config: TopicConfig) -> CompactionRules:
     """Returns a topic's settings for compaction."""
     max_lag_ms = config.max_compaction_lag_ms
-    return Rules(
+    return CompactionRules(
         config.min_compaction_lag_ms,
         max_lag_ms,
         max_lag_ms != LONG_MAX,
@@ -84,10 +84,10 @@ def first_dirty(cleaned_offset: int | None, log_start_offset: int, log_end_offse
 
 
 def judge(
-    parts: Sequence[Part],
+    parts: Sequence[SealedSegment],
     first_dirty_offset: int,
     limit_offset: int,
-    rules: Rules,
+    rules: CompactionRules,
     now_ms: int,
     horizon_ms: int | None = None,
 ) -> DirtySection:

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from tidelog.protocol.wire import Buffer
     from tidelog.storage.log.producers.producer_state import ProducerBatch, Sequenced
     from tidelog.storage.log.producers.verification import Guard
-    from tidelog.storage.log.settings import Settings
+    from tidelog.storage.log.settings import AppendSettings
     from tidelog.storage.log.state import LogState
     from tidelog.storage.time.arrivals import TimeAnomaly
 
@@ -208,7 +208,7 @@ class Appender:
         prepared: Prepared,
         append_time_ms: int,
         now_ms: int,
-        settings: Settings,
+        settings: AppendSettings,
         sequenced: Sequenced | None,
     ) -> int | None:
         """Appends prepared batches, perhaps to a new segment; returns their largest time."""

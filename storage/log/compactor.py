@@ -17,7 +17,7 @@ from tidelog.protocol.records import survivors
 from tidelog.storage import files
 from tidelog.storage.compaction import plan, swap
 from tidelog.storage.compaction.explain import Compacting
-from tidelog.storage.compaction.job import Job, Source, Writer
+from tidelog.storage.compaction.job import Job, LastWrite, SourceSegment
 from tidelog.storage.log.failures import half_way, storage_error
 from tidelog.storage.log.retention import deletion
 from tidelog.storage.log.times import judging
@@ -130,7 +130,7 @@ class Compactor:
         self, segments: tuple[Segment, ...], now_ms: int, config: TopicConfig
     ) -> DirtySection:
         parts = [
-            plan.Part(
+            plan.SealedSegment(
                 s.tail.end_offset,
                 s.tail.size,
                 functools.partial(judging.judged_times_of, self._state, s),
@@ -211,12 +211,12 @@ class Compactor:
             with state.append_lock:
                 writers = self._writers_of(producers, now_ms)
                 behind = state.version.segments[len(wanted) :] if by_time else ()
-                waiting = tuple(Source(s.base_offset, *s.tail) for s in behind)
+                waiting = tuple(SourceSegment(s.base_offset, *s.tail) for s in behind)
         if not self._claim(wanted, corrections):
             return None
         self._discard_leftovers()
         return Job(
-            sources=tuple(Source(s.base_offset, *s.tail) for s in wanted),
+            sources=tuple(SourceSegment(s.base_offset, *s.tail) for s in wanted),
             first_dirty_offset=dirty_section.first_dirty_offset,
             upper_offset=wanted[-1].tail.end_offset,
             log_start_offset=state.version.log_start_offset,
@@ -263,11 +263,11 @@ class Compactor:
             self.end_cleaning(None)
             raise
 
-    def _writers_of(self, producers: Producers, now_ms: int) -> dict[int, Writer]:
+    def _writers_of(self, producers: Producers, now_ms: int) -> dict[int, LastWrite]:
         """Returns the last write of each known producer; needs the append lock."""
         idle_ms = self._state.producer_id_expiration_ms
         return {
-            each.producer_id: Writer(
+            each.producer_id: LastWrite(
                 each.batches[-1].last_offset if each.batches else -1, each.epoch
             )
             for each in producers

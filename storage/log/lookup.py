@@ -23,7 +23,7 @@ from tidelog.protocol.records.compression import STORED_LIMIT
 from tidelog.storage.log import slices
 from tidelog.storage.segment import time_search
 from tidelog.storage.segment.searching import end_before, position_of
-from tidelog.storage.time.lookup import Target, is_target, reaches
+from tidelog.storage.time.lookup import LookupTarget, is_target, reaches
 from tidelog.storage.time.timestamp import exceeds, or_none
 
 if TYPE_CHECKING:
@@ -119,7 +119,7 @@ def is_cached(
         times, size = segment.known.times, segment.known.size
         if size < segment.tail.size or segment.base_offset < start_offset:
             return False
-        if target == Target.MAX_TIMESTAMP:
+        if target == LookupTarget.MAX_TIMESTAMP:
             if not _is_below(segment, times, upper_offset):
                 return False
             if exceeds(times.largest, largest):
@@ -186,9 +186,9 @@ def offsets_before(
     UnsupportedVersion for the other special values, which version 0 does not know, OSError, and
     UnpackedTooLarge at a batch of more than `unpack_limit` bytes.
     """
-    if timestamp == Target.EARLIEST:
+    if timestamp == LookupTarget.EARLIEST:
         return [start_offset][:max_offsets]
-    if timestamp == Target.LATEST:
+    if timestamp == LookupTarget.LATEST:
         first = upper_offset
     elif is_target(timestamp):
         raise UnsupportedVersion(f"ListOffsets v0 has no timestamp {timestamp}")

@@ -19,7 +19,7 @@ from tidelog.protocol.records.compression import STORED_LIMIT
 from tidelog.storage.log import lookup, slices
 from tidelog.storage.log.failures import read_error
 from tidelog.storage.log.producers.aborted import aborted_between
-from tidelog.storage.time.lookup import Target, is_target
+from tidelog.storage.time.lookup import LookupTarget, is_target
 from tidelog.storage.would_block import NeedsMemory, WouldBlock
 
 if TYPE_CHECKING:
@@ -219,7 +219,7 @@ class Reader:
         Raises what `find_by_time` raises.
         """
         find = partial(lookup.find_largest, unpack_limit=unpack_limit)
-        return self._find(find, Target.MAX_TIMESTAMP, upper_offset, may_block, unpack_limit)
+        return self._find(find, LookupTarget.MAX_TIMESTAMP, upper_offset, may_block, unpack_limit)
 
     def _find(
         self,

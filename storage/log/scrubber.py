@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from tidelog.protocol.errors import NotLeaderOrFollower
-from tidelog.storage.segment.scrub import BadBatch, Place, Scrubbed, scrub
+from tidelog.storage.segment.scrub import BadBatch, Scrubbed, ScrubPosition, scrub
 
 if TYPE_CHECKING:
     from tidelog.storage.log.state import LogState
@@ -20,7 +20,7 @@ class Scrubbing(NamedTuple):
     """A segment that is being read, and where that goes on."""
 
     segment: Segment
-    place: Place
+    place: ScrubPosition
 
 
 class Scrubber:
@@ -38,7 +38,7 @@ class Scrubber:
         """Returns the beginning of the first closed segment at or after an offset; None: there is none."""
         for segment in self._state.version.segments[:-1]:
             if segment.base_offset >= base_offset:
-                return Scrubbing(segment, Place(0, segment.base_offset))
+                return Scrubbing(segment, ScrubPosition(0, segment.base_offset))
         return None
 
     def slice(self, scrubbing: Scrubbing, most_bytes: int) -> Scrubbed | None:

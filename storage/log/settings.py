@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from tidelog.config.setting import LONG_MAX
 from tidelog.protocol.records.compression import produce_limit
-from tidelog.protocol.records.plan import Plan
+from tidelog.protocol.records.plan import AppendPlan
 from tidelog.storage.time.event_time import event_slack
 from tidelog.storage.time.rolling import rolling_of
 from tidelog.storage.time.stamping import (
-    Rules,
+    StampingRules,
     Stamps,
     event_time_kept,
     missing_times,
@@ -29,12 +29,12 @@ def has_flush_rules(config: TopicConfig) -> bool:
     return (config.flush_messages, config.flush_ms) != (LONG_MAX, LONG_MAX)
 
 
-class Settings(NamedTuple):
+class AppendSettings(NamedTuple):
     """The settings of a topic for appending batches of one format."""
 
     magic: int  # the format on disk
     compression: int | None  # None: the producer's codec
-    rules: Rules
+    rules: StampingRules
     compacted: bool
     max_message_bytes: int
     max_unpacked_bytes: int  # a batch's records, decompressed
@@ -54,11 +54,11 @@ class Settings(NamedTuple):
         leader_epoch: int,
         internal: bool,
         unpack_limit: int,
-    ) -> Plan:
+    ) -> AppendPlan:
         """Returns the plan of an append that is made now, at the log's end."""
-        # The same as Plan(...), without the Python frame of a NamedTuple's constructor.
+        # The same as AppendPlan(...), without the Python frame of a NamedTuple's constructor.
         return tuple.__new__(
-            Plan,
+            AppendPlan,
             (
                 first_offset,
                 self.magic,
@@ -75,10 +75,10 @@ class Settings(NamedTuple):
         )
 
 
-def settings_of(config: TopicConfig, magic: int) -> Settings:
+def settings_of(config: TopicConfig, magic: int) -> AppendSettings:
     """Returns a topic's settings for batches that are stored in format `magic`."""
     rolling, rules = rolling_of(config), rules_of(config, magic)
-    return Settings(
+    return AppendSettings(
         magic,
         config.compression,
         rules,
@@ -102,8 +102,8 @@ class TopicRules(NamedTuple):
     config: TopicConfig
     has_flush_rules: bool
     event_slack_ms: int  # how far after its append time an event time counts
-    settings: Settings
-    internal_settings: Settings  # for batches of the broker itself
+    settings: AppendSettings
+    internal_settings: AppendSettings  # for batches of the broker itself
 
 
 def rules_for(config: TopicConfig) -> TopicRules:

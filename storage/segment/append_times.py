@@ -38,7 +38,7 @@ from tidelog.storage.segment.appended.layout import (
     ENTRY,
     HEADER,
     UNKNOWN,
-    Entry,
+    AppendTimeEntry,
     Layout,
 )
 from tidelog.storage.segment.named_file import NamedFile
@@ -89,8 +89,8 @@ class AppendTimes:
         self._is_whole = False  # of a closed segment, and with its END
         self._is_durable = False
         self._is_torn = False  # a write has failed, and may have left a part over the END
-        self._last = Entry(UNKNOWN, -1)
-        self._recent: tuple[Entry, ...] = ()  # the last entries, as they were appended
+        self._last = AppendTimeEntry(UNKNOWN, -1)
+        self._recent: tuple[AppendTimeEntry, ...] = ()  # the last entries, as they were appended
         self._last_known: int | None = None
         self._complete: bool | None = False  # None: not known yet
 
@@ -134,7 +134,7 @@ class AppendTimes:
         """Treats all append times from an offset on as unknown; does not change the file."""
         if relative_offset is not None:
             self._lost_from, self._complete, self._recent = relative_offset, False, ()
-            self._last = Entry(UNKNOWN, relative_offset)
+            self._last = AppendTimeEntry(UNKNOWN, relative_offset)
             self._last_known = self._last_known if relative_offset else None
 
     def close_at(
@@ -151,7 +151,11 @@ class AppendTimes:
 
     def settle(self) -> None:
         """Writes into the file what is lost at its end. Raises OSError."""
-        lost = None if self._lost_from is None else checks.Kept(self._count, self._lost_from, None)
+        lost = (
+            None
+            if self._lost_from is None
+            else checks.KeptTimes(self._count, self._lost_from, None)
+        )
         self._keep(checks.NOTHING if self._lost_from == 0 else lost)
 
     def check(
@@ -177,7 +181,7 @@ class AppendTimes:
             checks.confirm(self._entries(), self._last, self._end, times, vouched, is_whole=whole)
         )
 
-    def _keep(self, kept: checks.Kept | None) -> bool:
+    def _keep(self, kept: checks.KeptTimes | None) -> bool:
         """Keeps a part of the file; returns whether it was all of it (None)."""
         if kept is None:
             return True
@@ -306,7 +310,7 @@ class AppendTimes:
             self._complete = False
         else:
             self._last_known = append_time_ms
-        self._last = last = Entry(append_time_ms, relative_offset)
+        self._last = last = AppendTimeEntry(append_time_ms, relative_offset)
         self._count = count + 1
         self._recent = (*self._recent[1 - _RECENT :], last)
         self._is_durable = False
@@ -398,13 +402,13 @@ class AppendTimes:
         data = layout.header + layout.pack(0, UNKNOWN, 0)
         files.replace(self.file.path, data, losable=True)
         self._forget()
-        self._last, self._count = Entry(UNKNOWN, 0), 1
+        self._last, self._count = AppendTimeEntry(UNKNOWN, 0), 1
 
     def close(self) -> None:
         """Releases the descriptor; the times in memory stay known."""
         self._descriptor = None
 
-    def entries(self, offset: int = 0) -> Iterator[Entry]:
+    def entries(self, offset: int = 0) -> Iterator[AppendTimeEntry]:
         """Yields the entries that hold from an offset on, UNKNOWN for damaged ones; raises OSError."""
         if self._count:
             yield from self._entries().known(offset - self.base_offset)

@@ -26,7 +26,7 @@ UNREADABLE = "Java clients cannot read a compressed batch"
 """The event of the log where a batch is found that is sound, but framed as Java clients refuse it."""
 
 
-class Place(NamedTuple):
+class ScrubPosition(NamedTuple):
     """Where the reading of a segment goes on: a position in bytes, and the least offset possible there."""
 
     position: int
@@ -47,12 +47,12 @@ class BadBatch(NamedTuple):
 class Scrubbed(NamedTuple):
     """The result of one slice: where the next one begins, None at the end of the segment."""
 
-    next: Place | None
+    next: ScrubPosition | None
     read_bytes: int
     bad: tuple[BadBatch, ...]
 
 
-def scrub(segment: Segment, start: Place, most_bytes: int, end_offset: int) -> Scrubbed:
+def scrub(segment: Segment, start: ScrubPosition, most_bytes: int, end_offset: int) -> Scrubbed:
     """Reads up to `most_bytes` of a segment, but one batch at least, from a place where a batch starts.
 
     Every offset must be below `end_offset`, where the next segment begins. Raises OSError.
@@ -75,7 +75,7 @@ def scrub(segment: Segment, start: Place, most_bytes: int, end_offset: int) -> S
         bad.append(BadBatch(position, next_offset, f"cannot be read from here on: {error.message}"))
         return Scrubbed(None, segment.tail.size - start.position, tuple(bad))
     is_over = position >= segment.tail.size
-    following = None if is_over else Place(position, next_offset)
+    following = None if is_over else ScrubPosition(position, next_offset)
     return Scrubbed(following, position - start.position, tuple(bad))
 
 

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
-class Target(IntEnum):
+class LookupTarget(IntEnum):
     """What a ListOffsets request may ask for instead of a time (KIP-79, KIP-734, KIP-405)."""
 
     LATEST = -1
@@ -21,7 +21,7 @@ class Target(IntEnum):
     EARLIEST_PENDING_UPLOAD = -6
 
 
-_LOWEST_TARGET = min(Target)
+_LOWEST_TARGET = min(LookupTarget)
 
 
 def is_target(timestamp: int) -> bool:

@@ -67,7 +67,7 @@ def with_inherited_times(candidates: Iterable[Candidate]) -> list[Candidate]:
     return found
 
 
-class Wait(NamedTuple):
+class PolicyCondition(NamedTuple):
     """What one policy that is switched on needs before it deletes a segment."""
 
     policy: str
@@ -83,7 +83,9 @@ class SegmentSchedule(NamedTuple):
     policy: str | None  # the policy that deletes it; None: none does
     due_ms: int | None  # the first moment, now or later, at which that policy deletes it
     is_held: bool  # no policy may delete it: not below the high watermark, or active and empty
-    waits: Callable[[], Iterator[Wait]]  # of each policy, as if this segment were the oldest
+    waits: Callable[
+        [], Iterator[PolicyCondition]
+    ]  # of each policy, as if this segment were the oldest
 
 
 def retention_of(config: TopicConfig) -> Retention:
@@ -282,28 +284,30 @@ def _waits(
     retention: Retention,
     log_start_offset: int,
     excess: int,
-) -> Iterator[Wait]:
+) -> Iterator[PolicyCondition]:
     """Yields what each policy that is switched on needs.
 
     Times are read when their policy's turn comes.
     """
     end_offset, size, times = candidate
     if end_offset <= log_start_offset:
-        yield Wait(BY_START, MIN_TIMESTAMP)
+        yield PolicyCondition(BY_START, MIN_TIMESTAMP)
     if retention.retention_bytes is not None:
         growth = max(size - excess, 0)
-        yield Wait(BY_SIZE, None if growth else MIN_TIMESTAMP, None, growth)
+        yield PolicyCondition(BY_SIZE, None if growth else MIN_TIMESTAMP, None, growth)
     if retention.retention_ms is not None:
         due_ms = aged_from(times(), retention)
-        yield _not_below_floor(Wait(BY_TIME, due_ms), times, retention)
+        yield _not_below_floor(PolicyCondition(BY_TIME, due_ms), times, retention)
     if retention.event_ms is not None:
         judged = dated.times(number)
         outdated = outdated_by(judged, retention)
         due_ms = expires_from(judged, retention, dated.largest(outdated))
-        yield _not_below_floor(Wait(BY_EVENT_TIME, due_ms, outdated), times, retention)
+        yield _not_below_floor(PolicyCondition(BY_EVENT_TIME, due_ms, outdated), times, retention)
 
 
-def _not_below_floor(wait: Wait, times: Callable[[], SegmentTimes], retention: Retention) -> Wait:
+def _not_below_floor(
+    wait: PolicyCondition, times: Callable[[], SegmentTimes], retention: Retention
+) -> PolicyCondition:
     """Returns the wait of a time policy, with retention.min.append.ms as the floor of its due time."""
     if wait.due_ms is None or not retention.floor_ms:
         return wait
@@ -313,7 +317,7 @@ def _not_below_floor(wait: Wait, times: Callable[[], SegmentTimes], retention: R
     return wait._replace(due_ms=floor_ms, is_floored=True)
 
 
-def _first_due(waits: Iterable[Wait], before_ms: int) -> tuple[str | None, int | None]:
+def _first_due(waits: Iterable[PolicyCondition], before_ms: int) -> tuple[str | None, int | None]:
     """Returns which policy deletes a segment, and when, if all before it go at `before_ms`.
 
     Of the policies that delete it at that moment it is the first.

@@ -11,12 +11,12 @@ from tidelog.storage.time.timestamp import MAX_TIMESTAMP, MIN_TIMESTAMP
 
 if TYPE_CHECKING:
     from tidelog.config.topic import TopicConfig
-    from tidelog.protocol.records.plan import Plan
+    from tidelog.protocol.records.plan import AppendPlan
 
 LOG_APPEND_TIME = "LogAppendTime"
 
 
-class Rules(NamedTuple):
+class StampingRules(NamedTuple):
     """A topic's settings for the times of what is appended to it."""
 
     log_append_time: bool
@@ -33,7 +33,7 @@ class Stamps(NamedTuple):
     max_timestamp: int
 
 
-def rules_of(config: TopicConfig, magic: int) -> Rules:
+def rules_of(config: TopicConfig, magic: int) -> StampingRules:
     """Returns the rules of a topic's settings, for batches to be stored in format `magic`.
 
     A LogAppendTime topic has no window, because the broker replaces the times that a window would
@@ -41,12 +41,12 @@ def rules_of(config: TopicConfig, magic: int) -> Rules:
     """
     log_append_time = config.message_timestamp_type == LOG_APPEND_TIME
     if log_append_time or magic == 0:
-        return Rules(log_append_time, None, None)
+        return StampingRules(log_append_time, None, None)
     before_ms, after_ms = config.timestamp_window
     kept_ms = _refused_beyond(config)
     if kept_ms is not None and (before_ms is None or kept_ms < before_ms):
         before_ms = kept_ms
-    return Rules(log_append_time, before_ms, after_ms)
+    return StampingRules(log_append_time, before_ms, after_ms)
 
 
 def missing_times(config: TopicConfig, magic: int) -> tuple[int, ...]:
@@ -74,7 +74,7 @@ def _refused_beyond(config: TopicConfig) -> int | None:
     return None if retention.by_append or retention.floor_ms else retention.retention_ms
 
 
-def why_too_old(config: TopicConfig, rules: Rules) -> str:
+def why_too_old(config: TopicConfig, rules: StampingRules) -> str:
     """Returns why a time before the window is refused, if it is for retention; else nothing."""
     kept_ms = _refused_beyond(config)
     if kept_ms is None or kept_ms != rules.before_ms:
@@ -96,7 +96,7 @@ def event_time_kept(config: TopicConfig, magic: int) -> int | None:
     return retention.event_ms
 
 
-def within_event_time(plan: Plan, kept_ms: int, largest_ms: int | None) -> Plan:
+def within_event_time(plan: AppendPlan, kept_ms: int, largest_ms: int | None) -> AppendPlan:
     """Returns the plan of an append with the limit of event times, if that is narrower than the window.
 
     `largest_ms` is the partition's largest event time, by which retention deletes; None: it has none.
@@ -111,7 +111,7 @@ def within_event_time(plan: Plan, kept_ms: int, largest_ms: int | None) -> Plan:
 
 
 def stamps_at(
-    rules: Rules,
+    rules: StampingRules,
     last_append_time_ms: int | None,
     now_ms: int,
     corrected_ms: int = MIN_TIMESTAMP,
@@ -137,7 +137,7 @@ def stamps_at(
     )
 
 
-def is_refused(timestamp: int, rules: Rules, now_ms: int) -> bool:
+def is_refused(timestamp: int, rules: StampingRules, now_ms: int) -> bool:
     """Returns whether a record with this time is outside the window around the clock."""
     stamps = stamps_at(rules, None, now_ms)
     return not stamps.min_timestamp <= timestamp <= stamps.max_timestamp

@@ -215,7 +215,7 @@ def test_any_broker_is_one_that_is_known(clock):
 
 def test_the_controller_and_a_broker_by_its_id(clock):
     one = script(clock, METADATA=[brokers_with(1)])
-    assert one.run(flow.resolve(one.state, flow.Controller())) == (TWO,)
+    assert one.run(flow.resolve(one.state, flow.ControllerTarget())) == (TWO,)
     assert one.run(flow.resolve(one.state, flow.Node(1))) == (ONE,)
     one.answers[apis.METADATA].append(brokers_with(1))
     with pytest.raises(ConnectionBroken, match="no broker 9"):

@@ -15,7 +15,7 @@ from tidelog.client import (
     RequestError,
     TopicInfo,
 )
-from tidelog.client.consumed import AppendTimes, Consumed
+from tidelog.client.consumed import Consumed, FetchedAppendTimes
 from tidelog.client.consumer import BrokenRecords, Consumer
 from tidelog.client.producer import Producer
 from tidelog.client.sync_connection import Connection
@@ -254,5 +254,5 @@ UNKNOWN = -(2**63)
     ],
 )
 def test_append_times_that_are_no_entries_are_unknown(segments, times):
-    found = AppendTimes(segments, 10, 14)
+    found = FetchedAppendTimes(segments, 10, 14)
     assert [found.at(offset) for offset in range(10, 14)] == times

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tidelog.config import Source, broker_entries, load, topic_config, topic_entries
+from tidelog.config import ConfigSource, broker_entries, load, topic_config, topic_entries
 from tidelog.config.setting import LONG_MAX
 
 
@@ -14,20 +14,24 @@ def topic(overrides, **flags):
 
 def test_a_default():
     entry = topic({})["retention.ms"]
-    assert (entry.value, entry.source, entry.is_default) == ("604800000", Source.DEFAULT, True)
-    assert entry.synonyms == (("log.retention.ms", "604800000", Source.DEFAULT),)
+    assert (entry.value, entry.source, entry.is_default) == (
+        "604800000",
+        ConfigSource.DEFAULT,
+        True,
+    )
+    assert entry.synonyms == (("log.retention.ms", "604800000", ConfigSource.DEFAULT),)
 
 
 def test_a_topics_value_over_the_brokers():
     entry = topic({"retention.ms": "5"}, log_retention_hours="1", log_retention_minutes="2")[
         "retention.ms"
     ]
-    assert (entry.value, entry.source) == ("5", Source.TOPIC)
+    assert (entry.value, entry.source) == ("5", ConfigSource.TOPIC)
     assert entry.synonyms == (
-        ("retention.ms", "5", Source.TOPIC),
-        ("log.retention.minutes", "2", Source.STATIC_BROKER),
-        ("log.retention.hours", "1", Source.STATIC_BROKER),
-        ("log.retention.ms", "604800000", Source.DEFAULT),
+        ("retention.ms", "5", ConfigSource.TOPIC),
+        ("log.retention.minutes", "2", ConfigSource.STATIC_BROKER),
+        ("log.retention.hours", "1", ConfigSource.STATIC_BROKER),
+        ("log.retention.ms", "604800000", ConfigSource.DEFAULT),
     )
 
 
@@ -35,14 +39,14 @@ def test_an_alias_is_shown_under_the_settings_name():
     entries = topic({"max.message.time.difference.ms": "5"})
     assert "max.message.time.difference.ms" not in entries
     entry = entries["message.timestamp.difference.max.ms"]
-    assert (entry.value, entry.source) == ("5", Source.TOPIC)
+    assert (entry.value, entry.source) == ("5", ConfigSource.TOPIC)
 
 
 def test_a_replaced_window_no_longer_counts():
     entry = topic(
         {"message.timestamp.difference.max.ms": "5"}, log_message_timestamp_before_max_ms="1"
     )["message.timestamp.before.max.ms"]
-    assert (entry.value, entry.source) == (str(LONG_MAX), Source.DEFAULT)
+    assert (entry.value, entry.source) == (str(LONG_MAX), ConfigSource.DEFAULT)
 
 
 def test_values_are_written_as_kafka_writes_them():
@@ -58,6 +62,6 @@ def test_a_broker_shows_its_own_settings_and_its_topics_defaults():
     assert entries["listeners"].value == "PLAINTEXT://[::1]:7"
     assert entries["listeners"].read_only
     assert entries["log.segment.bytes"].value == "100"
-    assert entries["log.segment.bytes"].source is Source.STATIC_BROKER
+    assert entries["log.segment.bytes"].source is ConfigSource.STATIC_BROKER
     assert not entries["log.segment.bytes"].read_only
     assert "segment.bytes" not in entries

@@ -12,7 +12,7 @@ from itertools import pairwise, zip_longest
 from typing import TYPE_CHECKING
 
 from tidelog.dump.files import kind_of
-from tidelog.dump.segments import Finding, Wanted, read_segment
+from tidelog.dump.segments import DumpFinding, DumpOptions, read_segment
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -58,8 +58,8 @@ def append_times(log_dir: Path, place: Place) -> list[tuple[int, int | None]]:
     return [
         (row.fields["last_offset"], row.fields["append_time"])
         for segment in sorted(log_dir.joinpath(str(place)).glob("*.log"))
-        for row in read_segment(segment, Wanted(with_records=False))
-        if not isinstance(row, Finding)
+        for row in read_segment(segment, DumpOptions(with_records=False))
+        if not isinstance(row, DumpFinding)
     ]
 
 
@@ -86,6 +86,6 @@ def findings(directory: Path) -> Iterator[str]:
         kind = kind_of(path)
         if kind is None:
             continue
-        for found in kind.read(path, Wanted(with_records=False)):
-            if isinstance(found, Finding):
+        for found in kind.read(path, DumpOptions(with_records=False)):
+            if isinstance(found, DumpFinding):
                 yield f"{path}: {found.where}: {found.what}"

@@ -10,7 +10,7 @@ from tests.pipeline import spark_kafka
 from tidelog.pipeline import cli
 from tidelog.pipeline.errors import SetupError
 from tidelog.pipeline.replay import delivery
-from tidelog.pipeline.session import Session
+from tidelog.pipeline.session import TaskSession
 
 # The session lives for minutes: what is compiled a second time in that time is compiled in vain.
 JAVA_OPTIONS = "-XX:TieredStopAtLevel=1 -Duser.timezone=UTC"
@@ -24,7 +24,7 @@ def spark():
     conf = [("spark.ui.enabled", "false"), ("spark.driver.extraJavaOptions", JAVA_OPTIONS)]
     conf += [("spark.jars", ",".join(connector))] if connector else []
 
-    with Session("tests", master="local[2]", conf=conf) as session:
+    with TaskSession("tests", master="local[2]", conf=conf) as session:
         try:
             started = session.spark
         except SetupError as error:
@@ -39,7 +39,7 @@ def on_spark(spark, monkeypatch):
 
     def session_of(options, _=None):
         is_inline = getattr(options, "master", None) == "inline"
-        return Session(options.job, **({"master": "inline"} if is_inline else {"spark": spark}))
+        return TaskSession(options.job, **({"master": "inline"} if is_inline else {"spark": spark}))
 
     monkeypatch.setattr(cli, "session_of", session_of)
     return spark

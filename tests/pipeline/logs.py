@@ -11,7 +11,7 @@ from tests.storage.conftest import TOPIC_ID
 from tidelog.config.topic import TopicConfig
 from tidelog.pipeline.source.access import plan, read
 from tidelog.pipeline.source.append_times import UNKNOWN
-from tidelog.pipeline.source.reading import Options
+from tidelog.pipeline.source.reading import ReadOptions
 from tidelog.pipeline.source.splits import LOG_END, Selection
 from tidelog.protocol.records.batch import Record, build
 from tidelog.storage.directory.store import LogStore
@@ -161,6 +161,6 @@ def read_all(root, selection=None, **options):
     selection = selection or Selection(upto=LOG_END)
     found = {}
     for split in plan(selection, logs=[str(root)]):
-        for columns in read(split, Options.of(selection, **options)):
+        for columns in read(split, ReadOptions.of(selection, **options)):
             found.setdefault((split.topic, split.partition), []).extend(seen_in(columns))
     return found

@@ -16,7 +16,7 @@ from tidelog.client.apis import METADATA
 from tidelog.client.appender import Appender
 from tidelog.client.sync_connection import Connection
 from tidelog.pipeline.source.access import read
-from tidelog.pipeline.source.reading import Options
+from tidelog.pipeline.source.reading import ReadOptions
 from tidelog.pipeline.source.splits import READ_COMMITTED, READ_UNCOMMITTED, SourceError, Split
 from tidelog.protocol.api import (
     api_versions,
@@ -134,7 +134,7 @@ def offsets_read(answers, end=5, *, policy="delete", log_end=5, **how):
     with Scripted(answers) as broker:
         broker.policy, broker.end = policy, log_end
         split = Split("t", 0, 0, end, 1, brokers=f"127.0.0.1:{broker.port}")
-        return [int(one) for columns in read(split, Options(**how)) for one in columns.offset]
+        return [int(one) for columns in read(split, ReadOptions(**how)) for one in columns.offset]
 
 
 def test_a_quota_slows_a_read_and_does_not_end_it():

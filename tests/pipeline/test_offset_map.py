@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from tests.pipeline.offset_maps import target_offset_of
 from tidelog.pipeline.replay.offset_map import (
+    OffsetRange,
     PartitionMap,
-    Run,
     Runs,
     read,
     renew,
@@ -62,8 +62,8 @@ def test_nothing_is_nothing(tmp_path):
 @pytest.mark.parametrize("name", ["a", "b"])
 def test_maps_are_read_back_as_they_were(tmp_path, name):
     maps = [
-        PartitionMap(name, 1, "t", 1, (Run(0, 5, 10), Run(20, 15, 1))),
-        PartitionMap(name, 0, "t", 0, (Run(2**60, 0, 2),)),
+        PartitionMap(name, 1, "t", 1, (OffsetRange(0, 5, 10), OffsetRange(20, 15, 1))),
+        PartitionMap(name, 0, "t", 0, (OffsetRange(2**60, 0, 2),)),
     ]
     write(tmp_path / "offsets.parquet", maps)
     assert read(tmp_path / "offsets.parquet") == sorted(maps)
@@ -74,7 +74,7 @@ def test_a_map_does_not_get_shorter(tmp_path):
     """Partition by partition; what is no map is written anew."""
     path = tmp_path / "offsets.parquet"
     path.write_bytes(b"half of a file")
-    whole, part = (Run(0, 5, 10), Run(20, 15, 1)), (Run(0, 5, 4),)
+    whole, part = (OffsetRange(0, 5, 10), OffsetRange(20, 15, 1)), (OffsetRange(0, 5, 4),)
     others = PartitionMap("s", 1, "t", 1, part)
     renew(path, [PartitionMap("s", 0, "t", 0, part)])
     renew(path, [PartitionMap("s", 0, "t", 0, whole), others])

@@ -8,12 +8,12 @@ from tidelog.command_line import Parser
 from tidelog.pipeline import cli, options
 from tidelog.pipeline.declaring import declared
 from tidelog.pipeline.errors import UsageError
-from tidelog.pipeline.plan import PLAN, Plan
+from tidelog.pipeline.plan import PLAN, ScanPlan
 from tidelog.text import with_signed_values
 
 
 @declared
-class Job(options.Run, options.TimedSource):
+class Job(options.RunOptions, options.TimedSource):
     job = "j"
 
 
@@ -40,7 +40,9 @@ def begun(directory, *arguments):
     found = parsed("--brokers", "b:9092", *arguments)
     found = options.as_begun(found, directory / PLAN)
     told = options.read_arguments(found)
-    plan = Plan.open(directory, job="j", run="r", arguments=told, now_ms=9, make=lambda: ((), {}))
+    plan = ScanPlan.open(
+        directory, job="j", run="r", arguments=told, now_ms=9, make=lambda: ((), {})
+    )
     return options.selection_of(found), plan
 
 

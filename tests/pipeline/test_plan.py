@@ -7,7 +7,7 @@ import json
 import pytest
 
 from tidelog.pipeline.errors import PipelineError, UsageError
-from tidelog.pipeline.plan import Plan, described
+from tidelog.pipeline.plan import ScanPlan, described
 from tidelog.pipeline.source.splits import Split
 
 ARGUMENTS = {"brokers": "b:9092", "topics": "t", "from_ms": None, "limits": (1, 2)}
@@ -19,7 +19,9 @@ def opened(directory, end=100, job="mirror", arguments=ARGUMENTS, **more):
             "k": (1,)
         }
 
-    return Plan.open(directory, job=job, run="r", arguments=arguments, now_ms=9, make=make, **more)
+    return ScanPlan.open(
+        directory, job=job, run="r", arguments=arguments, now_ms=9, make=make, **more
+    )
 
 
 def test_the_first_plan_is_kept_whatever_the_log_has_grown_to(tmp_path):

@@ -12,7 +12,7 @@ from tidelog.pipeline import session as session_module
 from tidelog.pipeline import tasks
 from tidelog.pipeline.errors import PipelineError, SetupError, UsageError
 from tidelog.pipeline.runs.task_progress import watching
-from tidelog.pipeline.session import SMALL_BYTES, SPARK_START_S, TRIED_S, Session, is_small
+from tidelog.pipeline.session import SMALL_BYTES, SPARK_START_S, TRIED_S, TaskSession, is_small
 from tidelog.pipeline.source.splits import SourceError
 from tidelog.protocol.errors import ErrorCode
 
@@ -50,8 +50,10 @@ def test_what_is_small(left_bytes, done_bytes, elapsed_s, expected):
     ],
 )
 def test_where_tasks_run(monkeypatch, master, sizes, where):
-    monkeypatch.setattr(Session, "on_spark", lambda self, task, left, done: ["Spark"] * len(left))
-    with Session("x", master=master) as session:
+    monkeypatch.setattr(
+        TaskSession, "on_spark", lambda self, task, left, done: ["Spark"] * len(left)
+    )
+    with TaskSession("x", master=master) as session:
         assert session.run(lambda item: "here", [1, 2], sizes=sizes) == [where, where]
         assert session.run(lambda item: "here", [], sizes=None if sizes is None else []) == []
 
@@ -62,23 +64,25 @@ def test_what_takes_long_after_all_goes_to_spark(monkeypatch):
     monkeypatch.setattr(
         session_module, "time", type("Clock", (), {"monotonic": lambda: next(moments) + 100})
     )
-    monkeypatch.setattr(Session, "on_spark", lambda self, task, left, done: ["Spark"] * len(left))
-    with Session("x") as session:
+    monkeypatch.setattr(
+        TaskSession, "on_spark", lambda self, task, left, done: ["Spark"] * len(left)
+    )
+    with TaskSession("x") as session:
         found = session.run(lambda item: "here", [1, 2, 3, 4], sizes=[10, 10, 40, 40])
     assert found == ["here", "here", "Spark", "Spark"]
 
 
 def test_spark_submit_says_the_master(monkeypatch):
     monkeypatch.setenv("PYSPARK_GATEWAY_PORT", "1")
-    monkeypatch.setattr(Session, "on_spark", lambda self, task, left, done: ["Spark"])
-    with Session("x") as session:
+    monkeypatch.setattr(TaskSession, "on_spark", lambda self, task, left, done: ["Spark"])
+    with TaskSession("x") as session:
         assert session.run(lambda item: "here", [1], sizes=[1]) == ["Spark"]
-    with Session("x", master="auto") as session:
+    with TaskSession("x", master="auto") as session:
         assert session.run(lambda item: "here", [1], sizes=[1]) == ["here"]
 
 
 def test_without_spark_the_items_are_done_here():
-    with Session("x", master="inline") as session:
+    with TaskSession("x", master="inline") as session:
         found = session.run(lambda item: item + os.getpid(), [1, 2])
         assert found == [1 + os.getpid(), 2 + os.getpid()]
         with pytest.raises(SetupError, match="needs Spark"):
@@ -87,7 +91,7 @@ def test_without_spark_the_items_are_done_here():
 
 
 def test_an_error_of_a_task_is_raised_as_it_is():
-    with Session("x") as session, pytest.raises(ZeroDivisionError):
+    with TaskSession("x") as session, pytest.raises(ZeroDivisionError):
         session.run(lambda item: 1 // item, [0], sizes=[0])
 
 
@@ -102,14 +106,14 @@ def test_progress_moves_while_tasks_run(monkeypatch):
         if done == 3:
             shown.set()
 
-    with Session("x") as session:
+    with TaskSession("x") as session:
         session.run(lambda item: item and shown.wait(60), [0, 1], watch=watch, sizes=[3, 4])
     assert shown.is_set()
     assert seen == sorted(seen)
 
 
 def test_progress_does_not_exceed_its_total(capsys):
-    with watching("x", 10, Session("x")) as watch:
+    with watching("x", 10, TaskSession("x")) as watch:
         watch(12)
     assert '"done": 10, "total": 10' in capsys.readouterr().err
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tidelog.pipeline.errors import PipelineError
-from tidelog.pipeline.session import Session
+from tidelog.pipeline.session import TaskSession
 
 pytestmark = pytest.mark.spark
 ATTEMPTS = 4
@@ -38,7 +38,7 @@ def tried(spark, tmp_path):
     def run(error, failures, items=(0,)):
         task = functools.partial(noted, directory=tmp_path, error=error, failures=failures)
         try:
-            (found,) = Session("tests", spark=spark).run(task, items)
+            (found,) = TaskSession("tests", spark=spark).run(task, items)
         except Exception as raised:
             found = raised
         return found, len(list(tmp_path.iterdir()))
@@ -82,7 +82,7 @@ def test_progress_counts_the_sizes_of_tasks_that_are_done(spark, tmp_path):
         if done == 3:
             (tmp_path / "shown").touch()
 
-    pids = Session("tests", spark=spark).run(
+    pids = TaskSession("tests", spark=spark).run(
         awaited, [None, tmp_path / "shown"], watch=watch, sizes=[3, 4]
     )
     assert os.getpid() not in pids
@@ -91,9 +91,9 @@ def test_progress_counts_the_sizes_of_tasks_that_are_done(spark, tmp_path):
 
 def test_a_session_of_the_callers_is_left_as_it_was(spark):
     before = dict(spark.sparkContext.getConf().getAll()), spark.conf.getAll
-    with Session("tests", spark=spark) as session:
+    with TaskSession("tests", spark=spark) as session:
         assert session.run(abs, [-1, -2]) == [1, 2]
-    with Session("tests", master="local[7]") as session:  # a program's own is used, not another
+    with TaskSession("tests", master="local[7]") as session:  # a program's own is used, not another
         assert session.run(abs, [-3]) == [3]
         assert session.spark.sparkContext is spark.sparkContext
     assert spark.sparkContext.parallelize([Path("a")]).count() == 1, "it was not stopped"

@@ -2,14 +2,14 @@
 
 import pytest
 
-from tidelog.pipeline.replay.targets import NO_LIMIT, Target, as_made
+from tidelog.pipeline.replay.targets import NO_LIMIT, TargetTopic, as_made
 
 FIRST, LAST = -(2**63), 2**63 - 1
 NOW_MS = 1_700_000_000_000
 
 
 def target(before_ms=NO_LIMIT, after_ms=NO_LIMIT, *, is_stamped=False):
-    return Target("t", 1, is_stamped, before_ms, after_ms, 1_000_000, {})
+    return TargetTopic("t", 1, is_stamped, before_ms, after_ms, 1_000_000, {})
 
 
 @pytest.mark.parametrize(

@@ -31,7 +31,7 @@ _HINTS: Final = {
 }
 
 
-class Options(argparse.Namespace):
+class Arguments(argparse.Namespace):
     """What was given to a command. An address that is missing is asked of the other port when it is read.
 
     So one address is enough, and a command that needs one port asks nothing else.
@@ -151,13 +151,13 @@ def add_within(parser: argparse.ArgumentParser, longest: str, what: str) -> None
 # --- what was given ------------------------------------------------------------------------------
 
 
-def with_addresses(options: argparse.Namespace) -> Options:
+def with_addresses(options: argparse.Namespace) -> Arguments:
     """Returns the options with addresses: those given, else those of the environment, else the defaults.
 
     If one of both is given, the variable of the other is not read: it may be another broker's. Raises
     CommandError.
     """
-    found = Options(**vars(options))
+    found = Arguments(**vars(options))
     given = {
         name: (f"--{name}", text) for name, text in vars(options).items() if name in _VARIABLES
     }

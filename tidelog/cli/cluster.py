@@ -44,7 +44,7 @@ _GROUP_SENTENCES = {
 }
 
 
-class Partition(NamedTuple):
+class PartitionStatus(NamedTuple):
     """A partition; the leader is -1 if it has none."""
 
     number: int
@@ -54,13 +54,13 @@ class Partition(NamedTuple):
     in_sync: Sequence[int]
 
 
-class Topic(NamedTuple):
+class TopicStatus(NamedTuple):
     """A topic and its partitions, by number."""
 
     name: str
     topic_id: str
     is_internal: bool
-    partitions: list[Partition]
+    partitions: list[PartitionStatus]
 
 
 class Member(NamedTuple):
@@ -73,7 +73,7 @@ class Member(NamedTuple):
     assigned: tuple[TopicPartition, ...] | None
 
 
-class Group(NamedTuple):
+class GroupStatus(NamedTuple):
     """A group: its state by Kafka's name, its protocol type, and the protocol its members chose."""
 
     name: str
@@ -121,7 +121,7 @@ class Cluster:
 
     # --- topics ------------------------------------------------------------------------------
 
-    def topics(self, names: Iterable[str] | None = None) -> list[Topic]:
+    def topics(self, names: Iterable[str] | None = None) -> list[TopicStatus]:
         """Topics by name: all, or those named, which exist."""
         wanted = None if names is None else list(dict.fromkeys(names))
         answer = self.perform(topic_calls.describe(wanted))
@@ -159,7 +159,7 @@ class Cluster:
         call = topic_calls.add_partitions(name, count, validate_only=validate_only)
         self.perform(call, f"{name}: ")
 
-    def sizes(self, topic: Topic) -> dict[int, int]:
+    def sizes(self, topic: TopicStatus) -> dict[int, int]:
         """Returns the bytes of each partition's log at its leader, for those that report them."""
         places = [
             ((topic.name, each.number), each.leader)
@@ -279,7 +279,7 @@ class Cluster:
             for each in sorted(listed)
         }
 
-    def group(self, name: str) -> Group:
+    def group(self, name: str) -> GroupStatus:
         """Returns a group and its members; a group that does not exist is Dead."""
         if not name:
             raise UsageError("a group has a name")
@@ -290,10 +290,10 @@ class Cluster:
             except RequestError as error:
                 if error.code is not ErrorCode.GROUP_ID_NOT_FOUND:
                     raise
-                return Group(name, "Dead", "", "", coordinator, ())
+                return GroupStatus(name, "Dead", "", "", coordinator, ())
         is_consumer = found.protocol_type in ("", group_calls.CONSUMER)
         members = [_member(each, is_consumer=is_consumer) for each in found.members]
-        return Group(
+        return GroupStatus(
             name,
             found.group_state or "Dead",
             found.protocol_type,
@@ -373,15 +373,15 @@ def by_topic(places: Iterable[TopicPartition]) -> dict[str, list[int]]:
     return found
 
 
-def _topic(answer: Any) -> Topic:
+def _topic(answer: Any) -> TopicStatus:
     """Returns a topic of a Metadata answer. Raises CommandError if it does not exist."""
     raise_for_topic(answer)
-    return Topic(
+    return TopicStatus(
         answer.name,
         str(answer.topic_id),
         answer.is_internal,
         sorted(
-            Partition(
+            PartitionStatus(
                 *(one.partition_index, one.leader_id, bool(one.error_code)),
                 *(one.replica_nodes, one.isr_nodes),
             )

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterable, Mapping, Sequence
 
-    from tidelog.cli.cluster import Topic
+    from tidelog.cli.cluster import TopicStatus
     from tidelog.client.calls.settings import Setting
 
 Changes = dict[str, str | None]
@@ -333,7 +333,7 @@ def _effective(entries: Sequence[Setting], changes: Changes, *, is_own: bool) ->
 
 
 def _preview(
-    address: str, topic: Topic, settings: Mapping[str, str], *, is_one_of_several: bool
+    address: str, topic: TopicStatus, settings: Mapping[str, str], *, is_one_of_several: bool
 ) -> tuple[Deletion | None, list[str]]:
     """Returns what is deleted only with these settings, None if nothing, and why more is unknown.
 

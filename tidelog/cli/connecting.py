@@ -32,7 +32,7 @@ from tidelog.protocol.errors import ErrorCode
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from tidelog.cli.arguments import Options
+    from tidelog.cli.arguments import Arguments
     from tidelog.client.cluster import Address
     from tidelog.client.security import Security
 
@@ -53,7 +53,7 @@ _MISTAKES = frozenset(
 )
 
 
-def use_command_config(options: Options) -> None:
+def use_command_config(options: Arguments) -> None:
     """Lets addresses of brokers carry the security settings in the file of `--command-config`.
 
     Raises CommandError for a mistake in the file.

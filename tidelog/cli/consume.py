@@ -60,7 +60,7 @@ _LIKE_A_TIME = re.compile(r"1[0-9]{9}|1[0-9]{12}")  # of our days, in seconds or
 _PLACES = "TIME, earliest, latest, an offset, or @MS for milliseconds"
 
 
-class Place(NamedTuple):
+class ReadBound(NamedTuple):
     """A start or an end: an offset (or EARLIEST or LATEST), or a time."""
 
     offset: int | None = None
@@ -109,7 +109,7 @@ def _consume(options: argparse.Namespace) -> None:
 # --- where to begin and end -----------------------------------------------------------------------
 
 
-def _places(cluster: Cluster, options: argparse.Namespace) -> tuple[Place, Place]:
+def _places(cluster: Cluster, options: argparse.Namespace) -> tuple[ReadBound, ReadBound]:
     """Returns the start and the end; times from now on are by the broker's clock. Raises CommandError."""
     is_asked = is_relative(options.start) or is_relative(options.end)
     now_ms = cluster.now_ms(options.http, options.topic) if is_asked else machine_ms()
@@ -120,27 +120,27 @@ def _places(cluster: Cluster, options: argparse.Namespace) -> tuple[Place, Place
     return start, end
 
 
-def _place(option: str, text: str, now_ms: int, options: argparse.Namespace) -> Place:
+def _place(option: str, text: str, now_ms: int, options: argparse.Namespace) -> ReadBound:
     """Parses a start or an end. Raises CommandError."""
     if text in ("earliest", "latest"):
-        return Place(offset=EARLIEST if text == "earliest" else LATEST)
+        return ReadBound(offset=EARLIEST if text == "earliest" else LATEST)
     if text.isascii() and text.isdecimal():
         if _LIKE_A_TIME.fullmatch(text):
             ms = f"{text:0<13}"
             warn(options, f"{option} {text} is an offset: a time in milliseconds is written @{ms}")
-        return Place(offset=int(text))
+        return ReadBound(offset=int(text))
     if re.fullmatch(r"[+-][0-9]+", text):
         raise UsageError(f"{option} {text}: milliseconds are written @{text}")
     warn_of_unit(options, option, text.removeprefix("@"))
     at = time_of(text.removeprefix("@"), now_ms, shift=options.shift, what=option)
-    return Place(time_ms=at)
+    return ReadBound(time_ms=at)
 
 
 def _spans(
     cluster: Cluster,
     places: list[TopicPartition],
-    start: Place,
-    end: Place,
+    start: ReadBound,
+    end: ReadBound,
     options: argparse.Namespace,
 ) -> dict[int, tuple[int, int]]:
     """Returns the first offset and the end offset of each partition. Raises CommandError."""
@@ -177,7 +177,7 @@ def _isolation(options: argparse.Namespace) -> int:
 
 
 def _between(
-    reader: _Reader, start: Place, end: Place, *, within: bool
+    reader: _Reader, start: ReadBound, end: ReadBound, *, within: bool
 ) -> Iterator[tuple[int, Consumed] | None]:
     """Yields what of the records is shown; None whenever there is no further record at the moment."""
     for read in reader.read():

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
-class Plan(NamedTuple):
+class DeletionPlan(NamedTuple):
     """The deletion in one partition: records before `offset`; `kept` says what remains, and why."""
 
     partition: int
@@ -104,7 +104,7 @@ def _delete_records(address: str, found: dict[str, Any], offsets: dict[int, int]
         cluster.delete_records(found["topic"], offsets)
 
 
-def _plan(topic: str, row: dict[str, Any], ends: dict[str, Any]) -> Plan:
+def _plan(topic: str, row: dict[str, Any], ends: dict[str, Any]) -> DeletionPlan:
     """Returns the deletion in a partition. Raises CommandError if the broker does not know it."""
     number = row["partition"]
     for each in (row, ends):
@@ -120,11 +120,11 @@ def _plan(topic: str, row: dict[str, Any], ends: dict[str, Any]) -> Plan:
     elif offset == NONE:
         offset = end
         if "unknown" not in row and end > start and ends["largest"]["offset"] == NONE:
-            return Plan(number, start, start, 0, 0, "no record has a time: use --appended")
-    return Plan(number, start, offset, row["offsets_before"], row["bytes_before"], kept)
+            return DeletionPlan(number, start, start, 0, 0, "no record has a time: use --appended")
+    return DeletionPlan(number, start, offset, row["offsets_before"], row["bytes_before"], kept)
 
 
-def _with_obstacle(plan: Plan, row: dict[str, Any], capped: dict[str, Any]) -> Plan:
+def _with_obstacle(plan: DeletionPlan, row: dict[str, Any], capped: dict[str, Any]) -> DeletionPlan:
     """Returns the plan, and in `kept` the record from the future that ends it, if there is one.
 
     Raises CommandError if the broker does not know it.
@@ -141,7 +141,7 @@ def _with_obstacle(plan: Plan, row: dict[str, Any], capped: dict[str, Any]) -> P
     )
 
 
-def _print_plans(found: dict[str, Any], plans: Sequence[Plan]) -> None:
+def _print_plans(found: dict[str, Any], plans: Sequence[DeletionPlan]) -> None:
     name = "at" if "at_ms" in found else "appended_at"
     what = "with a time" if name == "at" else "appended"
     print_lines(
@@ -163,6 +163,6 @@ def _print_plans(found: dict[str, Any], plans: Sequence[Plan]) -> None:
         print_lines("", "Nothing to delete.")
 
 
-def _sum(plans: Sequence[Plan]) -> str:
+def _sum(plans: Sequence[DeletionPlan]) -> str:
     records, size = sum(plan.records for plan in plans), sum(plan.bytes for plan in plans)
     return f"{some(records, 'record')}, {size_of(size)}"

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from tidelog.cli.arguments import add_flag, size_given
 from tidelog.dump import dump
-from tidelog.dump.segments import UNPACK_LIMIT, Wanted
+from tidelog.dump.segments import UNPACK_LIMIT, DumpOptions
 
 if TYPE_CHECKING:
     import argparse
@@ -35,4 +35,4 @@ def add_dump(parser: argparse.ArgumentParser) -> None:
 
 def _dump(options: argparse.Namespace) -> int:
     limit = size_given("--unpack-limit", options.unpack_limit)
-    return dump.run(options.files, Wanted(options.records, limit), as_json=options.json)
+    return dump.run(options.files, DumpOptions(options.records, limit), as_json=options.json)

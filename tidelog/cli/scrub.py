@@ -16,7 +16,7 @@ from tidelog.cli.output import bar, print_json, print_lines, print_table
 from tidelog.cli.shared import FAILED, UsageError
 from tidelog.storage import filenames
 from tidelog.storage.segment.log_file import Tail
-from tidelog.storage.segment.scrub import Place, scrub
+from tidelog.storage.segment.scrub import ScrubPosition, scrub
 from tidelog.storage.segment.segment import Segment
 from tidelog.text import size_of, some
 
@@ -117,7 +117,7 @@ def _read(file: _File, progress: Callable[[int], None]) -> Iterator[BadBatch]:
     segment = Segment(
         file.path.parent, file.base_offset, Tail(file.base_offset, file.path.stat().st_size)
     )
-    place: Place | None = Place(0, file.base_offset)
+    place: ScrubPosition | None = ScrubPosition(0, file.base_offset)
     try:
         while place is not None:
             scrubbed = scrub(segment, place, _SLICE_BYTES, file.end_offset)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from tidelog.cli.brokers.resize import Moves
-    from tidelog.cli.cluster import Topic
+    from tidelog.cli.cluster import TopicStatus
 
 _OWN = {  # what happens to the broker's own topics
     "__consumer_offsets": "it contains the committed offsets of groups",
@@ -78,11 +78,11 @@ def _list(options: argparse.Namespace) -> None:
     )
 
 
-def _print_named(topics: Iterable[Topic]) -> None:
+def _print_named(topics: Iterable[TopicStatus]) -> None:
     print_json([_named(topic) | {"partitions": len(topic.partitions)} for topic in topics])
 
 
-def _named(topic: Topic) -> dict[str, Any]:
+def _named(topic: TopicStatus) -> dict[str, Any]:
     return {"topic": topic.name, "topic_id": topic.topic_id, "internal": topic.is_internal}
 
 
@@ -98,7 +98,7 @@ def _describe(options: argparse.Namespace) -> None:
         _print_topic(topic)
 
 
-def _described(cluster: Cluster, topic: Topic) -> dict[str, Any]:
+def _described(cluster: Cluster, topic: TopicStatus) -> dict[str, Any]:
     name = topic.name
     places = [(name, each.number) for each in topic.partitions if not each.has_error]
     starts, ends = (cluster.offsets(places, at) for at in (EARLIEST, LATEST))
@@ -188,7 +188,7 @@ def _delete(options: argparse.Namespace) -> None:
     print_answer(options, [_named(topic) for topic in topics], f"Deleted {listed}.")
 
 
-def _own(topics: Iterable[Topic]) -> str:
+def _own(topics: Iterable[TopicStatus]) -> str:
     """Returns a warning if one of these topics is the broker's own, else an empty text."""
     return "".join(
         f"{topic.name} is the broker's own: {_OWN.get(topic.name, 'it needs it')}. "

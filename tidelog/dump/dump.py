@@ -22,7 +22,7 @@ from tidelog.cli.escaping import as_json, escaped
 from tidelog.cli.output import bar_beside_output
 from tidelog.cli.shared import UsageError
 from tidelog.dump.files import kind_of
-from tidelog.dump.segments import Finding, Row
+from tidelog.dump.segments import DumpFinding, Row
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from typing import TextIO
 
     from tidelog.dump.files import Kind
-    from tidelog.dump.segments import Wanted
+    from tidelog.dump.segments import DumpOptions
 
 FINE, FINDINGS = 0, 1
 _HELD_ROWS = 200  # the number of rows that are read to find the widths of columns
@@ -47,7 +47,7 @@ class _Judged(NamedTuple):
     findings: int
 
 
-def run(paths: Sequence[Path], wanted: Wanted, *, as_json: bool) -> int:
+def run(paths: Sequence[Path], wanted: DumpOptions, *, as_json: bool) -> int:
     """Shows every file; returns FINE or FINDINGS. Raises UsageError before anything is written."""
     work = [(path, _files(path) if path.is_dir() else [_known(path)]) for path in paths]
     page = _JsonPage(sys.stdout) if as_json else _TextPage(sys.stdout)
@@ -66,7 +66,7 @@ def _show(
     page: _JsonPage | _TextPage,
     path: Path,
     kind: Kind,
-    wanted: Wanted,
+    wanted: DumpOptions,
     advance: Callable[[int], None],
 ) -> int:
     """Shows one file; returns the number of findings."""
@@ -75,7 +75,7 @@ def _show(
     size, done = _size(path), 0
     for item in _items(path, kind, wanted):
         page.show(item)
-        if isinstance(item, Finding):
+        if isinstance(item, DumpFinding):
             findings += 1
         else:
             _count(item, totals)
@@ -131,12 +131,12 @@ def _sum_up(page: _JsonPage | _TextPage, directory: Path, judged: Sequence[_Judg
     page.end(sum(one.findings for one in judged), Counter({"file": len(judged)}))
 
 
-def _items(path: Path, kind: Kind, wanted: Wanted) -> Iterable[Row | Finding]:
+def _items(path: Path, kind: Kind, wanted: DumpOptions) -> Iterable[Row | DumpFinding]:
     """Yields everything about a file; an error during reading is a finding too."""
     try:
         yield from kind.read(path, wanted)
     except OSError as error:
-        yield Finding("", f"cannot be read on: {error.strerror or error}")
+        yield DumpFinding("", f"cannot be read on: {error.strerror or error}")
 
 
 def _count(row: Row, totals: Counter[str]) -> None:
@@ -159,8 +159,8 @@ class _JsonPage:
     def begin(self, path: Path, what: str) -> None:
         self._path, self._kind = str(path), what
 
-    def show(self, item: Row | Finding) -> None:
-        if isinstance(item, Finding):
+    def show(self, item: Row | DumpFinding) -> None:
+        if isinstance(item, DumpFinding):
             self._write("finding", item._asdict())
         else:
             self._write(item.kind, item.fields)
@@ -203,7 +203,7 @@ class _TextPage:
     def __init__(self, out: TextIO) -> None:
         self._out = out
         self._title = ""
-        self._held: list[Row | Finding] = []
+        self._held: list[Row | DumpFinding] = []
         self._widths: dict[str, int] = {}
 
     def begin(self, path: Path, what: str) -> None:
@@ -211,7 +211,7 @@ class _TextPage:
         self._widths = {}
         self._out.write(f"{escaped(str(path))}: {what}\n")
 
-    def show(self, item: Row | Finding) -> None:
+    def show(self, item: Row | DumpFinding) -> None:
         self._held.append(item)
         if len(self._held) >= _HELD_ROWS:
             self._write_held()
@@ -226,7 +226,7 @@ class _TextPage:
         held, self._held = self._held, []
         self._widen([item for item in held if isinstance(item, Row) and _is_tabular(item)])
         for item in held:
-            if isinstance(item, Finding):
+            if isinstance(item, DumpFinding):
                 where = f"{item.where}: " if item.where else ""
                 self._out.write(f"  ! {escaped(where + item.what)}\n")
             elif _is_tabular(item):

@@ -35,7 +35,7 @@ from tidelog.dump.indexes import (
     read_time_index,
     read_transaction_index,
 )
-from tidelog.dump.segments import Finding, Row, base_offset_of, known, read_segment
+from tidelog.dump.segments import DumpFinding, Row, base_offset_of, known, read_segment
 from tidelog.storage import checkpoints, filenames
 from tidelog.storage.directory import scrub_file
 from tidelog.storage.directory.checked_json import CheckedJsonError
@@ -48,7 +48,7 @@ from tidelog.storage.time.timestamp import MAX_TIMESTAMP, or_none
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from tidelog.dump.segments import Wanted
+    from tidelog.dump.segments import DumpOptions
     from tidelog.storage.segment.segment_line import SegmentLine
     from tidelog.storage.time.corrections import Correction
 
@@ -59,14 +59,14 @@ class Kind(NamedTuple):
     """A kind of file, and the function that reads it: its path, and what is wanted of it."""
 
     name: str
-    reader: Callable[[Path, Wanted], Iterator[Row | Finding]]
+    reader: Callable[[Path, DumpOptions], Iterator[Row | DumpFinding]]
 
-    def read(self, path: Path, wanted: Wanted) -> Iterator[Row | Finding]:
+    def read(self, path: Path, wanted: DumpOptions) -> Iterator[Row | DumpFinding]:
         """Yields the contents and what is wrong with them, also that they cannot be read."""
         try:
             yield from self.reader(path, wanted)
         except _UNREADABLE as error:
-            yield Finding("", str(error).removeprefix(f"{path} "))
+            yield DumpFinding("", str(error).removeprefix(f"{path} "))
 
 
 def kind_of(path: Path) -> Kind | None:
@@ -81,7 +81,9 @@ def kind_of(path: Path) -> Kind | None:
     return Kind(f"{kind.name}, {waiting[1:]}", partial(_read_waiting, kind, waiting))
 
 
-def _read_waiting(kind: Kind, waiting: str, path: Path, wanted: Wanted) -> Iterator[Row | Finding]:
+def _read_waiting(
+    kind: Kind, waiting: str, path: Path, wanted: DumpOptions
+) -> Iterator[Row | DumpFinding]:
     """Reads a segment's file without its suffix, by links to it and to files of the same suffix."""
     base = path.name.split(".", 1)[0]
     with tempfile.TemporaryDirectory(prefix="tidelog-dump-") as links:
@@ -90,7 +92,7 @@ def _read_waiting(kind: Kind, waiting: str, path: Path, wanted: Wanted) -> Itera
         yield from kind.read(Path(links) / path.name.removesuffix(waiting), wanted)
 
 
-def _read_snapshot(path: Path, _wanted: Wanted) -> Iterator[Row | Finding]:
+def _read_snapshot(path: Path, _wanted: DumpOptions) -> Iterator[Row | DumpFinding]:
     """Yields every producer; none may have a batch after the snapshot's offset."""
     offset = base_offset_of(path)
     for producer in producer_snapshots.read(path, _FOREVER_MS):
@@ -110,16 +112,16 @@ def _read_snapshot(path: Path, _wanted: Wanted) -> Iterator[Row | Finding]:
         )
         if last is not None and last.last_offset >= offset:
             where = f"producer {producer.producer_id}"
-            yield Finding(
+            yield DumpFinding(
                 where, f"its last batch ends with {last.last_offset}, not before {offset}"
             )
 
 
-def _read_partition_times(path: Path, _wanted: Wanted) -> Iterator[Row | Finding]:
+def _read_partition_times(path: Path, _wanted: DumpOptions) -> Iterator[Row | DumpFinding]:
     """Yields the times of the partition, and of each segment."""
     times = partition_times.read(path.parent)
     if times is None:
-        yield Finding("", "its magic, version or checksum is wrong: it is as good as none")
+        yield DumpFinding("", "its magic, version or checksum is wrong: it is as good as none")
         return
     yield Row(
         "partition",
@@ -152,12 +154,12 @@ def _read_partition_times(path: Path, _wanted: Wanted) -> Iterator[Row | Finding
         yield Row("segment", _segment_fields(line))
         where = f"segment {line.base_offset}"
         if not next_offset <= line.base_offset <= line.end_offset:
-            yield Finding(where, f"offset {next_offset} or a later one belongs here")
+            yield DumpFinding(where, f"offset {next_offset} or a later one belongs here")
         next_offset = line.end_offset
         log = path.with_name(filenames.segment_file(line.base_offset, filenames.LOG_SUFFIX))
         size = log.stat().st_size if log.exists() else None
         if size is not None and size < line.size:
-            yield Finding(where, f"it says {line.size} bytes, and the log has {size}")
+            yield DumpFinding(where, f"it says {line.size} bytes, and the log has {size}")
 
 
 def _correction_fields(correction: Correction) -> dict[str, Any]:
@@ -196,16 +198,18 @@ def _segment_fields(line: SegmentLine) -> dict[str, Any]:
 # --- checkpoints ---------------------------------------------------------------------------------
 
 
-def _read_offsets(path: Path, _wanted: Wanted) -> Iterator[Row | Finding]:
+def _read_offsets(path: Path, _wanted: DumpOptions) -> Iterator[Row | DumpFinding]:
     if not path.stat().st_size:
         return  # Kafka creates these files empty
     for (topic, index), offset in sorted(checkpoints.read_offsets(path).items()):
         yield Row("offset", {"topic": topic, "partition": index, "offset": offset})
         if index < 0 or offset < 0:
-            yield Finding(f"{topic}-{index}", f"offset {offset}: numbers here are never negative")
+            yield DumpFinding(
+                f"{topic}-{index}", f"offset {offset}: numbers here are never negative"
+            )
 
 
-def _read_clock(path: Path, _wanted: Wanted) -> Iterator[Row | Finding]:
+def _read_clock(path: Path, _wanted: DumpOptions) -> Iterator[Row | DumpFinding]:
     stored = parse_clock(path.read_bytes())
     state = stored.state
     yield Row("clock", {"serial": stored.serial, **state.last._asdict()})
@@ -218,7 +222,7 @@ def _read_clock(path: Path, _wanted: Wanted) -> Iterator[Row | Finding]:
         yield Row("step", {"number": number, **step._asdict()})
 
 
-def _read_scrubbing(path: Path, _wanted: Wanted) -> Iterator[Row | Finding]:
+def _read_scrubbing(path: Path, _wanted: DumpOptions) -> Iterator[Row | DumpFinding]:
     """Yields how far scrubbing has come, and each damaged segment as a finding."""
     progress = scrub_file.parse_progress(path.read_bytes())
     topic, partition, base_offset = progress.at or (None, None, None)
@@ -235,18 +239,18 @@ def _read_scrubbing(path: Path, _wanted: Wanted) -> Iterator[Row | Finding]:
         yield Row("damage", each._asdict())
 
 
-def _read_epochs(path: Path, _wanted: Wanted) -> Iterator[Row | Finding]:
+def _read_epochs(path: Path, _wanted: DumpOptions) -> Iterator[Row | DumpFinding]:
     for epoch, start_offset in checkpoints.read_epochs(path):
         yield Row("epoch", {"epoch": epoch, "start_offset": start_offset})
 
 
-def _read_metadata(path: Path, _wanted: Wanted) -> Iterator[Row | Finding]:
+def _read_metadata(path: Path, _wanted: DumpOptions) -> Iterator[Row | DumpFinding]:
     topic_id = checkpoints.read_topic_id(path.parent)
     if topic_id is not None:
         yield Row("topic", {"topic_id": checkpoints.format_topic_id(topic_id)})
 
 
-def _read_meta_properties(path: Path, _wanted: Wanted) -> Iterator[Row | Finding]:
+def _read_meta_properties(path: Path, _wanted: DumpOptions) -> Iterator[Row | DumpFinding]:
     """Yields every property; they must name the broker, in version 0 or 1."""
     properties = {}
     for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
@@ -254,14 +258,14 @@ def _read_meta_properties(path: Path, _wanted: Wanted) -> Iterator[Row | Finding
             continue
         name, found, value = (part.strip() for part in line.partition("="))
         if not found:
-            yield Finding("", f"'{name}' is no property: it has no '='")
+            yield DumpFinding("", f"'{name}' is no property: it has no '='")
             continue
         properties[name] = value
         yield Row("property", {"name": name, "value": value})
     if properties.get("version") not in _BROKER_IDS:
-        yield Finding("", "it names no version, or one that is neither 0 nor 1")
+        yield DumpFinding("", "it names no version, or one that is neither 0 nor 1")
     elif not properties.get(_BROKER_IDS[properties["version"]], "").isdigit():
-        yield Finding("", f"it names no {_BROKER_IDS[properties['version']]}")
+        yield DumpFinding("", f"it names no {_BROKER_IDS[properties['version']]}")
 
 
 _UNREADABLE = (CheckedJsonError, checkpoints.CheckpointError, producer_snapshots.SnapshotError)

@@ -36,7 +36,7 @@ UNPACK_LIMIT: Final = 64 << 20
 """Bytes; with the default of memory.limit.bytes a broker accepts no batch that unpacks to more."""
 
 
-class Wanted(NamedTuple):
+class DumpOptions(NamedTuple):
     """What is read of files: whether to show records, and to how many bytes a batch may unpack."""
 
     with_records: bool
@@ -50,7 +50,7 @@ class Row(NamedTuple):
     fields: dict[str, Any]
 
 
-class Finding(NamedTuple):
+class DumpFinding(NamedTuple):
     """One impossible thing: where in the file, and what."""
 
     where: str
@@ -82,7 +82,7 @@ def known(number: int) -> int | None:
     return None if number == -1 else number
 
 
-def read_segment(path: Path, wanted: Wanted) -> Iterator[Row | Finding]:
+def read_segment(path: Path, wanted: DumpOptions) -> Iterator[Row | DumpFinding]:
     """Yields every batch, checked and described; with its records if asked."""
     segment = segment_of(path)
     size, appended = segment.tail.size, _append_times_beside(path)
@@ -99,13 +99,13 @@ def read_segment(path: Path, wanted: Wanted) -> Iterator[Row | Finding]:
                 shown = batch.last_offset if first_offset < 0 else first_offset
                 faults.append(f"offset {shown} where {next_offset} or a later one belongs")
             yield Row("batch", _batch_fields(found, summary, appended, is_bad=bool(faults)))
-            yield from (Finding(where, fault) for fault in faults)
+            yield from (DumpFinding(where, fault) for fault in faults)
             if wanted.with_records and summary is not None:
                 yield from _records(found, where, wanted.unpack_limit)
             next_offset = max(next_offset, batch.last_offset + 1)
             position = found.position + batch.size
     except CorruptMessage as error:
-        yield Finding(f"byte {position}", _torn(path, position, size, error.message))
+        yield DumpFinding(f"byte {position}", _torn(path, position, size, error.message))
 
 
 def _summary(found: Found, faults: list[str], unpack_limit: int) -> Summary | None:
@@ -182,12 +182,12 @@ def _time_type(batch: Batch) -> str | None:
     return LOG_APPEND_TIME if batch.is_log_append_time else "CreateTime"
 
 
-def _records(found: Found, where: str, unpack_limit: int) -> Iterator[Row | Finding]:
+def _records(found: Found, where: str, unpack_limit: int) -> Iterator[Row | DumpFinding]:
     try:
         for record in records(found.buffer, found.batch, unpack_limit):
             yield Row("record", _record_fields(record))
     except CorruptMessage as error:
-        yield Finding(where, _without_position(error, found.batch))
+        yield DumpFinding(where, _without_position(error, found.batch))
 
 
 def _record_fields(record: Record) -> dict[str, Any]:

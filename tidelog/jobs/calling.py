@@ -13,7 +13,7 @@ from tidelog.jobs.results import Result
 from tidelog.pipeline import cli
 from tidelog.pipeline.declaring import Options, keyword_of
 from tidelog.pipeline.errors import FAILED, FINDINGS, PipelineError, Refused, UsageError
-from tidelog.pipeline.options import AUTO, INLINE, Run
+from tidelog.pipeline.options import AUTO, INLINE, RunOptions
 from tidelog.pipeline.report.output import collected
 from tidelog.pipeline.secured import with_command_configs
 from tidelog.pipeline.source.splits import NotThere
@@ -67,7 +67,7 @@ def call(options: Options, name: str, result: type[R]) -> R:
     if the job has changed nothing because of what it found.
     """
     options = with_command_configs(options)
-    if options.spark is not None and isinstance(options, Run):
+    if options.spark is not None and isinstance(options, RunOptions):
         _refuse_contradictions(options)
     with collected() as output:
         try:
@@ -94,7 +94,7 @@ def _outcome(options: Any, name: str, status: int, output: Output) -> tuple[Any,
     return name, options.run, status, place, output.report, output.text, draw
 
 
-def _refuse_contradictions(options: Run) -> None:
+def _refuse_contradictions(options: RunOptions) -> None:
     """Raises UsageError for options that a SparkSession of the caller's decides already."""
     if options.master not in {None, AUTO, INLINE}:
         raise UsageError(

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from tidelog.broker.coordinators.groups.group_metadata import GroupMetadata
     from tidelog.broker.coordinators.groups.groups import Groups
     from tidelog.protocol.topic_partition import TopicPartition
-    from tidelog.protocol.transaction_log import Producer
+    from tidelog.protocol.transaction_log import ProducerIdAndEpoch
     from tidelog.storage.log.partition import Partition
     from tidelog.storage.log.producers.verification import Guard
     from tidelog.storage.time.trusted_clock import Change
@@ -182,7 +182,7 @@ class OffsetCommits:
     async def commit_in_transaction(
         self,
         commit: Commit,
-        producer: Producer,
+        producer: ProducerIdAndEpoch,
         verify: Callable[[Partition], Awaitable[Guard | None]],
     ) -> None:
         """Stores offsets, all or none, that are pending until the producer's transaction ends.

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from tidelog.broker.coordinators.transactions.state_topic import Known
     from tidelog.broker.metadata.image import Image
     from tidelog.protocol.topic_partition import TopicPartition
-    from tidelog.protocol.transaction_log import Producer
+    from tidelog.protocol.transaction_log import ProducerIdAndEpoch
     from tidelog.storage.log.partition import Partition
 
 _COMPLETE_WAIT_S = 0.2
@@ -163,8 +163,8 @@ class TransactionCoordinator:
         return entry
 
     async def init(
-        self, transactional_id: str, timeout_ms: int, known: Producer | None
-    ) -> Producer:
+        self, transactional_id: str, timeout_ms: int, known: ProducerIdAndEpoch | None
+    ) -> ProducerIdAndEpoch:
         """Returns the id and epoch of a producer; raises the error for the response.
 
         Raises PolicyViolation for a new id if there are max.transactional.ids.
@@ -199,7 +199,7 @@ class TransactionCoordinator:
     async def add(
         self,
         transactional_id: str,
-        producer: Producer,
+        producer: ProducerIdAndEpoch,
         partitions: Iterable[TopicPartition],
         transaction_version: int,
     ) -> None:
@@ -208,7 +208,9 @@ class TransactionCoordinator:
         call = partial(entry.transaction.add, producer, frozenset(partitions), transaction_version)
         await self._ask(entry, call)
 
-    def verify(self, transactional_id: str, producer: Producer, partition: TopicPartition) -> None:
+    def verify(
+        self, transactional_id: str, producer: ProducerIdAndEpoch, partition: TopicPartition
+    ) -> None:
         """Checks that a partition is in the open transaction.
 
         Raises what `get` and `Transaction.verify` raise, and InvalidProducerIdMapping.
@@ -219,7 +221,12 @@ class TransactionCoordinator:
         entry.transaction.verify(producer, partition)
 
     async def check_partition(
-        self, transactional_id: str, producer: Producer, name: TopicPartition, *, adds: bool
+        self,
+        transactional_id: str,
+        producer: ProducerIdAndEpoch,
+        name: TopicPartition,
+        *,
+        adds: bool,
     ) -> None:
         """Checks that a transaction has a partition, or adds it, wherever it is coordinated.
 
@@ -238,11 +245,11 @@ class TransactionCoordinator:
     async def end(
         self,
         transactional_id: str,
-        producer: Producer,
+        producer: ProducerIdAndEpoch,
         transaction_version: int,
         *,
         is_commit: bool,
-    ) -> Producer:
+    ) -> ProducerIdAndEpoch:
         """Commits or aborts; returns what the producer continues with, or raises its error."""
         entry = await self._initialized(transactional_id)
         new_id = await self._execution.spare_id(entry)
@@ -269,9 +276,11 @@ class TransactionCoordinator:
             finally:
                 entry.settled.discard(future)
 
-    async def _ask(self, entry: TransactionMetadata, call: Callable[..., list[Action]]) -> Producer:
+    async def _ask(
+        self, entry: TransactionMetadata, call: Callable[..., list[Action]]
+    ) -> ProducerIdAndEpoch:
         """Passes a request to the machine; returns its answer, or raises the error."""
-        ticket: asyncio.Future[Producer] = asyncio.get_running_loop().create_future()
+        ticket: asyncio.Future[ProducerIdAndEpoch] = asyncio.get_running_loop().create_future()
         self._execution.act(entry, call(now=self._execution.now(), ticket=ticket))
         return await ticket
 

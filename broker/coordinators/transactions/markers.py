@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from tidelog.broker.coordinators.groups.services import Services
     from tidelog.broker.coordinators.transactions.others import OtherBrokers
     from tidelog.protocol.topic_partition import TopicPartition
-    from tidelog.protocol.transaction_log import Producer
+    from tidelog.protocol.transaction_log import ProducerIdAndEpoch
     from tidelog.storage.log.partition import Appended
 
 log = logging.getLogger("tidelog.transactions")
@@ -64,7 +64,12 @@ class Markers:
             await self._others.close()
 
     def begin(
-        self, name: TopicPartition, producer: Producer, coordinator_epoch: int, *, is_commit: bool
+        self,
+        name: TopicPartition,
+        producer: ProducerIdAndEpoch,
+        coordinator_epoch: int,
+        *,
+        is_commit: bool,
     ) -> Appended | asyncio.Future[Appended] | None:
         """Writes a marker if its partition is open.
 
@@ -77,7 +82,12 @@ class Markers:
             return None
 
     async def write(
-        self, name: TopicPartition, producer: Producer, coordinator_epoch: int, *, is_commit: bool
+        self,
+        name: TopicPartition,
+        producer: ProducerIdAndEpoch,
+        coordinator_epoch: int,
+        *,
+        is_commit: bool,
     ) -> None:
         """Writes a marker, and returns when it is stored.
 
@@ -100,7 +110,12 @@ class Markers:
         return record.leader
 
     async def write_here(
-        self, name: TopicPartition, producer: Producer, coordinator_epoch: int, *, is_commit: bool
+        self,
+        name: TopicPartition,
+        producer: ProducerIdAndEpoch,
+        coordinator_epoch: int,
+        *,
+        is_commit: bool,
     ) -> None:
         """Writes a marker into a partition that this broker leads, as `write` does.
 
@@ -118,7 +133,12 @@ class Markers:
             await self._append_here(name, producer, coordinator_epoch, is_commit=is_commit)
 
     async def _append_here(
-        self, name: TopicPartition, producer: Producer, coordinator_epoch: int, *, is_commit: bool
+        self,
+        name: TopicPartition,
+        producer: ProducerIdAndEpoch,
+        coordinator_epoch: int,
+        *,
+        is_commit: bool,
     ) -> None:
         written = self._append(name, producer, coordinator_epoch, is_commit=is_commit)
         if isinstance(written, asyncio.Future):
@@ -127,7 +147,7 @@ class Markers:
     async def write_in_the_end(
         self,
         name: TopicPartition,
-        producer: Producer,
+        producer: ProducerIdAndEpoch,
         coordinator_epoch: int,
         *,
         is_commit: bool,
@@ -175,7 +195,12 @@ class Markers:
         return topic is None or not 0 <= name[1] < topic.partitions
 
     def _append(
-        self, name: TopicPartition, producer: Producer, coordinator_epoch: int, *, is_commit: bool
+        self,
+        name: TopicPartition,
+        producer: ProducerIdAndEpoch,
+        coordinator_epoch: int,
+        *,
+        is_commit: bool,
     ) -> Appended | asyncio.Future[Appended]:
         services = self._services
         check_leader(services.metadata, *name)
@@ -192,7 +217,7 @@ class Markers:
     def _end_in_groups(
         self,
         index: int,
-        producer: Producer,
+        producer: ProducerIdAndEpoch,
         appended: Appended | asyncio.Future[Appended],
         *,
         is_commit: bool,

@@ -11,7 +11,7 @@ from enum import Enum, auto
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from tidelog.protocol.errors import InvalidProducerEpoch, ProducerFenced
-from tidelog.protocol.transaction_log import NO_EPOCH, Metadata, Producer, State
+from tidelog.protocol.transaction_log import NO_EPOCH, Metadata, ProducerIdAndEpoch, State
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -48,7 +48,7 @@ class Store(NamedTuple):
 class SendMarkers(NamedTuple):
     """Write a marker to these partitions; call `marker_written` for each."""
 
-    producer: Producer
+    producer: ProducerIdAndEpoch
     is_commit: bool
     partitions: frozenset[TopicPartition]
 
@@ -57,7 +57,7 @@ class Answer(NamedTuple):
     """Answer a waiting request."""
 
     ticket: Any
-    outcome: Producer | BrokerError
+    outcome: ProducerIdAndEpoch | BrokerError
 
 
 Action = Store | SendMarkers | Answer

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from tidelog.client.async_connection import AsyncConnection
     from tidelog.protocol.message import Message
     from tidelog.protocol.topic_partition import TopicPartition
-    from tidelog.protocol.transaction_log import Producer
+    from tidelog.protocol.transaction_log import ProducerIdAndEpoch
 
 _CONNECT_S = 5.0
 _ANSWER_S = 10.0  # a marker waits for replicas half as long; the leader of then is asked again
@@ -73,7 +73,7 @@ class OtherBrokers:
         self,
         broker: int,
         name: TopicPartition,
-        producer: Producer,
+        producer: ProducerIdAndEpoch,
         coordinator_epoch: int,
         *,
         is_commit: bool,
@@ -131,7 +131,7 @@ class OtherBrokers:
         self,
         broker: int,
         transactional_id: str,
-        producer: Producer,
+        producer: ProducerIdAndEpoch,
         name: TopicPartition,
         *,
         adds: bool,

@@ -18,7 +18,7 @@ from tidelog.broker.coordinators.transactions.messages import (
 )
 from tidelog.protocol.errors import ProducerFenced
 from tidelog.protocol.records.layout import NO_PRODUCER_ID, NO_TIMESTAMP
-from tidelog.protocol.transaction_log import NO_EPOCH, Metadata, Producer, State
+from tidelog.protocol.transaction_log import NO_EPOCH, Metadata, ProducerIdAndEpoch, State
 
 if TYPE_CHECKING:
     from tidelog.broker.coordinators.transactions.messages import Now
@@ -30,7 +30,7 @@ def is_exhausted(metadata: Metadata) -> bool:
 
 
 def initialized(
-    metadata: Metadata, known: Producer | None, new_id: int, timeout_ms: int, now: Now
+    metadata: Metadata, known: ProducerIdAndEpoch | None, new_id: int, timeout_ms: int, now: Now
 ) -> Metadata:
     """Returns what InitProducerId makes of an id that has nothing open. Raises ProducerFenced.
 
@@ -51,17 +51,19 @@ def initialized(
     )
 
 
-def _next_producer(metadata: Metadata, known: Producer | None, new_id: int) -> tuple[Producer, int]:
+def _next_producer(
+    metadata: Metadata, known: ProducerIdAndEpoch | None, new_id: int
+) -> tuple[ProducerIdAndEpoch, int]:
     """Returns the next id and epoch of a producer, and the epoch that a retry may name."""
     if is_exhausted(metadata) and (known is None or known.epoch == metadata.epoch):
         assert new_id != NO_PRODUCER_ID
-        return Producer(new_id, 0), NO_EPOCH if known is None else metadata.epoch
+        return ProducerIdAndEpoch(new_id, 0), NO_EPOCH if known is None else metadata.epoch
     if known is None or metadata.epoch == NO_EPOCH:
-        return Producer(metadata.producer_id, metadata.epoch + 1), NO_EPOCH
+        return ProducerIdAndEpoch(metadata.producer_id, metadata.epoch + 1), NO_EPOCH
     if known.epoch == metadata.epoch:
-        return Producer(metadata.producer_id, metadata.epoch + 1), metadata.epoch
+        return ProducerIdAndEpoch(metadata.producer_id, metadata.epoch + 1), metadata.epoch
     if known.epoch == metadata.last_epoch:
-        return Producer(metadata.producer_id, metadata.epoch), metadata.last_epoch
+        return ProducerIdAndEpoch(metadata.producer_id, metadata.epoch), metadata.last_epoch
     raise ProducerFenced(f"epoch {known.epoch} is not {metadata.epoch}")
 
 
@@ -106,8 +108,8 @@ def completed(metadata: Metadata, now: Now) -> Metadata:
     )
 
 
-def continued(decision: Metadata) -> Producer:
+def continued(decision: Metadata) -> ProducerIdAndEpoch:
     """Returns what a producer continues with after the end of a transaction."""
     if decision.next_id != NO_PRODUCER_ID:
-        return Producer(decision.next_id, 0)
-    return Producer(decision.producer_id, decision.epoch)
+        return ProducerIdAndEpoch(decision.next_id, 0)
+    return ProducerIdAndEpoch(decision.producer_id, decision.epoch)

@@ -45,7 +45,7 @@ from tidelog.protocol.errors import (
     TransactionAbortable,
 )
 from tidelog.protocol.records.layout import NO_PRODUCER_ID
-from tidelog.protocol.transaction_log import NO_EPOCH, Metadata, Producer, State
+from tidelog.protocol.transaction_log import NO_EPOCH, Metadata, ProducerIdAndEpoch, State
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -84,7 +84,9 @@ class Transaction:
         self._is_storing = False
         self._is_fencing = False
         self._ticket: Any = None
-        self._outcome: Producer | BrokerError | None = None  # for the ticket, once it is stored
+        self._outcome: ProducerIdAndEpoch | BrokerError | None = (
+            None  # for the ticket, once it is stored
+        )
         self._has_failed_fence = False
         self._unmarked: set[TopicPartition] = set()
         # Ages by the wall clock count once: from here on the steady clock measures.
@@ -140,7 +142,7 @@ class Transaction:
     # -- InitProducerId -------------------------------------------------------------------------
 
     def init(
-        self, known: Producer | None, timeout_ms: int, new_id: int, now: Now, ticket: Any
+        self, known: ProducerIdAndEpoch | None, timeout_ms: int, new_id: int, now: Now, ticket: Any
     ) -> list[Action]:
         """Answers with the id and epoch of a producer, and fences every other one.
 
@@ -159,13 +161,15 @@ class Transaction:
         if self.state is State.ONGOING:
             return self._fence(new_id, now, ticket, ConcurrentTransactions())
         target = successors.initialized(metadata, known, new_id, timeout_ms, now)
-        return self._store(target, now, ticket, Producer(target.producer_id, target.epoch))
+        return self._store(
+            target, now, ticket, ProducerIdAndEpoch(target.producer_id, target.epoch)
+        )
 
     # -- AddPartitionsToTxn, AddOffsetsToTxn ----------------------------------------------------
 
     def add(
         self,
-        producer: Producer,
+        producer: ProducerIdAndEpoch,
         partitions: Iterable[TopicPartition],
         transaction_version: int,
         now: Now,
@@ -191,7 +195,7 @@ class Transaction:
         )
         return self._store(target, now, ticket, producer)
 
-    def verify(self, producer: Producer, partition: TopicPartition) -> None:
+    def verify(self, producer: ProducerIdAndEpoch, partition: TopicPartition) -> None:
         """Checks that a partition is in the open transaction, which a leader asks before it appends.
 
         Raises InvalidProducerIdMapping, ProducerFenced, ConcurrentTransactions, and
@@ -204,7 +208,7 @@ class Transaction:
             topic, index = partition
             raise TransactionAbortable(f"{topic}-{index} was not added to the transaction")
 
-    def _check(self, producer: Producer) -> None:
+    def _check(self, producer: ProducerIdAndEpoch) -> None:
         metadata = self.metadata
         if producer.producer_id != metadata.producer_id:
             raise InvalidProducerIdMapping
@@ -215,7 +219,7 @@ class Transaction:
 
     def end(
         self,
-        producer: Producer,
+        producer: ProducerIdAndEpoch,
         transaction_version: int,
         new_id: int,
         now: Now,
@@ -237,20 +241,22 @@ class Transaction:
         if rule is End.FENCED:
             raise ProducerFenced(f"epoch {producer.epoch} is not {self.metadata.epoch}")
         if rule is End.DONE:
-            return [Answer(ticket, Producer(self.metadata.producer_id, self.metadata.epoch))]
+            return [
+                Answer(ticket, ProducerIdAndEpoch(self.metadata.producer_id, self.metadata.epoch))
+            ]
         target = successors.prepared(
             self.metadata, transaction_version, new_id, now, is_commit=is_commit
         )
         return self._store(target, now, ticket, successors.continued(target))
 
-    def _on_end(self, producer: Producer, is_commit: bool) -> End:
+    def _on_end(self, producer: ProducerIdAndEpoch, is_commit: bool) -> End:
         """Returns what EndTxn does in transaction.version 0."""
         self._check(producer)
         if self._pending is not None:
             raise ConcurrentTransactions
         return ON_END[self.state][not is_commit]
 
-    def _on_bumping_end(self, producer: Producer, is_commit: bool) -> End:
+    def _on_bumping_end(self, producer: ProducerIdAndEpoch, is_commit: bool) -> End:
         """Returns what EndTxn does in transaction.version 2."""
         if self._pending is not None:
             raise ConcurrentTransactions
@@ -301,7 +307,7 @@ class Transaction:
         target: Metadata,
         now: Now,
         ticket: Any = None,
-        outcome: Producer | BrokerError | None = None,
+        outcome: ProducerIdAndEpoch | BrokerError | None = None,
     ) -> list[Action]:
         self._pending, self._is_storing, self._is_fencing = target, True, False
         self._ticket, self._outcome = ticket, outcome
@@ -340,7 +346,7 @@ class Transaction:
             self._has_failed_fence = True
         return self._answers(error)
 
-    def _answers(self, outcome: Producer | BrokerError | None) -> list[Action]:
+    def _answers(self, outcome: ProducerIdAndEpoch | BrokerError | None) -> list[Action]:
         ticket, self._ticket, self._outcome = self._ticket, None, None
         return [] if ticket is None or outcome is None else [Answer(ticket, outcome)]
 
@@ -357,7 +363,7 @@ class Transaction:
         if not self._unmarked:
             return self.complete_again()
         is_commit = self.state is State.PREPARE_COMMIT
-        producer = Producer(metadata.producer_id, metadata.epoch)
+        producer = ProducerIdAndEpoch(metadata.producer_id, metadata.epoch)
         return [SendMarkers(producer, is_commit, metadata.partitions)]
 
     def marker_written(self, partition: TopicPartition, now: Now) -> list[Action]:

@@ -27,7 +27,7 @@ from tidelog.protocol.group_errors import (
     CoordinatorNotAvailable,
     NotCoordinator,
 )
-from tidelog.protocol.transaction_log import Producer
+from tidelog.protocol.transaction_log import ProducerIdAndEpoch
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -86,7 +86,7 @@ def verify(
     if len(records) < _PRODUCER_AT + _PRODUCER.size:
         return Verified(partition, None)  # the append refuses it
     producer_id, epoch, sequence = _PRODUCER.unpack_from(records, _PRODUCER_AT)
-    producer, adds = Producer(producer_id, epoch), version >= ADDS_SINCE
+    producer, adds = ProducerIdAndEpoch(producer_id, epoch), version >= ADDS_SINCE
     if (
         not partition.is_read
         or adds
@@ -109,7 +109,7 @@ async def _verify_later(
     services: Services,
     partition: Partition,
     transactional_id: str,
-    producer: Producer,
+    producer: ProducerIdAndEpoch,
     sequence: int,
     version: int,
 ) -> Verified:
@@ -127,7 +127,7 @@ async def ask(
     services: Services,
     partition: Partition,
     transactional_id: str,
-    producer: Producer,
+    producer: ProducerIdAndEpoch,
     sequence: int,
     *,
     adds: bool,
@@ -157,7 +157,7 @@ async def ask(
 
 
 async def _add(
-    services: Services, transactional_id: str, producer: Producer, name: tuple[str, int]
+    services: Services, transactional_id: str, producer: ProducerIdAndEpoch, name: tuple[str, int]
 ) -> None:
     """Adds a partition to the transaction; waits a little for the one before to end."""
     for _ in range(_RETRIES):

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from tidelog.pipeline.replay.offset_map import Run
+    from tidelog.pipeline.replay.offset_map import OffsetRange
 
     Ints = npt.NDArray[np.int64]
     Bools = npt.NDArray[np.bool_]
@@ -75,7 +75,7 @@ class Spans:
 class OffsetMap:
     """The exact target offsets of one partition's records, from one or several runs of mirror."""
 
-    def __init__(self, runs: Sequence[Run]) -> None:
+    def __init__(self, runs: Sequence[OffsetRange]) -> None:
         """Combines runs, in any order.
 
         Raises Ambiguous if a record has two targets, or a target two records.

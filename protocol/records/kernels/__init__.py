@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tidelog.protocol.records.layout import Batch
-    from tidelog.protocol.records.plan import Plan, Prepared
+    from tidelog.protocol.records.plan import AppendPlan, Prepared
     from tidelog.protocol.wire import Buffer
 
 INTERFACE = 5  # raised with every change of a signature; the compiled module names the same
@@ -65,6 +65,6 @@ select = _chosen.select
 # keep_v2(data, batch, decompressed records, plan) returns what `prepare` returns for a format-2
 # batch that breaks no rule and whose bytes are kept. For any other batch it returns None, and
 # `prepare` continues without it.
-keep_v2: Callable[[Buffer, Batch, Buffer, Plan], Prepared | None] | None = getattr(
+keep_v2: Callable[[Buffer, Batch, Buffer, AppendPlan], Prepared | None] | None = getattr(
     _chosen, "keep_v2", None
 )

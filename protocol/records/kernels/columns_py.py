@@ -28,7 +28,7 @@ from tidelog.protocol.records.layout import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tidelog.protocol.records.column_buffers import ColumnBuffers, Wanted
+    from tidelog.protocol.records.column_buffers import ColumnBuffers, RecordSelection
     from tidelog.protocol.records.decode import Raw
     from tidelog.protocol.records.layout import Batch
     from tidelog.protocol.wire import Buffer
@@ -45,7 +45,7 @@ def append_set(
     start: int,
     end: int,
     out: ColumnBuffers,
-    wanted: Wanted,
+    wanted: RecordSelection,
     unpack: Callable[[Buffer, Batch], Region],
 ) -> tuple[int, int]:
     """Appends the wanted records of the batches in data[start:end]; see `columns.append_set`."""
@@ -85,7 +85,7 @@ def _append_batch(
     batch: Batch,
     offset: int,
     out: ColumnBuffers,
-    wanted: Wanted,
+    wanted: RecordSelection,
     unpack: Callable[[Buffer, Batch], Region],
 ) -> None:
     """Appends the row and the records of one batch, if they are wanted."""
@@ -121,7 +121,7 @@ def _is_outside(batch: Batch, low: int, high: int) -> bool:
     return batch.magic == 2 and time < low
 
 
-def _is_left_out(batch: Batch, wanted: Wanted) -> bool:
+def _is_left_out(batch: Batch, wanted: RecordSelection) -> bool:
     """Returns whether a batch is a control batch or belongs to an aborted transaction."""
     if batch.attributes & CONTROL_BIT:
         return True
@@ -165,7 +165,7 @@ def _plain_region(data: Buffer, batch: Batch) -> Region:
     return Region(data, start, end, 2, batch.count, batch.base_offset, batch.base_timestamp, stamp)
 
 
-def _is_kept(offset: int, time: int, wanted: Wanted) -> bool:
+def _is_kept(offset: int, time: int, wanted: RecordSelection) -> bool:
     if not wanted.low_offset <= offset < wanted.high_offset:
         return False
     if not wanted.timed:
@@ -173,7 +173,7 @@ def _is_kept(offset: int, time: int, wanted: Wanted) -> bool:
     return time != NO_TIMESTAMP and wanted.low_time <= time <= wanted.high_time
 
 
-def _append_times(region: Region, out: ColumnBuffers, wanted: Wanted) -> None:
+def _append_times(region: Region, out: ColumnBuffers, wanted: RecordSelection) -> None:
     base_offset, stamp = region.base_offset, region.stamp
     kept = []
     for raw_offset, own in times_of(region):
@@ -191,7 +191,7 @@ def _put_time(out: ColumnBuffers, offset: int, time: int) -> None:
     out.record_count += 1
 
 
-def _append_records(region: Region, out: ColumnBuffers, wanted: Wanted) -> None:
+def _append_records(region: Region, out: ColumnBuffers, wanted: RecordSelection) -> None:
     data, base_offset, stamp = region.data, region.base_offset, region.stamp
     kept: list[tuple[int, int, Raw]] = []
     for raw in raw_records(region):

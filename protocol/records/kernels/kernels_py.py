@@ -46,9 +46,9 @@ from tidelog.protocol.records.plan import PreparedBatch
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tidelog.protocol.records.column_buffers import ColumnBuffers, EncodedRows, Wanted
+    from tidelog.protocol.records.column_buffers import ColumnBuffers, EncodedRows, RecordSelection
     from tidelog.protocol.records.layout import OffsetAndTimestamp, Region
-    from tidelog.protocol.records.plan import Plan
+    from tidelog.protocol.records.plan import AppendPlan
     from tidelog.protocol.wire import Buffer
 
 __all__ = [
@@ -302,7 +302,7 @@ def rewrite(
     return Rewritten(bytes(out), number, base, last, origin)
 
 
-def describe_messages(batches: list[Batch], plan: Plan) -> list[PreparedBatch]:
+def describe_messages(batches: list[Batch], plan: AppendPlan) -> list[PreparedBatch]:
     """Describes plain messages, scanned from a set without gaps, as they will be in the log."""
     prepared = []
     position, offset = 0, plan.first_offset
@@ -343,7 +343,7 @@ def append_set(
     start: int,
     end: int,
     out: ColumnBuffers,
-    wanted: Wanted,
+    wanted: RecordSelection,
     unpack: Callable[[Buffer, Batch], Region],
 ) -> tuple[int, int]:
     """Appends the wanted records of the batches in data[start:end]; see `columns.append_set`.

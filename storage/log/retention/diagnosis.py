@@ -61,7 +61,7 @@ if TYPE_CHECKING:
     from tidelog.storage.log.retention.findings import Facts, Readings, SegmentFacts
     from tidelog.storage.time.arrivals import UnitMismatch
     from tidelog.storage.time.retention import Retention, SegmentSchedule
-    from tidelog.storage.time.stamping import Rules
+    from tidelog.storage.time.stamping import StampingRules
 
 
 def diagnose(facts: Facts, config: TopicConfig, readings: Readings) -> list[Finding]:
@@ -227,7 +227,7 @@ def _wrong_unit(facts: Facts, config: TopicConfig, readings: Readings) -> Iterat
         )
 
 
-def against_wrong_unit(timestamp: int, rules: Rules, now_ms: int) -> tuple[str, str]:
+def against_wrong_unit(timestamp: int, rules: StampingRules, now_ms: int) -> tuple[str, str]:
     """Returns what becomes of new records with such a time, and what helps."""
     if rules.log_append_time:
         return "New records get the broker's time. These stay as they are.", EXPLAIN

@@ -28,7 +28,12 @@ if TYPE_CHECKING:
 
     from tidelog.storage.compaction.explain import Compacting
     from tidelog.storage.segment.segment import Segment
-    from tidelog.storage.time.retention import Candidate, Retention, SegmentSchedule, Wait
+    from tidelog.storage.time.retention import (
+        Candidate,
+        PolicyCondition,
+        Retention,
+        SegmentSchedule,
+    )
 
 # What holds a segment: `SegmentExplanation.held_by`, None if the next round deletes it.
 OLDER = "older segment"  # an older segment is kept, or deleted later
@@ -66,7 +71,9 @@ class SegmentExplanation(NamedTuple):
     held_by: str | None  # what it waits for, one of the constants above; None: due
     held_by_segment: int | None  # the base offset of the older segment that holds it
     sentence: str
-    conditions: tuple[Wait, ...] = ()  # what each policy needs, as if no older segment were there
+    conditions: tuple[
+        PolicyCondition, ...
+    ] = ()  # what each policy needs, as if no older segment were there
     rolls_ms: int | None = None  # from then on any append ends it; None: closed, empty, or never
     rolls_by: str | None = None  # the setting that says so, WRONG_CLOCK or ADOPTED; None: closed
     judged_append_time: int | None = None  # what the last one counts as, after corrections
@@ -262,7 +269,7 @@ def _segment(
     )
 
 
-def _from_now(wait: Wait, now_ms: int) -> Wait:
+def _from_now(wait: PolicyCondition, now_ms: int) -> PolicyCondition:
     """Returns a policy's condition; what it needs no time for is due now."""
     return wait._replace(due_ms=now_ms) if wait.due_ms == MIN_TIMESTAMP else wait
 
@@ -272,7 +279,7 @@ def _from_now(wait: Wait, now_ms: int) -> Wait:
 
 def _held(
     schedule: SegmentSchedule,
-    waits: Sequence[Wait],
+    waits: Sequence[PolicyCondition],
     rules: Retention,
     now_ms: int,
     before: SegmentExplanation | None,
@@ -311,7 +318,9 @@ def _floor(rules: Retention) -> str:
     return f"{FLOOR}={rules.floor_ms} after its last append"
 
 
-def _waits_for(before: SegmentExplanation, due_ms: int | None, waits: Sequence[Wait]) -> bool:
+def _waits_for(
+    before: SegmentExplanation, due_ms: int | None, waits: Sequence[PolicyCondition]
+) -> bool:
     """Returns whether only the segment before this one delays its deletion."""
     own = [wait.due_ms for wait in waits if wait.due_ms is not None]
     if due_ms is None:
@@ -319,7 +328,7 @@ def _waits_for(before: SegmentExplanation, due_ms: int | None, waits: Sequence[W
     return before.due_ms == due_ms and exceeds(due_ms, min(own))
 
 
-def _hold(wait: Wait) -> str:
+def _hold(wait: PolicyCondition) -> str:
     """Returns the name of what a policy waits for."""
     if wait.is_floored:
         return FLOOR
@@ -330,7 +339,7 @@ def _hold(wait: Wait) -> str:
     return NO_EVENT_TIME if wait.event_time is None else EVENT_TIME
 
 
-def _sentence(wait: Wait, rules: Retention, now_ms: int, deletes: str) -> str:
+def _sentence(wait: PolicyCondition, rules: Retention, now_ms: int, deletes: str) -> str:
     """Describes what one policy does or waits for, or would do without an older segment."""
     policy, due_ms, event_time, growth, is_floored = wait
     due = due_ms is not None and is_due(due_ms, now_ms)

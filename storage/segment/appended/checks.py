@@ -9,14 +9,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from tidelog.storage.segment.appended.layout import DAMAGED, END, UNKNOWN, Entry
+from tidelog.storage.segment.appended.layout import DAMAGED, END, UNKNOWN, AppendTimeEntry
 from tidelog.storage.time.append_time import goes_back
 
 if TYPE_CHECKING:
     from tidelog.storage.segment.appended.entries import Entries
 
 
-class Kept(NamedTuple):
+class KeptTimes(NamedTuple):
     """What is kept of a file. Offsets are relative to the segment's base."""
 
     size: int  # the number of its first entries
@@ -31,7 +31,7 @@ class Stop(NamedTuple):
     keeps_end: bool = False  # in flush mode: each append put an END entry behind its own entry
 
 
-NOTHING = Kept(0, 0, None)  # no entry is the segment's
+NOTHING = KeptTimes(0, 0, None)  # no entry is the segment's
 
 
 def check(
@@ -40,7 +40,7 @@ def check(
     end: int | None,
     time_before: int | None,
     stop: Stop,
-) -> Kept | None:
+) -> KeptTimes | None:
     """Checks the entries from a durable offset on; None if all are kept. Raises OSError.
 
     `end` is the offset of the END entry behind the entries, and `time_before` the last append time before
@@ -54,7 +54,7 @@ def check(
         durable = 0
     grown = entries._replace(size=entries.growing())
     first = max(grown.floor(durable), 0)
-    last = Entry(UNKNOWN, -1) if first == 0 else grown.at(first - 1)
+    last = AppendTimeEntry(UNKNOWN, -1) if first == 0 else grown.at(first - 1)
     known = None if last.time == UNKNOWN else last.time
     count = grown.size
     for at, entry in enumerate(grown.walk(first), first):
@@ -78,7 +78,7 @@ def check(
     offset = max(last.offset + 1 if found is None else found, durable)
     if offset <= last.offset:  # nothing vouches for the last entry's own batch
         count = entries._replace(size=count).floor(offset - 1) + 1
-    return Kept(count, offset, None if found is None else offset)
+    return KeptTimes(count, offset, None if found is None else offset)
 
 
 def _end_at(entries: Entries, number: int, end: int | None, *, is_grown: bool) -> int | None:
@@ -99,7 +99,9 @@ def _end_at(entries: Entries, number: int, end: int | None, *, is_grown: bool) -
     return torn.offset if following is not None and torn.offset <= following else None
 
 
-def _may_follow(entry: Entry, last: Entry, last_known: int | None, *, is_first: bool) -> bool:
+def _may_follow(
+    entry: AppendTimeEntry, last: AppendTimeEntry, last_known: int | None, *, is_first: bool
+) -> bool:
     """Returns whether an entry can be next: its offset grows, its time does not decrease."""
     if is_first:
         return entry.offset == 0
@@ -110,13 +112,13 @@ def _may_follow(entry: Entry, last: Entry, last_known: int | None, *, is_first: 
 
 def confirm(
     entries: Entries,
-    last: Entry,
+    last: AppendTimeEntry,
     end: int | None,
     times: tuple[int | None, int | None],
     vouched: int,
     *,
     is_whole: bool,
-) -> Kept | None:
+) -> KeptTimes | None:
     """Compares with the append times of the first and the last batch; None if they agree.
 
     Entries before the `vouched` offset cannot be lost. In a closed segment's file that `is_whole`, the last
@@ -129,8 +131,8 @@ def confirm(
     if last.time == UNKNOWN or (last_time is not None and not goes_back(last_time, last.time)):
         return None
     if end is not None:  # partition.times may describe more than is durable
-        return Kept(entries.floor(vouched - 1) + 1, vouched, vouched)
-    return Kept(entries.size, max(last.offset + 1, vouched), None)
+        return KeptTimes(entries.floor(vouched - 1) + 1, vouched, vouched)
+    return KeptTimes(entries.size, max(last.offset + 1, vouched), None)
 
 
 def closed(

@@ -21,7 +21,7 @@ from tidelog.storage.segment.appended.layout import (
     SECTOR,
     TIME_SIZE,
     UNKNOWN,
-    Entry,
+    AppendTimeEntry,
     Layout,
     layout_of,
 )
@@ -86,7 +86,7 @@ class Entries(NamedTuple):
             raise OSError(5, "append times were cut short by somebody else")
         return data
 
-    def parsed(self, number: int, count: int) -> list[Entry]:
+    def parsed(self, number: int, count: int) -> list[AppendTimeEntry]:
         """Returns entries from entry `number` on, DAMAGED in place of a damaged one."""
         entries = self.layout.parse(self.read(number, count), number)
         if DAMAGED in entries and not self.file.is_damage_logged:
@@ -103,24 +103,24 @@ class Entries(NamedTuple):
             offset = self.layout.base_offset + relative_offset
             _log.warning("append times damaged", extra={"file": self.file.path, "from": offset})
 
-    def at(self, number: int) -> Entry:
+    def at(self, number: int) -> AppendTimeEntry:
         """Returns an entry, DAMAGED if its checksum fails."""
         (entry,) = self.layout.parse(self.read(number, 1), number)
         return self.parsed(number, 1)[0] if entry is DAMAGED else entry
 
-    def walk(self, first: int = 0) -> Iterator[Entry]:
+    def walk(self, first: int = 0) -> Iterator[AppendTimeEntry]:
         """Iterates over the entries from number `first` on, DAMAGED ones too."""
         for number in range(first, self.size, _BLOCK_ENTRIES):
             yield from self.parsed(number, min(_BLOCK_ENTRIES, self.size - number))
 
-    def backwards(self, count: int, block: int = 8) -> Iterator[Entry]:
+    def backwards(self, count: int, block: int = 8) -> Iterator[AppendTimeEntry]:
         """Iterates over the first `count` entries, the last one first, DAMAGED ones too."""
         while count:
             number = max(count - block, 0)
             yield from reversed(self.parsed(number, count - number))
             count, block = number, min(8 * block, _BLOCK_ENTRIES)
 
-    def held_before(self, number: int) -> Iterator[Entry]:
+    def held_before(self, number: int) -> Iterator[AppendTimeEntry]:
         """Iterates over the entries before a number, the last one first, UNKNOWN for damaged ones."""
         is_damaged = False
         for entry in self.backwards(number):
@@ -128,15 +128,15 @@ class Entries(NamedTuple):
                 is_damaged = True
                 continue
             if is_damaged:
-                yield Entry(UNKNOWN, entry.offset + 1)
+                yield AppendTimeEntry(UNKNOWN, entry.offset + 1)
             yield entry
             is_damaged = False
         if is_damaged:
-            yield Entry(UNKNOWN, 0)
+            yield AppendTimeEntry(UNKNOWN, 0)
 
     # --- searching --------------------------------------------------------------------------------
 
-    def whole(self, number: int) -> tuple[int, Entry]:
+    def whole(self, number: int) -> tuple[int, AppendTimeEntry]:
         """Returns the last entry at a number or before it that is not damaged; (-1, DAMAGED): none."""
         for entry in self.backwards(number + 1, block=1):
             if entry is not DAMAGED:
@@ -248,7 +248,7 @@ class Entries(NamedTuple):
             plain += ENTRY.pack(UNKNOWN, self.lost_from)
         return plain
 
-    def known(self, relative_offset: int) -> Iterator[Entry]:
+    def known(self, relative_offset: int) -> Iterator[AppendTimeEntry]:
         """Yields the entries from that on which holds for an offset, or from the first one on.
 
         UNKNOWN ones stand for those that are damaged or missing.
@@ -258,7 +258,7 @@ class Entries(NamedTuple):
             if self.lost_from is None or entry.offset < self.lost_from:
                 yield entry
         if self.lost_from is not None:
-            yield Entry(UNKNOWN, self.lost_from)
+            yield AppendTimeEntry(UNKNOWN, self.lost_from)
 
     # --- the end of the file ----------------------------------------------------------------------
 
@@ -312,7 +312,7 @@ class Entries(NamedTuple):
         return self.size
 
 
-def known_parts(entries: Iterable[Entry], first: int = 0) -> Iterator[Entry]:
+def known_parts(entries: Iterable[AppendTimeEntry], first: int = 0) -> Iterator[AppendTimeEntry]:
     """Yields entries with UNKNOWN ones for damaged ones, where these leave anything unknown.
 
     `first` is the number of the first of them: before entry 0 nothing can be known.
@@ -324,11 +324,11 @@ def known_parts(entries: Iterable[Entry], first: int = 0) -> Iterator[Entry]:
                 unknown = behind + 1
             continue
         if unknown is not None and unknown < entry.offset:
-            yield Entry(UNKNOWN, unknown)
+            yield AppendTimeEntry(UNKNOWN, unknown)
         yield entry
         behind, unknown = entry.offset, None
     if unknown is not None:
-        yield Entry(UNKNOWN, unknown)
+        yield AppendTimeEntry(UNKNOWN, unknown)
 
 
 def opened(file: NamedFile, base_offset: int) -> Entries | None:
@@ -353,9 +353,9 @@ class Cursor:
         Batches that are appended after that may get the time of those before them.
         """
         self._append_times, self._base_offset = append_times, append_times.base_offset
-        self._entries: Iterator[Entry] | None = None
-        self._entry: Entry | None = None
-        self._next: Entry | None = None
+        self._entries: Iterator[AppendTimeEntry] | None = None
+        self._entry: AppendTimeEntry | None = None
+        self._next: AppendTimeEntry | None = None
 
     def at(self, offset: int) -> int | None:
         """Returns the append time of the batch with this offset, None if unknown; raises OSError."""
@@ -369,7 +369,7 @@ class Cursor:
         return None if entry is None or entry.time == UNKNOWN else entry.time
 
 
-def _before_left(entries: Iterator[Entry]) -> Iterator[Entry]:
+def _before_left(entries: Iterator[AppendTimeEntry]) -> Iterator[AppendTimeEntry]:
     """Yields entries up to what a power loss has left among them."""
     last = -1
     for entry in entries:

@@ -47,14 +47,14 @@ _CHECKSUM = struct.Struct(">12xI")
 _BASE = struct.Struct(">q")
 
 
-class Entry(NamedTuple):
+class AppendTimeEntry(NamedTuple):
     """From `offset` (relative to the base) on, batches were appended at `time` (or UNKNOWN)."""
 
     time: int
     offset: int
 
 
-DAMAGED = Entry(UNKNOWN, -1)  # stands for an entry whose CRC fails
+DAMAGED = AppendTimeEntry(UNKNOWN, -1)  # stands for an entry whose CRC fails
 
 
 class Layout:
@@ -77,18 +77,18 @@ class Layout:
             return entry
         return entry + crc32c(entry, self._seed ^ number).to_bytes(4, "big")
 
-    def unpack(self, data: bytes) -> Entry:
+    def unpack(self, data: bytes) -> AppendTimeEntry:
         """Returns the time and the offset of an entry of version 2, whatever its CRC."""
         time, offset, _ = _CHECKED.unpack(data)
-        return Entry(time, offset)
+        return AppendTimeEntry(time, offset)
 
-    def parse(self, data: bytes, number: int) -> list[Entry]:
+    def parse(self, data: bytes, number: int) -> list[AppendTimeEntry]:
         """Returns whole entries, the first of which has this number; DAMAGED for a damaged one."""
         if not self.is_checked:
-            return [Entry(*entry) for entry in ENTRY.iter_unpack(data)]
+            return [AppendTimeEntry(*entry) for entry in ENTRY.iter_unpack(data)]
         plain, seed = _plain(data), self._seed
         return [
-            Entry(time, offset) if crc32c(entry, seed ^ at) == checksum else DAMAGED
+            AppendTimeEntry(time, offset) if crc32c(entry, seed ^ at) == checksum else DAMAGED
             for at, (entry, (time, offset, checksum)) in enumerate(
                 zip(plain, _CHECKED.iter_unpack(data), strict=True), number
             )

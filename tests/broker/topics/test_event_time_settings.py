@@ -9,7 +9,7 @@ from tests.broker import asking
 from tests.broker.topics.test_interrupted_changes import Broker as Topics
 from tidelog.broker.maintenance.retention_rounds import delete_due
 from tidelog.config import topic_entries
-from tidelog.config.describe import Source
+from tidelog.config.describe import ConfigSource
 from tidelog.protocol.records.batch import Record, build
 from tidelog.storage.log.times import partition_times
 
@@ -77,8 +77,8 @@ async def test_setting_it_at_creation_brings_the_basis_along_visibly(tmp_path):
     async with Broker(tmp_path) as broker:
         topic = await broker.create(**ON)
         assert dict(topic.configs) == {EVENT: "1000", IMPLIED: "append"}
-        assert broker.described(BASIS) == ("append", Source.TOPIC)
-        assert broker.described(GRACE) == ("3600000", Source.DEFAULT)
+        assert broker.described(BASIS) == ("append", ConfigSource.TOPIC)
+        assert broker.described(GRACE) == ("3600000", ConfigSource.DEFAULT)
         assert broker.in_force == "append"
 
 
@@ -105,7 +105,7 @@ async def test_off_brings_nothing_along(tmp_path, value):
     async with Broker(tmp_path) as broker:
         await broker.create(**({} if value is None else {"retention_max_eventtime_ms": value}))
         assert BASIS not in broker.own
-        assert broker.described(BASIS) == ("record", Source.DEFAULT)
+        assert broker.described(BASIS) == ("record", ConfigSource.DEFAULT)
 
 
 @pytest.mark.parametrize("off", [None, "-1"])
@@ -119,19 +119,19 @@ async def test_it_stays_for_good(tmp_path, off):
         assert broker.in_force == "append"
         await broker.alter(retention_max_eventtime_ms=off)
         assert broker.own.get(EVENT) == off
-        assert broker.described(BASIS) == ("append", Source.TOPIC)
+        assert broker.described(BASIS) == ("append", ConfigSource.TOPIC)
     async with Broker(tmp_path) as broker:
-        assert broker.described(BASIS) == ("append", Source.TOPIC)
+        assert broker.described(BASIS) == ("append", ConfigSource.TOPIC)
         assert broker.in_force == "append"
         await broker.alter(retention_time_basis=None)  # who wants it away, without event time, may
-        assert broker.described(BASIS) == ("record", Source.DEFAULT)
+        assert broker.described(BASIS) == ("record", ConfigSource.DEFAULT)
 
 
 async def test_a_basis_taken_away_beside_it_comes_back_as_append(tmp_path):
     async with Broker(tmp_path) as broker:
         await broker.create(retention_time_basis="record", **ON)
         await broker.alter(retention_time_basis=None)
-        assert broker.described(BASIS) == ("append", Source.TOPIC)
+        assert broker.described(BASIS) == ("append", ConfigSource.TOPIC)
         await broker.alter(retention_time_basis="record")
         assert broker.own == {EVENT: "1000", BASIS: "record"}
 
@@ -144,11 +144,11 @@ async def test_the_brokers_default_brings_the_brokers_basis_along_for_good(tmp_p
             **LOG_ON,
             "log.retention.time.basis.implied": "append",
         }
-        assert broker.described(EVENT) == ("1000", Source.DYNAMIC_BROKER)
-        assert broker.described(BASIS) == ("append", Source.DYNAMIC_BROKER)
+        assert broker.described(EVENT) == ("1000", ConfigSource.DYNAMIC_BROKER)
+        assert broker.described(BASIS) == ("append", ConfigSource.DYNAMIC_BROKER)
         assert broker.in_force == "append"
         await broker.alter_broker(log_retention_max_eventtime_ms=None)
-        assert broker.described(EVENT) == ("-1", Source.DEFAULT)
+        assert broker.described(EVENT) == ("-1", ConfigSource.DEFAULT)
         assert broker.in_force == "append"
 
 
@@ -156,23 +156,23 @@ async def test_a_default_from_the_properties_file_protects_beyond_the_file(tmp_p
     async with Broker(tmp_path, **LOG_ON) as broker:
         await broker.create()
         assert broker.own == {}
-        assert broker.described(BASIS) == ("append", Source.DYNAMIC_BROKER)
+        assert broker.described(BASIS) == ("append", ConfigSource.DYNAMIC_BROKER)
     async with Broker(tmp_path) as broker:
-        assert broker.described(EVENT) == ("-1", Source.DEFAULT)
+        assert broker.described(EVENT) == ("-1", ConfigSource.DEFAULT)
         assert broker.in_force == "append"
 
 
 async def test_a_basis_in_the_properties_file_is_given(tmp_path):
     async with Broker(tmp_path, **LOG_ON, **{"log.retention.time.basis": "record"}) as broker:
         await broker.create()
-        assert broker.described(BASIS) == ("record", Source.STATIC_BROKER)
+        assert broker.described(BASIS) == ("record", ConfigSource.STATIC_BROKER)
         assert dict(broker.metadata.image.broker_configs) == {}
         await broker.alter(**ON)
         assert BASIS not in broker.own
 
 
 LOG_BASIS = "log.retention.time.basis"
-RECORD = ("record", Source.STATIC_BROKER)
+RECORD = ("record", ConfigSource.STATIC_BROKER)
 
 
 async def test_a_basis_given_at_a_later_start_beats_the_one_that_a_default_implied(tmp_path):
@@ -183,7 +183,7 @@ async def test_a_basis_given_at_a_later_start_beats_the_one_that_a_default_impli
         assert broker.described(BASIS) == RECORD
         assert broker.in_force == "record"
     async with Broker(tmp_path) as broker:  # taken back: the implied one protects again
-        assert broker.described(BASIS) == ("append", Source.DYNAMIC_BROKER)
+        assert broker.described(BASIS) == ("append", ConfigSource.DYNAMIC_BROKER)
         assert broker.in_force == "append"
 
 
@@ -191,7 +191,7 @@ async def test_a_basis_given_at_a_later_start_beats_the_one_that_a_topic_implied
     async with Broker(tmp_path) as broker:
         await broker.create(**ON)
         await broker.alter(retention_max_eventtime_ms=None)
-        assert broker.described(BASIS) == ("append", Source.TOPIC)
+        assert broker.described(BASIS) == ("append", ConfigSource.TOPIC)
     async with Broker(tmp_path, **{LOG_BASIS: "record"}) as broker:
         assert broker.described(BASIS) == RECORD
         assert broker.in_force == "record"
@@ -201,15 +201,15 @@ async def test_a_basis_given_live_beats_an_implied_one_and_is_taken_back(tmp_pat
     async with Broker(tmp_path) as broker:
         await broker.create(**ON)
         await broker.alter_broker(log_retention_time_basis="record")
-        assert broker.described(BASIS) == ("record", Source.DYNAMIC_BROKER)
+        assert broker.described(BASIS) == ("record", ConfigSource.DYNAMIC_BROKER)
         await broker.alter(retention_time_basis="append")
         await broker.alter(retention_max_eventtime_ms=None)
         assert broker.own == {BASIS: "append"}  # given by somebody, so it wins
-        assert broker.described(BASIS) == ("append", Source.TOPIC)
+        assert broker.described(BASIS) == ("append", ConfigSource.TOPIC)
         await broker.alter(retention_time_basis=None)
-        assert broker.described(BASIS) == ("record", Source.DYNAMIC_BROKER)
+        assert broker.described(BASIS) == ("record", ConfigSource.DYNAMIC_BROKER)
         await broker.alter_broker(log_retention_time_basis=None)
-        assert broker.described(BASIS) == ("record", Source.DEFAULT)
+        assert broker.described(BASIS) == ("record", ConfigSource.DEFAULT)
 
 
 async def test_an_implied_basis_of_the_broker_goes_when_one_is_given_or_removed(tmp_path):
@@ -219,7 +219,7 @@ async def test_an_implied_basis_of_the_broker_goes_when_one_is_given_or_removed(
         await broker.alter_broker(log_retention_time_basis="record")
         assert dict(broker.metadata.image.broker_configs) == {**LOG_ON, LOG_BASIS: "record"}
         await broker.alter_broker(log_retention_time_basis=None)
-        assert broker.described(BASIS) == ("append", Source.DYNAMIC_BROKER)
+        assert broker.described(BASIS) == ("append", ConfigSource.DYNAMIC_BROKER)
         await broker.alter_broker(log_retention_max_eventtime_ms=None)
         await broker.alter_broker(log_retention_time_basis=None)
         assert dict(broker.metadata.image.broker_configs) == {}

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from tidelog.client.errors import AuthenticationFailed
 from tidelog.client.security import scram
-from tidelog.client.security.secret import Secret
+from tidelog.client.security.secret import HiddenValue
 
 NONCE = "rOprNGfwEbeRWgbNEkqO"
 JOINED = f"{NONCE}%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0"
@@ -19,7 +19,7 @@ LAST = "v=6rriTRBi23WpRR/wtup+mMhUZUn/dB5nLTJRsjl95G4="
 
 
 def begun(user="user", password="pencil", mechanism="SCRAM-SHA-256"):
-    steps = scram.exchange(mechanism, user, Secret(password), NONCE)
+    steps = scram.exchange(mechanism, user, HiddenValue(password), NONCE)
     return steps, next(steps)
 
 

@@ -121,6 +121,6 @@ def test_a_file_is_read_each_time(tmp_path):
 
 
 def test_a_given_token_is_given():
-    from tidelog.client.security.secret import Secret
+    from tidelog.client.security.secret import HiddenValue
 
-    assert GivenToken(Secret("t")).source()().reveal() == "t"
+    assert GivenToken(HiddenValue("t")).source()().reveal() == "t"

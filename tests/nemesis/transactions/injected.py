@@ -14,7 +14,7 @@ from tidelog.broker.api import offset_fetch
 from tidelog.broker.coordinators.transactions.execution import Execution
 from tidelog.broker.coordinators.transactions.transaction import Transaction
 from tidelog.protocol.errors import BrokerError
-from tidelog.protocol.transaction_log import Producer, State
+from tidelog.protocol.transaction_log import ProducerIdAndEpoch, State
 from tidelog.storage.log import reader
 from tidelog.storage.log.producers import stability
 from tidelog.storage.log.producers.aborted import AbortedFrom
@@ -38,7 +38,7 @@ def _marker_before_the_record() -> None:
         if target.state is not State.PREPARE_COMMIT:
             return _store(execution, entry, action)
         first = min(target.partitions)
-        producer = Producer(target.producer_id, target.epoch)
+        producer = ProducerIdAndEpoch(target.producer_id, target.epoch)
         epoch = execution._coordinator_epoch(entry)
         with contextlib.suppress(BrokerError):
             execution._markers.begin(first, producer, epoch, is_commit=True)

@@ -33,7 +33,7 @@ from tests.pipeline.logs import Writer
 from tidelog.pipeline import cli, times
 from tidelog.pipeline.archive import layout
 from tidelog.pipeline.archive.manifests import Archive, Manifest, Range
-from tidelog.pipeline.archive.store import Store
+from tidelog.pipeline.archive.store import FileStore
 from tidelog.pipeline.errors import FAILED, FINDINGS, OK, USAGE, PipelineError
 from tidelog.pipeline.source import locations
 from tidelog.protocol.records.batch import Record
@@ -228,7 +228,7 @@ def test_a_topic_made_anew_is_refused(root, capsys, monkeypatch):
 def test_two_runs_do_not_archive_the_same(root, capsys):
     """The plan of one is made, another run comes first."""
     assert archive(root, "--dry-run", run="never") == OK
-    with Store(str(root / "archive")).locked():
+    with FileStore(str(root / "archive")).locked():
         assert archive(root) == FAILED
     assert "another run is at work on the archive" in capsys.readouterr().err
     killed_at(0, lambda: archive(root, run="slow"))
@@ -431,7 +431,7 @@ def test_compaction_removes_what_killed_runs_left_where_it_has_the_lock(root, mo
     for path in (left, others):
         path.write_bytes(b"x")
     with monkeypatch.context() as remote:
-        remote.setattr(Store, "is_remote", property(lambda _: True))
+        remote.setattr(FileStore, "is_remote", property(lambda _: True))
         assert action("compact", root, run="remote") == OK
     assert left.exists()
     assert action("compact", root, run="c") == OK
@@ -541,7 +541,7 @@ def test_the_checks_of_kills_notice_a_loss(tmp_path, monkeypatch):
     """Injected: a compaction that deletes before it publishes."""
     with_logs(tmp_path, [(0, some(40, 1, dates=(-1, -2, 0)))])
     assert archive(tmp_path, "--file-bytes", "1500") == OK
-    real = Store.publish
+    real = FileStore.publish
 
     def hasty(self, name, data):
         if name.startswith("_manifest"):
@@ -549,7 +549,7 @@ def test_the_checks_of_kills_notice_a_loss(tmp_path, monkeypatch):
                 self.delete(path)
         real(self, name, data)
 
-    monkeypatch.setattr(Store, "publish", hasty)
+    monkeypatch.setattr(FileStore, "publish", hasty)
     lost = 0
     for step in range(0, 60, 3):
         where = tmp_path / f"at-{step}"

@@ -18,7 +18,7 @@ from tests.pipeline.archive.archives import (
     tree,
 )
 from tidelog.pipeline.archive import writing
-from tidelog.pipeline.archive.store import Store
+from tidelog.pipeline.archive.store import FileStore
 from tidelog.pipeline.errors import OK
 
 pytestmark = pytest.mark.spark
@@ -32,7 +32,7 @@ def dying(chunk, *, after):
     """Archive a chunk in a worker that is killed, once, after so many files."""
     mark = Path(chunk.store.location).parent / f"died-{chunk.partition}-{chunk.start_offset}"
     left = iter(range(after))
-    publish = Store.publish
+    publish = FileStore.publish
 
     def stopping(self, name, data):
         if next(left, None) is None and not mark.exists():
@@ -40,11 +40,11 @@ def dying(chunk, *, after):
             os.kill(os.getpid(), signal.SIGKILL)
         publish(self, name, data)
 
-    Store.publish = stopping
+    FileStore.publish = stopping
     try:
         return write(chunk)
     finally:
-        Store.publish = publish
+        FileStore.publish = publish
 
 
 def test_workers_that_are_killed_write_the_same(on_spark, root, monkeypatch):

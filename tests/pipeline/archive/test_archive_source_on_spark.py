@@ -18,7 +18,7 @@ from tests.pipeline.archive.archives import (
     with_logs,
 )
 from tidelog.pipeline.archive import manifests
-from tidelog.pipeline.archive.store import Store
+from tidelog.pipeline.archive.store import FileStore
 from tidelog.pipeline.errors import OK
 
 pytestmark = pytest.mark.spark
@@ -55,7 +55,7 @@ def wanted(root):
 def test_what_compaction_replaced_is_never_seen(spark, root, monkeypatch):
     """Not while the new files are written, not between the manifest and the deletion, not after it."""
     whole, views = wanted(root), []
-    publish, delete = Store.publish, Store.delete
+    publish, delete = FileStore.publish, FileStore.delete
 
     def watched(real):
         def do(self, name, *data):
@@ -65,10 +65,10 @@ def test_what_compaction_replaced_is_never_seen(spark, root, monkeypatch):
 
         return do
 
-    monkeypatch.setattr(Store, "publish", watched(publish))
+    monkeypatch.setattr(FileStore, "publish", watched(publish))
     assert action("compact", root, run="c") == OK
-    monkeypatch.setattr(Store, "publish", publish)
-    monkeypatch.setattr(Store, "delete", lambda self, name: False)
+    monkeypatch.setattr(FileStore, "publish", publish)
+    monkeypatch.setattr(FileStore, "delete", lambda self, name: False)
     with_logs(root, [(0, some(20, 99))])
     assert archive(root, run="r3") == OK
     assert action("compact", root, run="d") == OK  # as killed before it deletes
@@ -76,7 +76,7 @@ def test_what_compaction_replaced_is_never_seen(spark, root, monkeypatch):
     assert seen(read(spark, root)) == wanted(root)
     plain = spark.read.parquet(str(root / "archive")).count()
     assert plain > len(wanted(root))  # which a reader of the directory does see
-    monkeypatch.setattr(Store, "delete", delete)
+    monkeypatch.setattr(FileStore, "delete", delete)
     assert action("compact", root, run="e") == OK
     assert seen(read(spark, root)) == wanted(root)
     assert views

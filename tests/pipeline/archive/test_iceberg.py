@@ -150,11 +150,11 @@ def _die_at(step):
     def kill(*_, **__):
         os.kill(os.getpid(), signal.SIGKILL)
 
-    commit = iceberg.Table.commit
+    commit = iceberg.IcebergTable.commit
     if step == "first file":
-        iceberg.Target.write = kill
+        iceberg.DataFileTarget.write = kill
     elif step == "last file":
-        iceberg.Table.commit = kill
+        iceberg.IcebergTable.commit = kill
     elif step == "commit":
         from pyiceberg.catalog.sql import SqlCatalog
 
@@ -168,20 +168,20 @@ def _die_at(step):
             commit(self, *given)
             kill()
 
-        iceberg.Table.commit = done
+        iceberg.IcebergTable.commit = done
 
 
 def test_of_two_runs_at_once_one_is_refused(root, monkeypatch, capsys):
     """Also by a catalog's own retries, which would add the second to the first."""
     with_logs(root, [(0, some(10, 3))])
-    commit = iceberg.Table.commit
+    commit = iceberg.IcebergTable.commit
 
     def slowly(self, *given):
-        monkeypatch.setattr(iceberg.Table, "commit", commit)
+        monkeypatch.setattr(iceberg.IcebergTable, "commit", commit)
         assert fill(root, run="first") == OK
         commit(self, *given)
 
-    monkeypatch.setattr(iceberg.Table, "commit", slowly)
+    monkeypatch.setattr(iceberg.IcebergTable, "commit", slowly)
     assert fill(root, run="second") == FAILED
     assert "has changed meanwhile" in capsys.readouterr().err
     assert table(root).scan().count() == 300
@@ -194,16 +194,16 @@ def test_a_run_that_ends_before_the_table_is_prepared_is_noticed(root, monkeypat
     with table(root).transaction() as transaction:
         transaction.remove_properties("commit.retry.num-retries")
     with_logs(root, [(0, some(10, 3))])
-    target = iceberg.Table.target
+    target = iceberg.IcebergTable.target
 
     def slowly(self):
-        monkeypatch.setattr(iceberg.Table, "target", target)
+        monkeypatch.setattr(iceberg.IcebergTable, "target", target)
         assert fill(root, run="first") == OK
         with table(root).transaction() as transaction:
             transaction.remove_properties("commit.retry.num-retries")
         return target(self)
 
-    monkeypatch.setattr(iceberg.Table, "target", slowly)
+    monkeypatch.setattr(iceberg.IcebergTable, "target", slowly)
     assert fill(root, run="second") == FAILED
     assert "another run came first" in capsys.readouterr().err
     assert table(root).scan().count() == 300

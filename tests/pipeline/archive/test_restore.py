@@ -25,7 +25,7 @@ from tidelog.pipeline import cli
 from tidelog.pipeline.archive import selecting
 from tidelog.pipeline.archive.manifests import Archive
 from tidelog.pipeline.archive.reading import ArchiveSource, Bounds, merged
-from tidelog.pipeline.archive.store import Store
+from tidelog.pipeline.archive.store import FileStore
 from tidelog.pipeline.engine import prediction
 from tidelog.pipeline.errors import FAILED, FINDINGS, OK, USAGE, PipelineError
 from tidelog.pipeline.replay import offset_map
@@ -323,7 +323,7 @@ def test_dates_are_merged_in_the_order_of_offsets(tmp_path, monkeypatch, group):
     with_logs(tmp_path, [(0, some(250, 4))])
     assert archive(tmp_path, "--task-offsets", "100") == OK
     assert action("compact", tmp_path, run="c") == OK
-    store = Store(str(tmp_path / "archive"))
+    store = FileStore(str(tmp_path / "archive"))
     files = tuple(Archive.read(store).files)
     source = ArchiveSource(store, files, Bounds(low=3, high=240))
     offsets = [int(n) for some_rows in source.read() for n in some_rows.offset]
@@ -333,7 +333,7 @@ def test_dates_are_merged_in_the_order_of_offsets(tmp_path, monkeypatch, group):
 def test_many_dates_are_merged_in_few_steps(tmp_path):
     with_logs(tmp_path, [(0, some(900, 4, dates=range(0, 150 * DAY_MS, DAY_MS)))])
     assert archive(tmp_path) == OK
-    store = Store(str(tmp_path / "archive"))
+    store = FileStore(str(tmp_path / "archive"))
     files = Archive.read(store).files
     tables = [table.num_rows for table in merged(store, files, ("offset", "timestamp_ms"))]
     assert len(files) > 140

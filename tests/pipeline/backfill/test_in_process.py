@@ -18,7 +18,7 @@ from tidelog.pipeline.backfill import in_process
 from tidelog.pipeline.backfill.local_files import NeedsSpark
 from tidelog.pipeline.backfill.rows import Limits
 from tidelog.pipeline.errors import FAILED, OK
-from tidelog.pipeline.session import Session
+from tidelog.pipeline.session import TaskSession
 
 HEADER = ("--option", "header=true")
 INFERRED = ("--option", "inferSchema=true")
@@ -38,7 +38,7 @@ def rows(table, *given, session=None):
         "when",
     )
     options = cli.options_from([*map(str, (*line, *given))])
-    return in_process.rows_in_process(session or Session("backfill"), options, 1)
+    return in_process.rows_in_process(session or TaskSession("backfill"), options, 1)
 
 
 # --- the rule -------------------------------------------------------------------------------------
@@ -55,7 +55,7 @@ def rows(table, *given, session=None):
 def test_who_chooses_spark_gets_it(tmp_path, session, reason):
     (tmp_path / "t.csv").write_text(FIELDS)
     with pytest.raises(NeedsSpark, match=reason):
-        rows(tmp_path / "t.csv", *HEADER, session=Session("backfill", **session))
+        rows(tmp_path / "t.csv", *HEADER, session=TaskSession("backfill", **session))
 
 
 def test_spark_submit_has_chosen(tmp_path, monkeypatch):
@@ -227,7 +227,7 @@ def test_what_is_large_needs_spark(tmp_path, monkeypatch):
     monkeypatch.setattr(in_process, "SMALL_BYTES", 10)
     with pytest.raises(NeedsSpark, match="the table has more than"):
         rows(tmp_path / "t.csv", *how, *HEADER)
-    rows(tmp_path / "t.csv", *how, *HEADER, session=Session("backfill", master="inline"))
+    rows(tmp_path / "t.csv", *how, *HEADER, session=TaskSession("backfill", master="inline"))
 
 
 # --- no JVM ---------------------------------------------------------------------------------------

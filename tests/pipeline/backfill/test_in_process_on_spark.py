@@ -16,7 +16,7 @@ from tidelog.pipeline.backfill.in_process import rows_in_process
 from tidelog.pipeline.backfill.rows import Limits
 from tidelog.pipeline.backfill.staging import RowsOnSpark, staged_files
 from tidelog.pipeline.cli import sentence
-from tidelog.pipeline.session import Session
+from tidelog.pipeline.session import TaskSession
 
 pytestmark = pytest.mark.spark
 PARTITIONS = 3
@@ -44,8 +44,8 @@ def outcome(rows, directory):
 def same(spark, tmp_path, table, *given):
     """Asserts that both ways come to the same; returns it."""
     options = options_of(table, *given)
-    here = outcome(rows_in_process(Session("tests"), options, PARTITIONS), tmp_path / "here")
-    with Session("tests", spark=spark) as session:
+    here = outcome(rows_in_process(TaskSession("tests"), options, PARTITIONS), tmp_path / "here")
+    with TaskSession("tests", spark=spark) as session:
         frame, _ = tables.opened(session, options)
     there = outcome(RowsOnSpark(frame, options, PARTITIONS), tmp_path / "there")
     assert here[0] == there[0]
@@ -290,8 +290,8 @@ def test_refusals(spark, tmp_path, lines, given, expected):
     (tmp_path / "t.csv").write_text(lines + "\n")
     options = options_of(tmp_path / "t.csv", *HEADER, *given)
     with pytest.raises(Exception) as here:
-        rows_in_process(Session("tests"), options, PARTITIONS).count(LIMITS)
-    with pytest.raises(Exception) as there, Session("tests", spark=spark) as session:
+        rows_in_process(TaskSession("tests"), options, PARTITIONS).count(LIMITS)
+    with pytest.raises(Exception) as there, TaskSession("tests", spark=spark) as session:
         RowsOnSpark(tables.opened(session, options)[0], options, PARTITIONS).count(LIMITS)
     said = [sentence(here.value), sentence(there.value)]
     assert said[0] == said[1]

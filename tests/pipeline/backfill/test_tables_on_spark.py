@@ -21,7 +21,7 @@ from tidelog.pipeline.backfill import staging
 from tidelog.pipeline.errors import FAILED, OK, USAGE, Refused
 from tidelog.pipeline.jobs import backfill
 from tidelog.pipeline.secured import with_command_configs
-from tidelog.pipeline.session import Session
+from tidelog.pipeline.session import TaskSession
 
 pytestmark = pytest.mark.spark
 FOREVER = ("--set", "retention.ms=-1")
@@ -62,7 +62,7 @@ def arrived(broker, topic):
 def from_frame(frame, given):
     """Backfill from a DataFrame, with the options of the command line."""
     options = with_command_configs(cli.options_from(["backfill", *given])).but(frame=frame)
-    with Session("backfill", spark=frame.sparkSession) as session:
+    with TaskSession("backfill", spark=frame.sparkSession) as session:
         return backfill.run(options, session)
 
 

@@ -14,12 +14,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tidelog.pipeline.engine import audit, lateness, partial_audits, tables
-from tidelog.pipeline.engine.audit import UNKNOWN, Auditor, Settings, Times
+from tidelog.pipeline.engine.audit import UNKNOWN, Auditor, AuditSettings, Times
 from tidelog.storage.time.arrivals import MISTAKEN_UNITS, find_unit_mismatch
 
 NOW = 1_767_225_600_000
 HOUR, DAY = 3_600_000, 86_400_000
-RULES = Settings(NOW, 60_000, (1_000, HOUR, DAY), (0, 1_000, HOUR))
+RULES = AuditSettings(NOW, 60_000, (1_000, HOUR, DAY), (0, 1_000, HOUR))
 EDGE = 2**63
 
 near = st.integers(NOW - 3 * HOUR, NOW + 3 * HOUR)

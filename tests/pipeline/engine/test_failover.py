@@ -13,7 +13,7 @@ from tidelog.pipeline.engine.failover.offsets import NOWHERE, Ambiguous, OffsetM
 from tidelog.pipeline.engine.failover.proofs import Comparison, TargetLog, TooMany, prove_by_map
 from tidelog.pipeline.engine.failover.times import UnreadTimes, margin_of, search_time
 from tidelog.pipeline.engine.plausible import UNKNOWN
-from tidelog.pipeline.replay.offset_map import Run
+from tidelog.pipeline.replay.offset_map import OffsetRange
 
 
 def ints(values):
@@ -29,7 +29,7 @@ def look_up(times, time_ms):
 
 def one_by_one(places):
     """An offset map of single records: where each record of the source is, by its offset."""
-    return OffsetMap([Run(offset, place, 1) for offset, place in places.items()])
+    return OffsetMap([OffsetRange(offset, place, 1) for offset, place in places.items()])
 
 
 def unread_times(times, now_ms=5_000):
@@ -236,7 +236,7 @@ def test_too_many_records_are_not_compared():
 
 
 def test_runs_of_several_rounds_go_together():
-    later, first = Run(100, 40, 10), Run(0, 0, 30)
+    later, first = OffsetRange(100, 40, 10), OffsetRange(0, 0, 30)
     known = OffsetMap([later, first, first])
     assert len(known) == 40
     assert known.source_range == (0, 110)
@@ -253,8 +253,8 @@ def test_runs_of_several_rounds_go_together():
 @pytest.mark.parametrize(
     ("runs", "said"),
     [
-        ([Run(0, 0, 10), Run(9, 20, 5)], "offset 9 of the source"),
-        ([Run(0, 0, 10), Run(20, 9, 5)], "offset 9 of the target"),
+        ([OffsetRange(0, 0, 10), OffsetRange(9, 20, 5)], "offset 9 of the source"),
+        ([OffsetRange(0, 0, 10), OffsetRange(20, 9, 5)], "offset 9 of the target"),
     ],
 )
 def test_a_map_that_contradicts_itself_is_refused(runs, said):

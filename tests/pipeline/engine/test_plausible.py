@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidelog.pipeline.engine.audit import Auditor, Settings, Times
+from tidelog.pipeline.engine.audit import Auditor, AuditSettings, Times
 from tidelog.pipeline.engine.plausible import UNKNOWN, are_odd
 from tidelog.storage.time.arrivals import find_unit_mismatch
 
@@ -31,7 +31,7 @@ def test_the_columns_agree_with_the_rule_and_with_the_audit(records, margin):
     for (at, appended_ms), is_odd in zip(records, odd.tolist(), strict=True):
         limit = (NOON if appended_ms == UNKNOWN else appended_ms) + margin
         assert is_odd == (at > limit or find_unit_mismatch(at, NOON) is not None)
-    auditor = Auditor(Settings(NOON, margin))
+    auditor = Auditor(AuditSettings(NOON, margin))
     count = np.arange(len(times))
     auditor.note(Times(count, times, append_times, np.zeros(len(times), np.bool_), count))
     assert auditor.counts.plausible == len(times) - int(odd.sum())

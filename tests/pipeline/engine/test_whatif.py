@@ -300,7 +300,7 @@ def test_what_compaction_left_empty_goes_with_what_follows():
         return LogSegment(number, number + 1, size, times, (), append)
 
     kept = [segment(0, 100, NOW), segment(1, 0, NOW), segment(2, 100, NOW + HOUR)]
-    log = whatif.Log("t", 0, (*kept, segment(3, 100, NOW + DAY)), 0, 4, None)
+    log = whatif.SimulatedLog("t", 0, (*kept, segment(3, 100, NOW + DAY)), 0, 4, None)
     moments = [NOW + DAY + 1, NOW + DAY + HOUR, NOW + DAY + HOUR + 1]
     for text in ("a:retention.ms=1d", "a:retention.ms=1d,rules=kafka"):
         outcome = judged(log, text, moments)

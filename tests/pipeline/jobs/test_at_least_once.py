@@ -129,7 +129,7 @@ def test_a_gap_that_stays_ends_the_task(broker, topic, monkeypatch):
         monotonic=lambda: 5.0 + sum(pauses), process_time=time.process_time, sleep=pauses.append
     )
     monkeypatch.setattr(replay, "time", clock)
-    monkeypatch.setattr(delivery.Writer, "sequence", wrong)
+    monkeypatch.setattr(delivery.PartitionWriter, "sequence", wrong)
     outcome = replay_partition(task)
     assert "OUT_OF_ORDER_SEQUENCE_NUMBER" in outcome.error
     assert f"started over {outcome.restarts} times" in outcome.error

@@ -16,7 +16,7 @@ from tests.pipeline.engine.test_audit import recount
 from tests.pipeline.logs import Writer
 from tidelog.client import Client, GroupOffset
 from tidelog.pipeline import cli
-from tidelog.pipeline.engine.audit import UNKNOWN, Settings
+from tidelog.pipeline.engine.audit import UNKNOWN, AuditSettings
 from tidelog.pipeline.errors import FINDINGS
 from tidelog.process import BrokerProcess
 from tidelog.protocol.records.batch import Record, build
@@ -113,7 +113,7 @@ def expected(rows, *, known):
         (offset, time, append if known or stamped else UNKNOWN, stamped, producer, size)
         for offset, time, append, stamped, producer, size in rows
     ]
-    return recount(told, Settings(AT))
+    return recount(told, AuditSettings(AT))
 
 
 def check(report, rows, *, known):

@@ -7,7 +7,7 @@ import pytest
 from tidelog.client import Client
 from tidelog.pipeline import cli
 from tidelog.pipeline.jobs import audit, whatif
-from tidelog.pipeline.session import Session
+from tidelog.pipeline.session import TaskSession
 from tidelog.process import BrokerProcess
 from tidelog.protocol.records.batch import Record, build
 
@@ -51,7 +51,7 @@ WHATIF = ["--at", str(NOW + 3 * DAY), "--policy", "a:retention.ms=2d", "--horizo
 @pytest.mark.parametrize(("job", "arguments"), [(audit, AUDIT), (whatif, WHATIF)])
 def test_spark_changes_nothing(spark, logs, tmp_path, job, arguments):
     given = ["--logs", str(logs), *arguments]
-    on_spark = run(job, given, Session("tests", spark=spark), tmp_path / "spark")
-    alone = run(job, given, Session("tests", master="inline"), tmp_path / "alone")
+    on_spark = run(job, given, TaskSession("tests", spark=spark), tmp_path / "spark")
+    alone = run(job, given, TaskSession("tests", master="inline"), tmp_path / "alone")
     assert on_spark == alone
     assert sum(t.get("records") or t["summary"]["records"] for t in alone[1]["topics"]) == 36_000

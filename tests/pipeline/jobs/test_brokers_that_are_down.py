@@ -12,7 +12,7 @@ from tidelog.client import retry, sync_client
 from tidelog.pipeline import cli
 from tidelog.pipeline.errors import FAILED
 from tidelog.pipeline.runs import task_progress
-from tidelog.pipeline.session import Session
+from tidelog.pipeline.session import TaskSession
 from tidelog.process import BrokerProcess
 
 
@@ -60,7 +60,7 @@ def test_a_program_is_told_too(nowhere, tmp_path, caplog):
 def test_the_driver_says_what_the_tasks_of_spark_wait_for(monkeypatch, tmp_path, caplog):
     """Their own warnings are in the logs of the workers. Tasks of this process need no other."""
     monkeypatch.setattr(task_progress, "NOTICE_S", 0.0)
-    on_spark = Session("audit", spark=object())
+    on_spark = TaskSession("audit", spark=object())
     with BrokerProcess(tmp_path / "data") as broker:
         address = broker.bootstrap
         with task_progress.watching("audit", 900, on_spark, brokers=address) as watch:
@@ -74,6 +74,6 @@ def test_the_driver_says_what_the_tasks_of_spark_wait_for(monkeypatch, tmp_path,
     assert address in said
     assert said.endswith("; still trying")
     caplog.clear()
-    with task_progress.watching("audit", 9, Session("audit"), brokers=address) as watch:
+    with task_progress.watching("audit", 9, TaskSession("audit"), brokers=address) as watch:
         watch(0)
     assert caplog.messages == []

@@ -28,7 +28,7 @@ from tidelog.client import Client, GroupOffset
 from tidelog.pipeline import cli
 from tidelog.pipeline.errors import FAILED, FINDINGS, OK, USAGE
 from tidelog.pipeline.replay import offset_map
-from tidelog.pipeline.replay.offset_map import PartitionMap, Run
+from tidelog.pipeline.replay.offset_map import OffsetRange, PartitionMap
 from tidelog.pipeline.report import failover as page
 from tidelog.process import BrokerProcess
 from tidelog.protocol.records.batch import Record, build
@@ -61,7 +61,7 @@ def target(request):
 
 @pytest.fixture
 def run(broker, tmp_path):
-    """Run the job from the source to a target; returns the status and the rows of the report."""
+    """Runs the job from the source to a target; returns the status and the rows of the report."""
 
     def started(to, group, *more):
         given = ["--group", group, "--from", broker.bootstrap, "--to", to]
@@ -262,7 +262,7 @@ def test_a_map_that_is_not_whole_is_not_believed(broker, other, topic, run, tmp_
     filled_topic(broker.bootstrap, topic, disordered(100, 1))
     assert mirror(broker.bootstrap, other.bootstrap, topic, tmp_path, "--create") == OK
     path = tmp_path / "r" / offset_map.NAME
-    offset_map.write(path, [PartitionMap(topic, 0, topic, 0, (Run(60, 60, 40),))])
+    offset_map.write(path, [PartitionMap(topic, 0, topic, 0, (OffsetRange(60, 60, 40),))])
     commit(broker.bootstrap, topic, {(topic, 0): 10})
     known = ("--map", str(path.parent))
     status, (row,) = run(other.bootstrap, topic, *known)
@@ -282,7 +282,7 @@ def test_a_map_of_other_topics_proves_nothing(broker, other, topic, run, tmp_pat
             client.create_topic(topic, 1, KEEP)
             fill(client, topic, 0, disordered(100, seed))
     path = tmp_path / "wrong.parquet"
-    offset_map.write(path, [PartitionMap(topic, 0, topic, 0, (Run(0, 0, 100),))])
+    offset_map.write(path, [PartitionMap(topic, 0, topic, 0, (OffsetRange(0, 0, 100),))])
     commit(broker.bootstrap, topic, {(topic, 0): 40})
     status, (row,) = run(other.bootstrap, topic, "--map", str(path), "--apply")
     assert (status, row["status"], row["proof"]) == (FINDINGS, "unproven", None)

@@ -26,7 +26,7 @@ from tidelog.pipeline.replay.transactions import Transactions, ensure_progress_t
 from tidelog.process import BrokerProcess
 from tidelog.protocol.records.batch import Record, build
 from tidelog.protocol.records.column_batches import EncodedBatch, encode_batches
-from tidelog.protocol.records.columns import ColumnBuffers, Wanted, append_set
+from tidelog.protocol.records.columns import ColumnBuffers, RecordSelection, append_set
 
 DEADLINE_S = 90
 
@@ -50,7 +50,7 @@ class ListSource:
             part = self.records[start : start + self.step]
             columns = ColumnBuffers()
             data = build([one._replace(offset=n) for n, one in enumerate(part)])
-            append_set(data, columns, Wanted())
+            append_set(data, columns, RecordSelection())
             numbers = np.arange(start, start + len(part), dtype=np.int64) * 2
             yield Rows(len(part), columns, numbers)
 
@@ -445,7 +445,7 @@ class Compacted(ListSource):
                 columns = ColumnBuffers()
                 part = self.records[int(rows.offset[first]) // 2 : int(rows.offset[-1]) // 2 + 1]
                 data = build([one._replace(offset=n) for n, one in enumerate(part)])
-                append_set(data, columns, Wanted())
+                append_set(data, columns, RecordSelection())
                 yield Rows(len(part), columns, rows.offset[first:])
 
 

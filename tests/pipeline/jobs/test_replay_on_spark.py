@@ -15,7 +15,7 @@ from tidelog.pipeline.progress import Progress
 from tidelog.pipeline.replay.delivery import POSITION, TRANSACTIONS
 from tidelog.pipeline.replay.log_source import LogSource
 from tidelog.pipeline.replay.replay import replay
-from tidelog.pipeline.session import Session
+from tidelog.pipeline.session import TaskSession
 from tidelog.pipeline.source.access import plan
 from tidelog.pipeline.source.splits import Selection
 
@@ -71,7 +71,7 @@ def test_a_worker_killed_in_the_middle(spark, request, broker, topic, tmp_path, 
         task_of(to, copy, [], mode, name=f"killed/{topic}"),
         source=Killing(LogSource(splits, selection), str(mark)),
     )
-    session = Session("test", spark=spark)
+    session = TaskSession("test", spark=spark)
     with Progress("test", 3000, stream=io.StringIO()) as progress:
         (outcome,) = replay(session, [task], progress)
     assert outcome.error is None

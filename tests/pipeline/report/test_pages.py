@@ -12,7 +12,7 @@ pytest.importorskip("jinja2")
 
 from tidelog.jobs.results import Result
 from tidelog.pipeline.report import page
-from tidelog.pipeline.report.page import Cell, Finding, Heading, KeyFigures
+from tidelog.pipeline.report.page import Cell, Heading, KeyFigures, ReportFinding
 from tidelog.pipeline.report.plots import Axis, Line, Plot, Rows, Style
 
 BROWSER = shutil.which("chromium") or shutil.which("google-chrome")
@@ -39,7 +39,7 @@ def sample(*more):
     return page.html(
         "A <title>",
         long,
-        [Finding("ok", "t", "good", "text"), Finding("bad", long, long, long)],
+        [ReportFinding("ok", "t", "good", "text"), ReportFinding("bad", long, long, long)],
         [
             KeyFigures([("records", "1,000,000,000,000")] * 5),
             *(Heading(f"{long} {n}") for n in range(3)),

@@ -14,9 +14,9 @@ from tidelog.pipeline import cli
 from tidelog.pipeline.errors import OK
 from tidelog.pipeline.source import fetching
 from tidelog.pipeline.source.access import plan, read
-from tidelog.pipeline.source.append_times import UNKNOWN, Answer, FetchedTimes
+from tidelog.pipeline.source.append_times import UNKNOWN, AppendTimesAnswer, FetchedTimes
 from tidelog.pipeline.source.levels import BATCH, DEPTHS, RECORD, TIME, rows
-from tidelog.pipeline.source.reading import Options
+from tidelog.pipeline.source.reading import ReadOptions
 from tidelog.pipeline.source.splits import LOG_END, Selection
 from tidelog.process import BrokerProcess
 from tidelog.protocol.records.batch import Record, build
@@ -36,37 +36,39 @@ def at(told, *offsets):
 
 class TestTold:
     def test_an_entry_holds_up_to_the_next(self):
-        answer = Answer(103, 112, ((100, entries((2, 7), (5, 8), (9, 8), (11, 10))),))
+        answer = AppendTimesAnswer(103, 112, ((100, entries((2, 7), (5, 8), (9, 8), (11, 10))),))
         assert at(FetchedTimes((answer,)), *range(103, 112)) == [7, 7, 8, 8, 8, 8, 8, 8, 10]
 
     def test_before_the_first_entry_and_the_answer_nothing_is_known(self):
-        told = FetchedTimes((Answer(103, 112, ((100, entries((5, 8))),)),))
+        told = FetchedTimes((AppendTimesAnswer(103, 112, ((100, entries((5, 8))),)),))
         assert at(told, 0, 102, 103, 104, 105) == [None, None, None, None, 8]
         assert at(FetchedTimes(), 0, 1) == [None, None]
-        assert at(FetchedTimes((Answer(0, 9, ()),)), 0, 8) == [None, None]
+        assert at(FetchedTimes((AppendTimesAnswer(0, 9, ()),)), 0, 8) == [None, None]
 
     def test_an_unknown_time_ends_a_known_one(self):
-        told = FetchedTimes((Answer(0, 9, ((0, entries((0, 7), (3, UNKNOWN), (6, 9))),)),))
+        told = FetchedTimes(
+            (AppendTimesAnswer(0, 9, ((0, entries((0, 7), (3, UNKNOWN), (6, 9))),)),)
+        )
         assert at(told, *range(9)) == [7, 7, 7, None, None, None, 9, 9, 9]
 
     def test_a_segment_that_knows_nothing_ends_the_one_before(self):
         told = FetchedTimes(
-            (Answer(0, 40, ((0, entries((0, 7))), (20, b""), (30, entries((0, 9))))),)
+            (AppendTimesAnswer(0, 40, ((0, entries((0, 7))), (20, b""), (30, entries((0, 9))))),)
         )
         assert at(told, 0, 19, 20, 29, 30, 39) == [7, 7, None, None, 9, 9]
 
     def test_answers_follow_one_another(self):
-        first = Answer(0, 10, ((0, entries((0, 7), (8, 9))),))
-        silent = Answer(10, 20, ())
-        third = Answer(20, 30, ((0, entries((8, 9), (25, 11))),))
+        first = AppendTimesAnswer(0, 10, ((0, entries((0, 7), (8, 9))),))
+        silent = AppendTimesAnswer(10, 20, ())
+        third = AppendTimesAnswer(20, 30, ((0, entries((8, 9), (25, 11))),))
         told = FetchedTimes().with_answer(first).with_answer(silent).with_answer(third)
         offsets = (0, 8, 9, 10, 19, 20, 24, 25, 29)
         assert at(told, *offsets) == [7, 9, 9, None, None, 9, 9, 11, 11]
         assert at(told.of_last_answer(), *offsets) == [None] * 5 + [9, 9, 11, 11]
 
     def test_an_answer_tells_of_what_it_has_alone(self):
-        first = Answer(4, 10, ((0, entries((0, 6), (2, 7), (50, 9))),))
-        told = FetchedTimes((first, Answer(10, 20, ())))
+        first = AppendTimesAnswer(4, 10, ((0, entries((0, 6), (2, 7), (50, 9))),))
+        told = FetchedTimes((first, AppendTimesAnswer(10, 20, ())))
         assert at(told, 3, 4, 9, 10, 19, 50, 60) == [None, 7, 7, None, None, None, None]
 
     @pytest.mark.parametrize(
@@ -76,11 +78,11 @@ class TestTold:
     )
     def test_behind_an_entry_that_cannot_be_nothing_is_known(self, bad):
         data = entries((0, 7), (3, 8), bad, (7, 10))
-        told = FetchedTimes((Answer(0, 20, ((0, data), (12, entries((0, 11))))),))
+        told = FetchedTimes((AppendTimesAnswer(0, 20, ((0, data), (12, entries((0, 11))))),))
         assert at(told, 0, 2, 3, 4, 7, 11, 12, 19) == [7, 7, 8, None, None, None, 11, 11]
 
     def test_half_an_entry_is_none(self):
-        told = FetchedTimes((Answer(0, 20, ((0, entries((0, 7), (3, 8))[:-1]),)),))
+        told = FetchedTimes((AppendTimesAnswer(0, 20, ((0, entries((0, 7), (3, 8))[:-1]),)),))
         assert at(told, 0, 3) == [7, 7]
 
 
@@ -117,7 +119,7 @@ def fill(house, topic, count=60, *, first=0, settings=None, keys=10**9):
 def from_broker(house, topic, options=None, **selected):
     found = []
     for split in plan(Selection(topics=(topic,), **selected), brokers=house.bootstrap):
-        for columns in read(split, options or Options()):
+        for columns in read(split, options or ReadOptions()):
             found += seen_in(columns)
     return found
 
@@ -125,11 +127,11 @@ def from_broker(house, topic, options=None, **selected):
 def check(house, topic, **options):
     """Broker and directory say the same; returns the records."""
     seen = truth(house.log_dir / f"{topic}-0")
-    assert from_broker(house, topic, Options(**options)) == seen
+    assert from_broker(house, topic, ReadOptions(**options)) == seen
     from_files = []
     selection = Selection(topics=(topic,), upto=LOG_END)
     for split in plan(selection, logs=[str(house.log_dir)]):
-        for columns in read(split, Options(**options)):
+        for columns in read(split, ReadOptions(**options)):
             from_files += seen_in(columns)
     assert from_files == seen
     return seen
@@ -229,7 +231,7 @@ def test_levels(house, topic, level):
         columns = [
             batch.column("append_time_ms").to_pylist()
             for split in plan(chosen, **where)
-            for batch in rows(split, level, Options(depth=DEPTHS[level]))
+            for batch in rows(split, level, ReadOptions(depth=DEPTHS[level]))
         ]
         tables.append([each for column in columns for each in column])
     assert tables[0] == tables[1]

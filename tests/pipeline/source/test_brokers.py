@@ -15,7 +15,7 @@ from tests.protocol.records.samples import random_records
 from tidelog.client import Client
 from tidelog.pipeline.source.access import plan, ranges, read
 from tidelog.pipeline.source.append_times import UNKNOWN
-from tidelog.pipeline.source.reading import HEADERS, TIMES, Options
+from tidelog.pipeline.source.reading import HEADERS, TIMES, ReadOptions
 from tidelog.pipeline.source.splits import (
     HIGH_WATERMARK,
     LOG_END,
@@ -52,7 +52,7 @@ def fill(cluster, topic, *, settings=None, partitions=2, batches=12):
 def read_from(splits, options=None):
     found = {}
     for split in splits:
-        for columns in read(split, options or Options()):
+        for columns in read(split, options or ReadOptions()):
             found.setdefault((split.topic, split.partition), []).extend(seen_in(columns))
     return found
 
@@ -82,14 +82,14 @@ def test_a_cluster_gives_what_its_directory_has(cluster, topic, kind):
 def test_columns_of_any_size(broker, topic, batch_bytes):
     fill(broker, topic, partitions=1)
     splits = plan(Selection(topics=(topic,)), brokers=broker.bootstrap)
-    found = read_from(splits, Options(batch_bytes=batch_bytes))
+    found = read_from(splits, ReadOptions(batch_bytes=batch_bytes))
     assert found == {(topic, 0): told_by(broker, topic)}
     offsets, times, bytes_of_batches = [], [], 0
     for split in splits:
-        for columns in read(split, Options(depth=TIMES, batch_bytes=batch_bytes)):
+        for columns in read(split, ReadOptions(depth=TIMES, batch_bytes=batch_bytes)):
             offsets += columns.offset.tolist()
             times += columns.append_time_ms.tolist()
-        for columns in read(split, Options(depth=HEADERS)):
+        for columns in read(split, ReadOptions(depth=HEADERS)):
             bytes_of_batches += int(columns.batches[:, 1].sum())
             assert set(columns.batches[:, 0].tolist()) == {-1}
     assert offsets == [one.offset for one in found[topic, 0]]
@@ -128,7 +128,7 @@ def test_event_times_choose_records(cluster, topic, low, high):
         low = 1
     selection = Selection(topics=(topic,), low_time=low, high_time=high)
     splits = plan(selection, brokers=cluster.bootstrap)
-    found = read_from(splits, Options.of(selection)).get((topic, 0), [])
+    found = read_from(splits, ReadOptions.of(selection)).get((topic, 0), [])
     assert found == [
         one
         for one in told_by(cluster, topic)
@@ -227,7 +227,7 @@ def test_transactions(kafka, topic):
                     split_bytes=size,
                     split_offsets=min(size, 5),
                 )
-                rows = read_from(plan(selection, **place), Options.of(selection))[topic, 0]
+                rows = read_from(plan(selection, **place), ReadOptions.of(selection))[topic, 0]
                 shown = consumed(kafka.bootstrap, topic, isolation, end)
                 assert [one.offset for one in rows] == shown
                 assert (b"open" in {one.value for one in rows}) == (isolation == READ_UNCOMMITTED)

@@ -15,7 +15,7 @@ from tidelog.client.producer import Producer
 from tidelog.cluster import BrokerCluster
 from tidelog.pipeline.source import brokers, fetching
 from tidelog.pipeline.source.access import plan, read
-from tidelog.pipeline.source.reading import Options
+from tidelog.pipeline.source.reading import ReadOptions
 from tidelog.pipeline.source.splits import Selection
 from tidelog.protocol.records.batch import Record
 
@@ -68,7 +68,7 @@ def read_and(splits, partition, then, options=None):
     """The offsets of a partition in the order read; `then` is called after the first rows."""
     (split,) = (one for one in splits if one.partition == partition)
     found = []
-    for columns in read(split, options or Options(batch_bytes=1 << 13)):
+    for columns in read(split, options or ReadOptions(batch_bytes=1 << 13)):
         if not found:
             then()
         found += columns.offset.tolist()
@@ -128,7 +128,7 @@ def test_a_partition_that_nobody_leads_is_named_in_time(cluster, monkeypatch):
 def test_a_reader_with_a_rack_reads_from_the_follower_in_it(cluster):
     splits = plan(Selection(topics=("t",)), brokers=cluster.bootstrap)
     partition = partition_of(cluster, 1)
-    options = Options(batch_bytes=1 << 13, rack="b")
+    options = ReadOptions(batch_bytes=1 << 13, rack="b")
     assert read_and(splits, partition, lambda: None, options) == list(range(COUNT))
     assert served(cluster, 2) > COUNT * 50
     assert [served(cluster, other) for other in (1, 3)] == [0, 0]
@@ -146,7 +146,7 @@ def test_a_reader_whose_follower_is_lost_reads_on_from_the_leader(cluster, how):
         else:
             getattr(cluster, how)(2)
 
-    options = Options(batch_bytes=1 << 13, rack="b")
+    options = ReadOptions(batch_bytes=1 << 13, rack="b")
     try:
         assert read_and(splits, partition, lose, options) == list(range(COUNT))
     finally:
@@ -168,7 +168,7 @@ def test_what_a_follower_lacks_is_read_from_the_leader(cluster):
             records = [Record(0, each, None, b"y") for each in range(more)]
             assert list(Producer(client).write("t", partition, records)) == []
 
-    options = Options(batch_bytes=1 << 13, rack="b")
+    options = ReadOptions(batch_bytes=1 << 13, rack="b")
     found = read_and(splits, partition, cut_and_write, options)
     assert found == list(range(COUNT + more))
     assert served(cluster, 2) > COUNT * 25

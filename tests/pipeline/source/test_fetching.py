@@ -9,7 +9,7 @@ import pytest
 from tidelog.client.calls.records import NO_REPLICA, Fetched
 from tidelog.client.flow import Node
 from tidelog.pipeline.source.fetching import Fetches
-from tidelog.pipeline.source.reading import Options
+from tidelog.pipeline.source.reading import ReadOptions
 from tidelog.pipeline.source.splits import Split
 
 RECORDS = memoryview(b"records of the leader")
@@ -38,6 +38,6 @@ class Client:
 @pytest.mark.parametrize("times", [4, 2 * sys.getrecursionlimit()])
 def test_replicas_that_name_each_other_are_left_for_the_leader(times):
     client = Client([2 + number % 2 for number in range(times)])
-    fetches = Fetches(client, Split("t", 0, 0, 10, 100, brokers="x"), Options(rack="r"))
+    fetches = Fetches(client, Split("t", 0, 0, 10, 100, brokers="x"), ReadOptions(rack="r"))
     assert fetches.begin(0)().records == RECORDS
     assert client.asked == ["leader", 2, 3, 2, "leader"]

@@ -19,7 +19,7 @@ from tidelog.pipeline.source import locations, reading
 from tidelog.pipeline.source.access import plan, read
 from tidelog.pipeline.source.append_times import this_boot
 from tidelog.pipeline.source.columns import LAST_OFFSET, POSITION, SIZE
-from tidelog.pipeline.source.reading import HEADERS, TIMES, Options
+from tidelog.pipeline.source.reading import HEADERS, TIMES, ReadOptions
 from tidelog.pipeline.source.splits import (
     LOG_END,
     Selection,
@@ -78,7 +78,7 @@ def test_the_size_of_splits_changes_nothing(written, split_bytes):
     if split_bytes == 300:
         assert len(splits) > 2 * len(segments(written / "t-0"))
     for depth in (HEADERS, TIMES):
-        options = Options(depth=depth)
+        options = ReadOptions(depth=depth)
         columns = [one for split in splits for one in read(split, options)]
         assert sum(int(one.batches[:, 1].sum()) for one in columns) == sum(
             path.stat().st_size for path in segments(written / "t-0")
@@ -90,7 +90,7 @@ def test_batches_know_where_they_lie(written, split_bytes, monkeypatch):
     monkeypatch.setattr(reading, "CHUNK", 700)
     found = []
     for split in plan(Selection(upto=LOG_END, split_bytes=split_bytes), logs=[str(written)]):
-        for columns in read(split, Options(depth=HEADERS, batch_bytes=1000)):
+        for columns in read(split, ReadOptions(depth=HEADERS, batch_bytes=1000)):
             rows = columns.batches[:, [POSITION, SIZE, LAST_OFFSET]].tolist()
             found += [(split.part.location, *row) for row in rows]
     assert found == [
@@ -102,7 +102,7 @@ def test_batches_know_where_they_lie(written, split_bytes, monkeypatch):
 
 def test_the_bytes_of_records_add_up(written):
     for split in plan(ALL, logs=[str(written)]):
-        for columns in read(split, Options(depth=TIMES, batch_bytes=3000)):
+        for columns in read(split, ReadOptions(depth=TIMES, batch_bytes=3000)):
             assert int(columns.size.sum()) == int(columns.batches[:, 1].sum())
             assert (columns.size > 0).all()
 
@@ -533,7 +533,7 @@ def test_a_log_that_grows_and_loses_segments_while_it_is_read(written):
     splits = plan(ALL, logs=[str(written)])
     expected = truth(written / "t-0")
     active = segments(written / "t-0")[-1]
-    reading = read(splits[0], Options(batch_bytes=100))
+    reading = read(splits[0], ReadOptions(batch_bytes=100))
     first = next(reading)
     segments(written / "t-0")[0].unlink()
     active.write_bytes(active.read_bytes() + build([Record(10**6, 1, None, b"later")]))

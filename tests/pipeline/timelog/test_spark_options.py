@@ -10,7 +10,7 @@ from tests.pipeline.logs import Writer
 from tidelog.client import Client
 from tidelog.pipeline.sink.sink_options import SinkOptions
 from tidelog.pipeline.source import access
-from tidelog.pipeline.source.reading import TIMES, Options
+from tidelog.pipeline.source.reading import TIMES, ReadOptions
 from tidelog.pipeline.timelog import columns
 from tidelog.pipeline.timelog.names import OptionError, named
 from tidelog.pipeline.timelog.options import TimelogOptions
@@ -134,7 +134,7 @@ def test_the_records_of_a_task(tmp_path, most, others):
         [
             offset
             for split in group
-            for found in access.read(split, Options.of(settings.selection, TIMES))
+            for found in access.read(split, ReadOptions.of(settings.selection, TIMES))
             for offset in found.offset.tolist()
         ]
         for group in groups

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from tidelog.protocol.records.batch import Record, build
 from tidelog.protocol.records.layout import INT64_MAX, INT64_MIN
-from tidelog.protocol.records.prepare import Plan, inspect, prepare
+from tidelog.protocol.records.prepare import AppendPlan, inspect, prepare
 
 VECTORS = Path(__file__).parents[2] / "vectors"
 NOW = 1_700_000_000_000
@@ -33,7 +33,7 @@ def plan(**changes):
         "compacted": False,
         "max_message_bytes": 1 << 20,
     }
-    return Plan(**{**fields, **changes})
+    return AppendPlan(**{**fields, **changes})
 
 
 def append(data, *, produce_version=None, max_message_bytes=1 << 20, **changes):

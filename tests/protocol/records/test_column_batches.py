@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tidelog.protocol.records.batch import Record, build, records, scan, verify
-from tidelog.protocol.records.column_batches import Producer, encode_batches
-from tidelog.protocol.records.columns import ColumnBuffers, Wanted, append_set
+from tidelog.protocol.records.column_batches import BatchProducer, encode_batches
+from tidelog.protocol.records.columns import ColumnBuffers, RecordSelection, append_set
 from tidelog.protocol.records.kernels import kernels_py
 from tidelog.protocol.records.layout import INT64_MAX, INT64_MIN, Compression
 
@@ -27,7 +27,7 @@ def numbered(rows):
 
 def columns_of(wanted, compression=0):
     out = ColumnBuffers()
-    append_set(build(wanted, compression=compression), out, Wanted())
+    append_set(build(wanted, compression=compression), out, RecordSelection())
     assert out.record_count == len(wanted)
     return out
 
@@ -80,7 +80,7 @@ def test_some_of_the_rows(rows, cut):
 def test_sequences_go_on_and_wrap():
     columns = columns_of(numbered([(5, b"k", b"v", ())] * 10))
     size = len(next(encode_batches(columns, 0, 4)).data)
-    producer = Producer(77, 3, is_transactional=True)
+    producer = BatchProducer(77, 3, is_transactional=True)
     batches = list(
         encode_batches(columns, 0, 10, producer=producer, base_sequence=2**31 - 6, limit=size)
     )

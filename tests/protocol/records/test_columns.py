@@ -25,7 +25,7 @@ from tidelog.protocol.records.columns import (
     TIMES,
     BrokenBatch,
     ColumnBuffers,
-    Wanted,
+    RecordSelection,
     append_set,
 )
 from tidelog.protocol.records.kernels import kernels_py
@@ -93,7 +93,7 @@ def append_by(module, data, out, wanted):
 def decode(data, **wanted):
     """All of a set; returns the buffers."""
     out = ColumnBuffers()
-    at, why = append_set(data, out, Wanted(**wanted))
+    at, why = append_set(data, out, RecordSelection(**wanted))
     assert why == MORE
     assert at == len(data)
     return out
@@ -180,7 +180,7 @@ def test_any_record(drawn, magic, codec):
     data = build(sent, magic=magic, compression=codec if magic == 2 else codec % 4)
     for module in (_kernels or kernels_py, kernels_py):  # hypothesis and a fixture do not mix
         out = ColumnBuffers()
-        append_by(module, data, out, Wanted())
+        append_by(module, data, out, RecordSelection())
         assert rows_in(out) == expected(data)
         found = [(row.timestamp, row.key, row.value) for row in rows_in(out)]
         kept = [(-1 if magic == 0 else time, key, value) for time, key, value, _ in drawn]
@@ -198,7 +198,7 @@ def test_ranges_of_offsets_and_times(number):
         low, high = sorted(rng.choice(rows).offset + rng.randrange(-2, 3) for _ in range(2))
         first, last = sorted(rng.choice(rows).timestamp + rng.randrange(-2, 3) for _ in range(2))
         timed = rng.random() < 0.5
-        wanted = Wanted(
+        wanted = RecordSelection(
             low_offset=max(low, 0),
             high_offset=max(high, 0),
             timed=timed,
@@ -223,7 +223,7 @@ def test_a_limit_cuts_between_batches_and_loses_nothing(limit, depth):
     found, at, why, calls = [], 0, FULL, 0
     while why == FULL:
         out = ColumnBuffers()
-        at, why = append_set(data, out, Wanted(limit=limit, depth=depth), at)
+        at, why = append_set(data, out, RecordSelection(limit=limit, depth=depth), at)
         found += [(row.offset, row.timestamp) for row in _times_in(out)]
         calls += 1
     assert (at, why) == (len(data), MORE)
@@ -245,7 +245,7 @@ def test_every_cut_of_the_bytes_gives_the_whole_batches_before_it():
     ends = list(itertools.accumulate(map(len, parts)))
     for cut in range(0, len(data) + 1, 7):
         out = ColumnBuffers()
-        at, why = append_set(data[:cut], out, Wanted())
+        at, why = append_set(data[:cut], out, RecordSelection())
         assert why == MORE
         assert rows_in(out) == expected(data[:at])
         assert at >= max((end for end in ends if end <= cut), default=0)
@@ -269,7 +269,7 @@ def test_a_batch_belongs_to_the_range_with_its_last_offset():
         seen = []
         for low, high in ((0, cut), (cut, 20)):
             out = ColumnBuffers()
-            append_set(data, out, Wanted(depth=HEADERS, low_offset=low, high_offset=high))
+            append_set(data, out, RecordSelection(depth=HEADERS, low_offset=low, high_offset=high))
             seen.append([row[3] for row in batches_of(out)])
         assert seen == [[o for o in (9, 19) if o < cut], [o for o in (9, 19) if o >= cut]]
 
@@ -296,7 +296,7 @@ def test_markers_and_aborted_transactions_are_left_out():
 def test_it_stops_behind_the_range():
     parts = [build([Record(i, i, None, b"v")]) for i in range(4)]
     out = ColumnBuffers()
-    at, why = append_set(b"".join(parts) + b"broken", out, Wanted(high_offset=2))
+    at, why = append_set(b"".join(parts) + b"broken", out, RecordSelection(high_offset=2))
     assert (at, why) == (len(parts[0]) * 2, PAST)
     assert [row.offset for row in rows_in(out)] == [0, 1]
 
@@ -333,7 +333,7 @@ def test_a_broken_batch_is_named(bad, verify, offset, words):
     good = build([Record(5, 1, None, b"before")])
     out = ColumnBuffers()
     with pytest.raises(BrokenBatch) as caught:
-        append_set(good + bad, out, Wanted(verify=verify))
+        append_set(good + bad, out, RecordSelection(verify=verify))
     assert caught.value.position == len(good)
     assert caught.value.offset == offset
     assert str(caught.value).startswith(f"the batch at byte {len(good)} (offset {offset}) {words}")
@@ -344,20 +344,20 @@ def test_a_wrong_crc_is_read_where_nobody_checks():
     bad = _broken(PLAIN, 18, PLAIN[18] ^ 1)
     assert [row.value for row in rows_in(decode(bad, verify=False))] == [b"value"]
     with pytest.raises(BrokenBatch, match="CRC"):
-        append_set(bad, ColumnBuffers(), Wanted())
+        append_set(bad, ColumnBuffers(), RecordSelection())
 
 
 def test_a_span_outside_the_data_is_refused(implementation):
     for start, end in ((0, 9), (-1, 3), (3, 2)):
         with pytest.raises(ValueError, match="is not within"):
-            implementation.append_set(b"abc", start, end, ColumnBuffers(), Wanted(), None)
+            implementation.append_set(b"abc", start, end, ColumnBuffers(), RecordSelection(), None)
 
 
 def test_a_column_beyond_int32_is_refused():
     out = ColumnBuffers()
     out.value_bytes = 2**31 - 2
     with pytest.raises(ValueError, match="int32"):
-        append_set(PLAIN, out, Wanted(limit=2**40))
+        append_set(PLAIN, out, RecordSelection(limit=2**40))
 
 
 def _answer(module, data, wanted):
@@ -377,7 +377,7 @@ def test_both_agree_on_damaged_sets():
     broken = 0
     for _ in range(3000):
         data = mutated(rng, b"".join(rng.choices(known, k=rng.choice([1, 2]))))
-        wanted = Wanted(
+        wanted = RecordSelection(
             depth=rng.choice([HEADERS, TIMES, RECORDS, RECORDS]),
             verify=rng.random() < 0.3,
             limit=rng.choice([1, 2000, 1 << 20]),

@@ -5,7 +5,15 @@ import pytest
 from tidelog.config.setting import LONG_MAX
 from tidelog.config.topic import TopicConfig
 from tidelog.storage.compaction import plan
-from tidelog.storage.compaction.plan import LAG, NOT_SEEN, NOTHING, RATIO, Part, Rules, judge
+from tidelog.storage.compaction.plan import (
+    LAG,
+    NOT_SEEN,
+    NOTHING,
+    RATIO,
+    CompactionRules,
+    SealedSegment,
+    judge,
+)
 from tidelog.storage.time.rolling import rolling_of
 from tidelog.storage.time.segment_times import SegmentTimes
 
@@ -16,11 +24,11 @@ def part(end, size=100, first=0, largest=0, append=None):
     append = largest if append is None else append
     times.note(first, largest, 0, False, append, largest)
     times.note_append(append)
-    return Part(end, size, lambda: times)
+    return SealedSegment(end, size, lambda: times)
 
 
 def rules(min_lag=0, max_lag=LONG_MAX, ratio=0.5):
-    return Rules(min_lag, max_lag, max_lag != LONG_MAX, ratio)
+    return CompactionRules(min_lag, max_lag, max_lag != LONG_MAX, ratio)
 
 
 def judged(parts, first_dirty=0, limit=10**9, now=10_000, **settings):

@@ -9,7 +9,7 @@ from tidelog.storage.directory.store import LogStore
 from tidelog.storage.log import lookup
 from tidelog.storage.log.rolling import roll
 from tidelog.storage.log.times import partition_times
-from tidelog.storage.time.lookup import Target
+from tidelog.storage.time.lookup import LookupTarget
 from tidelog.storage.would_block import WouldBlock
 
 DAY = 86_400_000
@@ -107,7 +107,7 @@ def test_a_log_that_somebody_has_changed_is_opened(log):
 def test_lookups_are_cached_once_the_indexes_are_in_memory(log):
     segments = log.partition.segments
     assert lookup.is_cached(segments, 1004, start_offset=0, upper_offset=5)  # in the active segment
-    assert lookup.is_cached(segments, Target.MAX_TIMESTAMP, start_offset=0, upper_offset=5)
+    assert lookup.is_cached(segments, LookupTarget.MAX_TIMESTAMP, start_offset=0, upper_offset=5)
     assert lookup.is_cached(segments, 1005, start_offset=0, upper_offset=5)  # nowhere
     assert not lookup.is_cached(
         segments, 1000, start_offset=0, upper_offset=5
@@ -156,7 +156,7 @@ def test_a_lookup_that_may_not_block_raises_until_the_indexes_are_cached(log, mo
             ask(may_block=False)
     assert reader.find_by_time(1004, upper_offset=5, may_block=False) == (4, 1004)
     assert reader.find_largest_time(upper_offset=5, may_block=False) == (4, 1004)
-    assert reader.offsets_before_v0(Target.EARLIEST, 1, may_block=False) == [0]
+    assert reader.offsets_before_v0(LookupTarget.EARLIEST, 1, may_block=False) == [0]
     for ask, answer in asked:
         assert ask() == answer
         assert ask(may_block=False) == answer

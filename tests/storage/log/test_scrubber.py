@@ -10,7 +10,7 @@ from tidelog.protocol.records.batch import Compression, scan
 from tidelog.storage.log import scrubber
 from tidelog.storage.log.rolling import roll
 from tidelog.storage.log.scrubber import Scrubbing
-from tidelog.storage.segment.scrub import Place, scrub
+from tidelog.storage.segment.scrub import ScrubPosition, scrub
 
 BATCHES = 12
 LEADER_EPOCH = range(12, 16)  # of format 2: outside the checksum, and nothing beside it tells
@@ -165,6 +165,6 @@ def test_what_is_read_while_the_log_is_cut_is_not_judged(log, monkeypatch):
 
 
 def test_a_log_that_is_offline_is_not_read(log):
-    scrubbing = Scrubbing(log.partition.segments[0], Place(0, 0))
+    scrubbing = Scrubbing(log.partition.segments[0], ScrubPosition(0, 0))
     log.partition.state.is_stopped = True
     assert log.partition.scrubber.slice(scrubbing, 1) is None

@@ -8,7 +8,14 @@ from tidelog.config.topic import TopicConfig
 from tidelog.storage.time.append_time import append_time
 from tidelog.storage.time.lookup import is_target, reaches
 from tidelog.storage.time.retention import expired
-from tidelog.storage.time.stamping import Rules, Stamps, reported, rules_of, stamps_at, why_too_old
+from tidelog.storage.time.stamping import (
+    StampingRules,
+    Stamps,
+    reported,
+    rules_of,
+    stamps_at,
+    why_too_old,
+)
 from tidelog.storage.time.timestamp import MAX_TIMESTAMP, MIN_TIMESTAMP, exceeds, or_none
 
 
@@ -21,21 +28,21 @@ def test_append_time_follows_the_clock_but_never_goes_back():
 
 @pytest.mark.parametrize("magic", [1, 2])
 def test_rules_come_from_the_settings(magic):
-    assert rules_of(TopicConfig(), magic) == Rules(False, None, None)
+    assert rules_of(TopicConfig(), magic) == StampingRules(False, None, None)
     config = TopicConfig(message_timestamp_before_max_ms=5, message_timestamp_after_max_ms=7)
-    assert rules_of(config, magic) == Rules(False, 5, 7)
+    assert rules_of(config, magic) == StampingRules(False, 5, 7)
     config = TopicConfig(message_timestamp_difference_max_ms=9)
-    assert rules_of(config, magic) == Rules(False, 9, 9)
+    assert rules_of(config, magic) == StampingRules(False, 9, 9)
     config = TopicConfig(message_timestamp_difference_max_ms=9, message_timestamp_after_max_ms=1)
-    assert rules_of(config, magic) == Rules(False, 9, 1)
+    assert rules_of(config, magic) == StampingRules(False, 9, 1)
 
 
 def test_refusing_what_is_expired_bounds_the_window_by_retention():
     config = TopicConfig(retention_refuse_expired=True, retention_ms=50)
-    assert rules_of(config, 2) == Rules(False, 50, None)
+    assert rules_of(config, 2) == StampingRules(False, 50, None)
     assert "retention.ms=50" in why_too_old(config, rules_of(config, 2))
     tighter = replace(config, message_timestamp_before_max_ms=5)
-    assert rules_of(tighter, 2) == Rules(False, 5, None)
+    assert rules_of(tighter, 2) == StampingRules(False, 5, None)
     assert not why_too_old(tighter, rules_of(tighter, 2))
     for change in (
         {"retention_refuse_expired": False},
@@ -46,21 +53,21 @@ def test_refusing_what_is_expired_bounds_the_window_by_retention():
         {"cleanup_policy": ("compact",)},
     ):
         kept = replace(config, **change)
-        assert rules_of(kept, 2) == Rules(False, None, None)
+        assert rules_of(kept, 2) == StampingRules(False, None, None)
         assert not why_too_old(kept, rules_of(kept, 2))
-    assert rules_of(config.without_window(), 2) == Rules(False, None, None)
+    assert rules_of(config.without_window(), 2) == StampingRules(False, None, None)
 
 
 def test_a_log_append_time_topic_has_no_window():
     config = TopicConfig(
         message_timestamp_type="LogAppendTime", message_timestamp_difference_max_ms=9
     )
-    assert rules_of(config, 2) == Rules(True, None, None)
-    assert rules_of(config, 0) == Rules(True, None, None)
+    assert rules_of(config, 2) == StampingRules(True, None, None)
+    assert rules_of(config, 0) == StampingRules(True, None, None)
 
 
 def test_format_0_has_no_window():
-    assert rules_of(TopicConfig(message_timestamp_difference_max_ms=9), 0) == Rules(
+    assert rules_of(TopicConfig(message_timestamp_difference_max_ms=9), 0) == StampingRules(
         False, None, None
     )
 
@@ -79,12 +86,12 @@ def test_format_0_has_no_window():
     ],
 )
 def test_the_window_lies_around_the_clock_and_stays_within_an_int64(before, after, now, window):
-    stamps = stamps_at(Rules(False, before, after), None, now)
+    stamps = stamps_at(StampingRules(False, before, after), None, now)
     assert (stamps.min_timestamp, stamps.max_timestamp) == window
 
 
 def test_the_window_does_not_follow_an_append_time_that_is_ahead():
-    stamps = stamps_at(Rules(False, 10, 10), 9_000, 1000)
+    stamps = stamps_at(StampingRules(False, 10, 10), 9_000, 1000)
     assert stamps == Stamps(9_000, False, 990, 1010)
 
 

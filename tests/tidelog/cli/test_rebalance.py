@@ -20,7 +20,7 @@ from tests.broker.partitions.load import consumed
 from tests.broker.subject import eventually
 from tidelog.cli.brokers.balance import balanced
 from tidelog.cli.brokers.rebalance import FOLLOWERS, LEADERS, RATES
-from tidelog.cli.brokers.rebalance_plan import Plan, print_plan
+from tidelog.cli.brokers.rebalance_plan import RebalancePlan, print_plan
 from tidelog.cli.parser import main
 from tidelog.client import Client
 from tidelog.client.calls import reassignments
@@ -97,7 +97,7 @@ def described(replicas):
 
 
 def plan_of(replicas, under_way=(), racks=PLAIN, sizes=()):
-    return Plan(Asked(dict(under_way), dict(sizes)), described(replicas), racks)
+    return RebalancePlan(Asked(dict(under_way), dict(sizes)), described(replicas), racks)
 
 
 def test_the_bytes_of_each_new_replica_are_counted():

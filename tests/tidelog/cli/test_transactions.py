@@ -14,9 +14,9 @@ from tests.broker.coordinators.transactions.requests import NONE, Transactional,
 from tests.broker.subject import eventually
 from tests.tidelog.cli.conftest import SETTINGS
 from tidelog.cli.transactions import hanging
-from tidelog.cli.transactions.asking import Transaction
+from tidelog.cli.transactions.asking import DescribedTransaction
 from tidelog.cli.transactions.diagnosis import HANGS, LATE, findings
-from tidelog.client.calls.transactions import OpenTransaction
+from tidelog.client.calls.transactions import ProducerTransaction
 
 NEW_YEAR_MS = 1_767_225_600_000
 
@@ -240,10 +240,10 @@ class TestJudged:
     """Which open transactions hang, by what coordinators know."""
 
     PLACE = ("t", 0)
-    OPEN = hanging.Opened(PLACE, OpenTransaction(7, 0, -1, 5, 1_000))
+    OPEN = hanging.Opened(PLACE, ProducerTransaction(7, 0, -1, 5, 1_000))
 
     def known(self, *partitions):
-        owner = Transaction("id", "Ongoing", 1, 7, 0, 60_000, 0, partitions)
+        owner = DescribedTransaction("id", "Ongoing", 1, 7, 0, 60_000, 0, partitions)
         return {7: owner}
 
     def test_one_that_its_coordinator_has_does_not(self):

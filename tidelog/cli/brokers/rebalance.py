@@ -32,7 +32,7 @@ from tidelog.cli.brokers.assignments import (
     racks_of,
     replicas_of,
 )
-from tidelog.cli.brokers.rebalance_plan import Plan, print_plan
+from tidelog.cli.brokers.rebalance_plan import RebalancePlan, print_plan
 from tidelog.cli.cluster import Cluster, by_topic
 from tidelog.cli.connecting import sentence_of
 from tidelog.cli.output import bar, print_answer, print_json, print_lines
@@ -81,7 +81,7 @@ def run_rebalance(options: argparse.Namespace) -> None:
             return
         answer, closed = metadata(cluster), cordoned(cluster)
         racks = {each: rack for each, rack in racks_of(answer).items() if each not in closed}
-        plan = Plan(cluster, answer, racks)
+        plan = RebalancePlan(cluster, answer, racks)
         if options.json:
             print_json(plan.as_json(rate))
         else:
@@ -105,7 +105,7 @@ def run_rebalance(options: argparse.Namespace) -> None:
             print_lines("All partitions are moved.")
 
 
-def _move(cluster: Cluster, plan: Plan, at_once: int, deadline_s: float) -> None:
+def _move(cluster: Cluster, plan: RebalancePlan, at_once: int, deadline_s: float) -> None:
     """Moves partitions, a limited number at the same time. Raises CommandError, and TimeoutError.
 
     What is under way already does not count among these.
@@ -133,7 +133,7 @@ def _move(cluster: Cluster, plan: Plan, at_once: int, deadline_s: float) -> None
             shown = copied
 
 
-def _left_behind(options: argparse.Namespace, plan: Plan) -> str:
+def _left_behind(options: argparse.Namespace, plan: RebalancePlan) -> str:
     """Returns what a command that ends early leaves, and which commands go on or take it back."""
     try:
         # The connection of the command may be in the middle of an answer.
@@ -183,7 +183,7 @@ def _cancel(cluster: Cluster, options: argparse.Namespace) -> None:
 # --- the throttle --------------------------------------------------------------------------------
 
 
-def _set_throttle(cluster: Cluster, rate: int, plan: Plan) -> None:
+def _set_throttle(cluster: Cluster, rate: int, plan: RebalancePlan) -> None:
     """Limits what is copied to new replicas, to bytes per second for each broker. Raises CommandError."""
     cluster.alter(None, dict.fromkeys(RATES, str(rate)))
     for topic, indexes in by_topic(sorted(plan.added)).items():

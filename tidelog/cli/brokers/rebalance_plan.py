@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 _SHOWN = 20  # partitions
 
 
-class Plan:
+class RebalancePlan:
     """What is to be moved, and how many bytes of that are left to be copied.
 
     `has` are the replicas of all partitions now, `under_way` those to which some are moved already, and
@@ -114,7 +114,7 @@ class Plan:
         return {**sizes, "under_way": going, "moves": moves}
 
 
-def print_plan(plan: Plan, brokers: Iterable[int], rate: int | None) -> None:
+def print_plan(plan: RebalancePlan, brokers: Iterable[int], rate: int | None) -> None:
     """Prints what each broker has and will have, the first moves, and how much is to be copied."""
     now, then = plan.before.values(), {**plan.before, **plan.moves}.values()
     has, will, leads, will_lead = (

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterable, Sequence
 
-    from tidelog.cli.cluster import Group, Member
+    from tidelog.cli.cluster import GroupStatus, Member
     from tidelog.cli.places import Wanted
     from tidelog.client import GroupOffset
     from tidelog.protocol.topic_partition import TopicPartition
@@ -111,7 +111,9 @@ def _describe(options: argparse.Namespace) -> None:
             print_lines("", *(_catch_up(lag) for lag in lags if lag.records))
 
 
-def _measured(cluster: Cluster, names: Iterable[str], http: str) -> list[tuple[Group, list[Lag]]]:
+def _measured(
+    cluster: Cluster, names: Iterable[str], http: str
+) -> list[tuple[GroupStatus, list[Lag]]]:
     """Returns these groups, and their lags. Raises CommandError."""
     measured = []
     for name in names:
@@ -135,11 +137,11 @@ def _catch_up(lag: Lag) -> str:
     return f"{place}: at this rate it has caught up in {span_of(lag.catch_up_ms)}."
 
 
-def _readers(group: Group) -> dict[TopicPartition, Member]:
+def _readers(group: GroupStatus) -> dict[TopicPartition, Member]:
     return {place: member for member in group.members for place in member.assigned or ()}
 
 
-def _group_as_json(group: Group, lags: Iterable[Lag]) -> dict[str, Any]:
+def _group_as_json(group: GroupStatus, lags: Iterable[Lag]) -> dict[str, Any]:
     readers = _readers(group)
     return {
         "group": group.name,
@@ -164,7 +166,7 @@ def _group_as_json(group: Group, lags: Iterable[Lag]) -> dict[str, Any]:
     }
 
 
-def _print_group(group: Group) -> None:
+def _print_group(group: GroupStatus) -> None:
     kind = ", ".join(each for each in (group.protocol_type, group.protocol) if each)
     print_lines(
         f"{group.name}: {group.state}{f' ({kind})' if kind else ''}, "
@@ -194,7 +196,7 @@ def _reads(member: Member) -> str:
     return " ".join(f"{topic}:{','.join(numbers)}" for topic, numbers in by_topic.items()) or "-"
 
 
-def _print_lags(group: Group, lags: Sequence[Lag]) -> None:
+def _print_lags(group: GroupStatus, lags: Sequence[Lag]) -> None:
     if not lags:
         print_lines("It has committed nothing.")
         return

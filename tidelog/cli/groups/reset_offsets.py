@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 _LAST = 2**63 - 1
 
 
-class Plan(NamedTuple):
+class ResetPlan(NamedTuple):
     """The new offset of a group in one partition; `note` says what differs from the request."""
 
     place: TopicPartition
@@ -110,7 +110,7 @@ def _plans(
     wanted: Wanted,
     committed: Mapping[TopicPartition, GroupOffset],
     options: argparse.Namespace,
-) -> list[Plan]:
+) -> list[ResetPlan]:
     """Returns the new offset for each partition. Raises CommandError."""
     targets = None if options.from_file is None else _from_file(options.from_file, options.group)
     places = _places(cluster, wanted, committed, options, targets)
@@ -125,7 +125,7 @@ def _plans(
         elif offset > ends[place]:
             offset, note = ends[place], note or f"{offset} is past the end of the log"
         known = committed.get(place)
-        plans.append(Plan(place, None if known is None else known.offset, offset, note))
+        plans.append(ResetPlan(place, None if known is None else known.offset, offset, note))
     return plans
 
 
@@ -250,7 +250,7 @@ def _from_file(path: str, group: str) -> dict[TopicPartition, tuple[int, str]]:
 # --- output ---------------------------------------------------------------------------------------
 
 
-def _print_plans(name: str, plans: Sequence[Plan], options: argparse.Namespace) -> None:
+def _print_plans(name: str, plans: Sequence[ResetPlan], options: argparse.Namespace) -> None:
     if options.export:
         csv.writer(sys.stdout, lineterminator="\n").writerows(
             (escaped(plan.place[0]), plan.place[1], plan.offset) for plan in plans

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from tidelog.cli.cluster import Cluster
-    from tidelog.client.calls.transactions import Listed, OpenTransaction
+    from tidelog.client.calls.transactions import ListedTransaction, ProducerTransaction
     from tidelog.protocol.topic_partition import TopicPartition
 
 STATE_TOPIC = "__transaction_state"
@@ -32,7 +32,7 @@ _STATES = (  # by Kafka's names
 )
 
 
-class Transaction(NamedTuple):
+class DescribedTransaction(NamedTuple):
     """A transactional id as its coordinator knows it. Times in ms."""
 
     transactional_id: str
@@ -47,9 +47,9 @@ class Transaction(NamedTuple):
     """Those in the transaction; while it ends, those that lack their marker."""
 
 
-def listed(cluster: Cluster, filters: Filters) -> list[tuple[int, Listed]]:
+def listed(cluster: Cluster, filters: Filters) -> list[tuple[int, ListedTransaction]]:
     """Returns the transactional ids that match, each with its coordinator, sorted by id."""
-    found: dict[str, tuple[int, Listed]] = {}
+    found: dict[str, tuple[int, ListedTransaction]] = {}
     for broker in cluster.node_ids():
         try:
             here, unknown = cluster.perform(calls.list_on(broker, filters))
@@ -63,7 +63,9 @@ def listed(cluster: Cluster, filters: Filters) -> list[tuple[int, Listed]]:
     return [found[name] for name in sorted(found)]
 
 
-def described(cluster: Cluster, each: Iterable[tuple[int, Listed]]) -> list[Transaction]:
+def described(
+    cluster: Cluster, each: Iterable[tuple[int, ListedTransaction]]
+) -> list[DescribedTransaction]:
     """Returns what coordinators know of listed ids; those they have forgotten since are left out."""
     by_coordinator: dict[int, list[str]] = {}
     for broker, one in each:
@@ -76,7 +78,7 @@ def described(cluster: Cluster, each: Iterable[tuple[int, Listed]]) -> list[Tran
     return sorted(found)
 
 
-def describe(cluster: Cluster, transactional_id: str) -> Transaction:
+def describe(cluster: Cluster, transactional_id: str) -> DescribedTransaction:
     """Returns what its coordinator knows of one id."""
     if not transactional_id:
         raise CommandError("a transactional id has at least one character")
@@ -95,38 +97,38 @@ def describe(cluster: Cluster, transactional_id: str) -> Transaction:
     return _transaction(broker, answer)
 
 
-def open_in(cluster: Cluster, place: TopicPartition) -> list[OpenTransaction]:
+def open_in(cluster: Cluster, place: TopicPartition) -> list[ProducerTransaction]:
     """Returns the transactions that are open in a partition, oldest first."""
     call = calls.open_in(*place)
-    found: list[OpenTransaction] = cluster.perform(call, f"{place[0]}-{place[1]}: ")
+    found: list[ProducerTransaction] = cluster.perform(call, f"{place[0]}-{place[1]}: ")
     return sorted(found, key=lambda each: each.start_offset)
 
 
-def of_producers(cluster: Cluster, ids: Sequence[int]) -> dict[int, tuple[int, Listed]]:
+def of_producers(cluster: Cluster, ids: Sequence[int]) -> dict[int, tuple[int, ListedTransaction]]:
     """Returns the transactional ids of producer ids, each with its coordinator."""
-    found: dict[int, tuple[int, Listed]] = {}
+    found: dict[int, tuple[int, ListedTransaction]] = {}
     for first in range(0, len(ids), _AT_ONCE):
         filters = Filters(producer_ids=ids[first : first + _AT_ONCE])
         found |= {each.producer_id: (broker, each) for broker, each in listed(cluster, filters)}
     return found
 
 
-def abort_in(cluster: Cluster, place: TopicPartition, opened: OpenTransaction) -> None:
+def abort_in(cluster: Cluster, place: TopicPartition, opened: ProducerTransaction) -> None:
     """Aborts an open transaction in one partition."""
     cluster.perform(calls.abort_in(*place, opened), f"{place[0]}-{place[1]}: ")
 
 
-def fence(cluster: Cluster, transaction: Transaction) -> None:
+def fence(cluster: Cluster, transaction: DescribedTransaction) -> None:
     """Lets the coordinator abort what an id has open, and refuse its producer from now on."""
     name = transaction.transactional_id
     call = producer_calls.init(name, transaction_timeout_ms=transaction.timeout_ms)
     cluster.perform(call, f"{name}: ")
 
 
-def _transaction(coordinator: int, told: Any) -> Transaction:
+def _transaction(coordinator: int, told: Any) -> DescribedTransaction:
     start_ms = told.transaction_start_time_ms
     is_open = told.transaction_state in OPEN_STATES and start_ms >= 0
-    return Transaction(
+    return DescribedTransaction(
         told.transactional_id,
         told.transaction_state,
         coordinator,

@@ -20,7 +20,7 @@ from tidelog.client.calls.transactions import Filters
 if TYPE_CHECKING:
     import argparse
 
-    from tidelog.cli.transactions.asking import Transaction
+    from tidelog.cli.transactions.asking import DescribedTransaction
     from tidelog.protocol.topic_partition import TopicPartition
 
 _MAX_TIMEOUT = "15m"  # the default of transaction.max.timeout.ms
@@ -136,7 +136,9 @@ def _describe(options: argparse.Namespace) -> None:
         _print(each, begun, now_ms)
 
 
-def _starts(cluster: Cluster, transaction: Transaction) -> dict[TopicPartition, int | None]:
+def _starts(
+    cluster: Cluster, transaction: DescribedTransaction
+) -> dict[TopicPartition, int | None]:
     """Returns where a transaction began in each of its partitions; None before its first record."""
     return {
         place: next(
@@ -151,7 +153,9 @@ def _starts(cluster: Cluster, transaction: Transaction) -> dict[TopicPartition, 
     }
 
 
-def _print(each: Transaction, begun: dict[TopicPartition, int | None], now_ms: int) -> None:
+def _print(
+    each: DescribedTransaction, begun: dict[TopicPartition, int | None], now_ms: int
+) -> None:
     age, since = _age(each, now_ms)
     print_lines(
         f"{escaped(each.transactional_id)}: {escaped(each.state)}, producer id {each.producer_id}, epoch "
@@ -165,14 +169,14 @@ def _print(each: Transaction, begun: dict[TopicPartition, int | None], now_ms: i
         print_table(("topic", ">partition", ">start offset"), rows)
 
 
-def _age(each: Transaction, now_ms: int) -> tuple[str, str]:
+def _age(each: DescribedTransaction, now_ms: int) -> tuple[str, str]:
     """Returns how long a transaction has been open, and since when; empty if it is not open."""
     if each.start_ms is None:
         return "", ""
     return span_of(max(now_ms - each.start_ms, 0)), instant_of(each.start_ms)
 
 
-def _as_json(each: Transaction, now_ms: int) -> dict[str, Any]:
+def _as_json(each: DescribedTransaction, now_ms: int) -> dict[str, Any]:
     return {
         "transactional_id": each.transactional_id,
         "state": each.state,

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from tidelog.cli.cluster import Cluster
-    from tidelog.cli.transactions.asking import Transaction
-    from tidelog.client.calls.transactions import OpenTransaction
+    from tidelog.cli.transactions.asking import DescribedTransaction
+    from tidelog.client.calls.transactions import ProducerTransaction
     from tidelog.protocol.topic_partition import TopicPartition
 
 
@@ -27,14 +27,14 @@ class Opened(NamedTuple):
     """A transaction that is open in a partition."""
 
     place: TopicPartition
-    transaction: OpenTransaction
+    transaction: ProducerTransaction
 
 
 class Hanging(NamedTuple):
     """A transaction that nobody is going to end, and why not."""
 
     place: TopicPartition
-    transaction: OpenTransaction
+    transaction: ProducerTransaction
     age_ms: int | None
     """How long ago its producer was last heard of there; None if that is unknown."""
     transactional_id: str | None
@@ -63,7 +63,10 @@ def find(
 
 
 def judged(
-    opened: Iterable[Opened], known: Mapping[int, Transaction], older_than_ms: int, now_ms: int
+    opened: Iterable[Opened],
+    known: Mapping[int, DescribedTransaction],
+    older_than_ms: int,
+    now_ms: int,
 ) -> list[Hanging]:
     """Returns which open transactions hang, by what coordinators know of their producer ids."""
     found = []

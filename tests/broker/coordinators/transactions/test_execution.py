@@ -10,7 +10,7 @@ from tests.broker.network.test_scheduler import ticking, until
 from tidelog.broker.clock import ManualClock
 from tidelog.broker.coordinators.transactions.execution import Execution
 from tidelog.broker.coordinators.transactions.messages import SendMarkers
-from tidelog.protocol.transaction_log import Producer
+from tidelog.protocol.transaction_log import ProducerIdAndEpoch
 from tidelog.storage.log.partition import Appended
 
 COUNT = 200
@@ -56,7 +56,7 @@ def sending(count: int):
     execution = Execution(node, runtime, Markers(), None)
     entry = SimpleNamespace(transaction=machine, epoch=0, settled=set(), not_before_ms=0)
     names = frozenset(("t", index) for index in range(count))
-    execution.act(entry, [SendMarkers(Producer(1, 0), is_commit=True, partitions=names)])
+    execution.act(entry, [SendMarkers(ProducerIdAndEpoch(1, 0), is_commit=True, partitions=names)])
     return runtime, machine
 
 

@@ -15,9 +15,9 @@ from tidelog.protocol.api.write_txn_markers import (
     WriteTxnMarkersResponse,
 )
 from tidelog.protocol.errors import NotLeaderOrFollower, TransactionCoordinatorFenced
-from tidelog.protocol.transaction_log import Producer
+from tidelog.protocol.transaction_log import ProducerIdAndEpoch
 
-PRODUCER = Producer(7, 0)
+PRODUCER = ProducerIdAndEpoch(7, 0)
 
 
 class Answering(OtherBrokers):
@@ -72,7 +72,7 @@ async def test_what_comes_meanwhile_goes_together_and_each_has_its_own_error():
     async with asyncio.timeout(60):
         first = asyncio.ensure_future(write(others))
         await asyncio.sleep(0)
-        rest = [write(others, producer=Producer(each, 0)) for each in (1, 2, 3, 4)]
+        rest = [write(others, producer=ProducerIdAndEpoch(each, 0)) for each in (1, 2, 3, 4)]
         rest.append(write(others, broker=3))
         outcomes = await asyncio.gather(first, *rest, return_exceptions=True)
     assert [type(each) for each in outcomes] == [

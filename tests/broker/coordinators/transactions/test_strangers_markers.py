@@ -17,7 +17,7 @@ from tidelog.broker.coordinators.transactions.others import OtherBrokers
 from tidelog.broker.coordinators.transactions.state_topic import TOPIC
 from tidelog.config.topic import TopicConfig
 from tidelog.protocol.errors import ErrorCode, NotLeaderOrFollower
-from tidelog.protocol.transaction_log import Producer
+from tidelog.protocol.transaction_log import ProducerIdAndEpoch
 from tidelog.storage.directory.store import LogStore
 
 LAST = 2**31 - 1
@@ -144,9 +144,11 @@ async def test_a_coordinator_whose_session_is_over_is_not_fenced(tmp_path):
         await three[2].lose_session()
         others = OtherBrokers(three[2].node)
         with pytest.raises(NotLeaderOrFollower, match="without a session this broker cannot prove"):
-            await others.write_marker(1, ("t", 0), Producer(*producer), 2, is_commit=False)
+            await others.write_marker(
+                1, ("t", 0), ProducerIdAndEpoch(*producer), 2, is_commit=False
+            )
         await three[2].register()
-        await others.write_marker(1, ("t", 0), Producer(*producer), 2, is_commit=False)
+        await others.write_marker(1, ("t", 0), ProducerIdAndEpoch(*producer), 2, is_commit=False)
         await others.close()
 
 

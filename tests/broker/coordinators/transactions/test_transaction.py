@@ -14,10 +14,10 @@ from tidelog.protocol.errors import (
     ProducerFenced,
     TransactionAbortable,
 )
-from tidelog.protocol.transaction_log import Metadata, Producer, State
+from tidelog.protocol.transaction_log import Metadata, ProducerIdAndEpoch, State
 
 PID, EPOCH, NEW_ID = 7, 5, 99
-ME = Producer(PID, EPOCH)
+ME = ProducerIdAndEpoch(PID, EPOCH)
 A, B = ("a", 0), ("b", 3)
 NOW = Now(1_000_000, 500)
 LATER = Now(1_000_050, 550)
@@ -91,7 +91,7 @@ def untouched(transaction, error, call):
 # -- InitProducerId ---------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("known", [None, Producer(1234, 17)])
+@pytest.mark.parametrize("known", [None, ProducerIdAndEpoch(1234, 17)])
 def test_an_id_that_was_never_seen_gets_epoch_0_whatever_the_producer_says(known):
     transaction = Transaction("id", new(PID, 60_000, NOW), NOW, version=2)
     assert transaction.is_new
@@ -123,7 +123,12 @@ def test_init_with_the_current_epoch_bumps_it_and_lets_the_call_be_retried(state
 
 @pytest.mark.parametrize("state", STABLE)
 @pytest.mark.parametrize(
-    "known", [Producer(8, EPOCH), Producer(PID, EPOCH - 1), Producer(PID, EPOCH + 1)]
+    "known",
+    [
+        ProducerIdAndEpoch(8, EPOCH),
+        ProducerIdAndEpoch(PID, EPOCH - 1),
+        ProducerIdAndEpoch(PID, EPOCH + 1),
+    ],
 )
 def test_init_fences_a_producer_with_another_id_or_epoch(state, known):
     transaction = at(state)
@@ -145,7 +150,7 @@ def test_a_producer_that_comes_without_an_id_fences_the_retry_of_another():
 def test_a_new_producer_id_is_given_when_the_epochs_have_run_out(state, epoch, is_known):
     transaction = at(state, epoch=epoch)
     assert transaction.is_exhausted
-    known = Producer(PID, epoch) if is_known else None
+    known = ProducerIdAndEpoch(PID, epoch) if is_known else None
     written = store(init(transaction, known))
     assert (written.producer_id, written.epoch, written.previous_id) == (NEW_ID, 0, PID)
     assert written.last_epoch == (epoch if is_known else -1)
@@ -154,16 +159,16 @@ def test_a_new_producer_id_is_given_when_the_epochs_have_run_out(state, epoch, i
         init(transaction, known)
         assert answer(transaction.stored(LATER)) == (NEW_ID, 0)
     else:
-        untouched(transaction, FENCED_90, lambda: init(transaction, Producer(PID, epoch)))
+        untouched(transaction, FENCED_90, lambda: init(transaction, ProducerIdAndEpoch(PID, epoch)))
 
 
 def test_init_with_another_epoch_is_fenced_when_the_epochs_have_run_out():
     transaction = at(COMPLETE_ABORT, epoch=LAST)
-    untouched(transaction, FENCED_90, lambda: init(transaction, Producer(PID, 3)))
+    untouched(transaction, FENCED_90, lambda: init(transaction, ProducerIdAndEpoch(PID, 3)))
 
 
 @pytest.mark.parametrize("version", [0, 2])
-@pytest.mark.parametrize("known", [None, ME, Producer(PID, 1)])
+@pytest.mark.parametrize("known", [None, ME, ProducerIdAndEpoch(PID, 1)])
 def test_init_aborts_an_open_transaction_and_bumps_the_epoch_once_more_when_asked_again(
     version, known
 ):
@@ -173,7 +178,7 @@ def test_init_aborts_an_open_transaction_and_bumps_the_epoch_once_more_when_aske
     assert (written.partitions, written.timeout_ms) == ({A, B}, 60_000)
     assert written.last_epoch == (EPOCH if version == 2 else -1)
     markers, told = transaction.stored(LATER)
-    assert markers == SendMarkers(Producer(PID, EPOCH + 1), False, frozenset({A, B}))
+    assert markers == SendMarkers(ProducerIdAndEpoch(PID, EPOCH + 1), False, frozenset({A, B}))
     assert isinstance(told.outcome, ConcurrentTransactions)
     untouched(transaction, STATE_51, lambda: init(transaction))
     transaction.marker_written(A, LATER)
@@ -184,7 +189,7 @@ def test_init_aborts_an_open_transaction_and_bumps_the_epoch_once_more_when_aske
 
 def test_init_with_another_producer_id_is_fenced_also_while_a_transaction_is_open():
     transaction = at(ONGOING)
-    untouched(transaction, FENCED_90, lambda: init(transaction, Producer(8, EPOCH)))
+    untouched(transaction, FENCED_90, lambda: init(transaction, ProducerIdAndEpoch(8, EPOCH)))
 
 
 @pytest.mark.parametrize("state", PREPARED)
@@ -242,9 +247,15 @@ def test_partitions_that_are_in_it_already_are_not_written_again():
 @pytest.mark.parametrize("state", [EMPTY, ONGOING, COMPLETE_COMMIT, COMPLETE_ABORT, *PREPARED])
 def test_add_judges_the_producer_before_the_state(state):
     transaction = at(state)
-    untouched(transaction, MAPPING_49, lambda: add(transaction, producer=Producer(8, EPOCH)))
+    untouched(
+        transaction, MAPPING_49, lambda: add(transaction, producer=ProducerIdAndEpoch(8, EPOCH))
+    )
     for epoch in (EPOCH - 1, EPOCH + 1):
-        untouched(transaction, FENCED_90, lambda: add(transaction, producer=Producer(PID, epoch)))
+        untouched(
+            transaction,
+            FENCED_90,
+            lambda: add(transaction, producer=ProducerIdAndEpoch(PID, epoch)),
+        )
 
 
 @pytest.mark.parametrize("state", PREPARED)
@@ -256,12 +267,12 @@ def test_add_waits_while_a_transaction_ends(state):
 def test_what_is_pending_is_told_before_the_producer_is_judged():
     transaction = at(EMPTY)
     add(transaction, A)
-    for producer in (ME, Producer(8, EPOCH), Producer(PID, 1)):
+    for producer in (ME, ProducerIdAndEpoch(8, EPOCH), ProducerIdAndEpoch(PID, 1)):
         untouched(transaction, STATE_51, lambda: add(transaction, producer=producer))
     untouched(transaction, STATE_51, lambda: init(transaction))
     untouched(transaction, STATE_51, lambda: end(transaction, commit=True))
     untouched(transaction, STATE_51, lambda: end(transaction, version=0, commit=True))
-    other = Producer(8, EPOCH)  # transaction.version 0 judges the producer first
+    other = ProducerIdAndEpoch(8, EPOCH)  # transaction.version 0 judges the producer first
     untouched(transaction, STATE_51, lambda: end(transaction, other, commit=True))
     untouched(transaction, MAPPING_49, lambda: end(transaction, other, version=0, commit=True))
 
@@ -270,9 +281,9 @@ def test_what_is_pending_is_told_before_the_producer_is_judged():
 def test_a_leader_asks_whether_a_partition_is_in_the_transaction(state):
     transaction = at(state)
     with pytest.raises(MAPPING_49):
-        transaction.verify(Producer(8, EPOCH), A)
+        transaction.verify(ProducerIdAndEpoch(8, EPOCH), A)
     with pytest.raises(FENCED_90):
-        transaction.verify(Producer(PID, EPOCH - 1), A)
+        transaction.verify(ProducerIdAndEpoch(PID, EPOCH - 1), A)
     if state is ONGOING:
         transaction.verify(ME, A)
         with pytest.raises(TransactionAbortable):
@@ -340,25 +351,25 @@ def test_end_in_version_0(state, commit):
 @pytest.mark.parametrize("state", VERSION_0)
 @pytest.mark.parametrize("commit", [True, False])
 def test_end_in_version_0_judges_the_producer_first(state, commit):
-    check_end(at(state), Producer(8, EPOCH), 0, commit, MAPPING_49)
+    check_end(at(state), ProducerIdAndEpoch(8, EPOCH), 0, commit, MAPPING_49)
     for epoch in (EPOCH - 1, EPOCH + 1):
-        check_end(at(state), Producer(PID, epoch), 0, commit, FENCED_90)
+        check_end(at(state), ProducerIdAndEpoch(PID, epoch), 0, commit, FENCED_90)
 
 
 @pytest.mark.parametrize("state", VERSION_2)
 @pytest.mark.parametrize("commit", [True, False])
 @pytest.mark.parametrize("is_again", [True, False])
 def test_end_in_version_2(state, commit, is_again):
-    producer = Producer(PID, EPOCH - is_again)
+    producer = ProducerIdAndEpoch(PID, EPOCH - is_again)
     check_end(at(state), producer, 2, commit, VERSION_2[state][2 * (not commit) + (not is_again)])
 
 
 @pytest.mark.parametrize("state", VERSION_2)
 @pytest.mark.parametrize("commit", [True, False])
 def test_end_in_version_2_judges_the_producer_first(state, commit):
-    check_end(at(state), Producer(8, EPOCH), 2, commit, MAPPING_49)
+    check_end(at(state), ProducerIdAndEpoch(8, EPOCH), 2, commit, MAPPING_49)
     for epoch in (EPOCH - 2, EPOCH + 1):
-        check_end(at(state), Producer(PID, epoch), 2, commit, FENCED_90)
+        check_end(at(state), ProducerIdAndEpoch(PID, epoch), 2, commit, FENCED_90)
 
 
 @pytest.mark.parametrize("state", VERSION_2)
@@ -366,8 +377,8 @@ def test_end_in_version_2_judges_the_producer_first(state, commit):
 def test_a_retry_of_an_end_that_gave_a_new_id_counts_as_one(state, commit):
     transaction = at(state, epoch=0, previous_id=6)
     expected = VERSION_2[state][2 * (not commit)]
-    check_end(transaction, Producer(6, LAST), 2, commit, expected)
-    check_end(transaction, Producer(6, LAST - 1), 2, commit, MAPPING_49)
+    check_end(transaction, ProducerIdAndEpoch(6, LAST), 2, commit, expected)
+    check_end(transaction, ProducerIdAndEpoch(6, LAST - 1), 2, commit, MAPPING_49)
 
 
 @pytest.mark.parametrize(("commit", "complete"), [(True, COMPLETE_COMMIT), (False, COMPLETE_ABORT)])
@@ -377,7 +388,7 @@ def test_a_transaction_ends_when_all_markers_are_written_and_that_is_in_the_log(
 ):
     transaction = at(ONGOING)
     end(transaction, version=version, commit=commit)
-    continued = Producer(PID, EPOCH + (version == 2))
+    continued = ProducerIdAndEpoch(PID, EPOCH + (version == 2))
     markers, told = transaction.stored(LATER)
     assert markers == SendMarkers(continued, commit, frozenset({A, B}))
     assert told == Answer("t", continued)
@@ -405,7 +416,7 @@ def test_an_abort_of_nothing_writes_no_marker():
 
 def test_the_end_of_the_last_epoch_gives_a_new_producer_id():
     transaction = at(ONGOING, epoch=LAST)
-    written = store(end(transaction, Producer(PID, LAST), commit=True))
+    written = store(end(transaction, ProducerIdAndEpoch(PID, LAST), commit=True))
     assert (written.producer_id, written.epoch, written.next_id) == (PID, LAST + 1, NEW_ID)
     markers, told = transaction.stored(LATER)
     assert markers.producer == (PID, LAST + 1)
@@ -415,7 +426,7 @@ def test_the_end_of_the_last_epoch_gives_a_new_producer_id():
     transaction.stored(LATER)
     assert complete.metadata[:2] == (NEW_ID, 0)
     assert (complete.metadata.previous_id, complete.metadata.next_id) == (PID, -1)
-    assert answer(end(transaction, Producer(PID, LAST), commit=True)) == (NEW_ID, 0)
+    assert answer(end(transaction, ProducerIdAndEpoch(PID, LAST), commit=True)) == (NEW_ID, 0)
 
 
 # -- time -------------------------------------------------------------------------------------------
@@ -433,7 +444,7 @@ def test_a_transaction_that_nobody_ends_is_aborted_and_its_producer_fenced(versi
     written = store(tick(transaction, NOW.steady_ms + 60_001))
     assert (written.state, written.epoch) == (PREPARE_ABORT, EPOCH + 1)
     (markers,) = transaction.stored(LATER)
-    assert markers == SendMarkers(Producer(PID, EPOCH + 1), False, frozenset({A, B}))
+    assert markers == SendMarkers(ProducerIdAndEpoch(PID, EPOCH + 1), False, frozenset({A, B}))
     transaction.marker_written(A, LATER)
     transaction.marker_written(B, LATER)
     transaction.stored(LATER)
@@ -511,7 +522,7 @@ def test_an_epoch_that_may_have_been_fenced_in_the_log_is_fenced_and_not_bumped_
     transaction.marker_written(A, LATER)
     transaction.marker_written(B, LATER)
     transaction.stored(LATER)
-    add(transaction, A, producer=Producer(PID, EPOCH + 1))
+    add(transaction, A, producer=ProducerIdAndEpoch(PID, EPOCH + 1))
     transaction.stored(LATER)
     assert store(init(transaction)).epoch == EPOCH + 2
 
