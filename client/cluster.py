@@ -145,7 +145,7 @@ def address_of(text: str) -> Address:
     """Returns `host:port` as a pair. Raises ValueError."""
     host, _, port = text.strip().rpartition(":")
     if not host or not port.isdecimal() or not 0 < int(port) < 65536:
-        raise ValueError(f"{text!r} is no broker: write host:port")
+        raise ValueError(f"{text!r} is not a broker: write host:port")
     return host.strip("[]"), int(port)
 
 

@@ -54,7 +54,7 @@ class Connection:
             self._socket = self._reach(host, port)
         except OSError as error:
             kind = NoListener if _says_nobody_listens(error) else ConnectionBroken
-            raise kind(f"{self.address} cannot be reached: {error}") from error
+            raise kind(f"{self.address} cannot be reached: {error.strerror or error}") from error
         self._limit_s = -1.0
         try:
             self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

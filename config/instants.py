@@ -66,10 +66,10 @@ def parse_instant(value: int | str, now_ms: int) -> int:
             raise ValueError(f"{text!r}: before or after now? write -{text} or +{text}")
         found = now_ms + parse_duration(text)
     elif _LONG_YEAR.match(text):
-        raise ValueError(f"{text!r} is no time: expected +12026-01-01T00:00Z")
+        raise ValueError(f"{text!r} is not a time: expected +12026-01-01T00:00Z")
     else:
         raise ValueError(
-            f"{text!r} is no time: write 2026-01-01T00:00Z, milliseconds since 1970, or -2h for two "
+            f"{text!r} is not a time: write 2026-01-01T00:00Z, milliseconds since 1970, or -2h for two "
             "hours ago"
         )
     if not FIRST_MS <= found <= LAST_MS:
@@ -122,12 +122,12 @@ def parse_duration(value: int | str) -> int:
         return int(text)
     found = _SPAN.fullmatch(text)
     if found is None:
-        raise ValueError(f"{text!r} is no span of time: write 7d, -2h, 1h30m, 1.5s or 250ms")
+        raise ValueError(f"{text!r} is not a span of time: write 7d, -2h, 1h30m, 1.5s or 250ms")
     total = 0
     for whole, part, unit in _SPAN_PART.findall(found[2]):
         part_ms, rest = divmod(int(part or 0) * _UNITS_MS[unit], 10 ** len(part))
         if rest:
-            raise ValueError(f"{text!r} is no whole number of milliseconds")
+            raise ValueError(f"{text!r} is not a whole number of milliseconds")
         total += int(whole) * _UNITS_MS[unit] + part_ms
     return -total if found[1] == "-" else total
 

@@ -21,7 +21,7 @@ def parse_size(text: str) -> int:
     """Returns a number of bytes: `1000`, `64k`, `16MiB`, `1g`. Raises ValueError."""
     found = _SIZE.fullmatch(text.strip())
     if found is None:
-        raise ValueError(f"{text!r} is no size: write 64MiB, or bytes")
+        raise ValueError(f"{text!r} is not a size: write 64MiB, or bytes")
     number, unit, suffix = found[1], found[2].lower(), (found[3] or "").lower()
     if unit and suffix == "b":
         raise ValueError(
@@ -46,5 +46,5 @@ def in_its_unit(name: str, value: str) -> str:
         return value
     number, rest_ms = divmod(parse_duration(text), _SPANS_MS[unit])
     if rest_ms:
-        raise ValueError(f"{text!r} is no whole number of {unit}")
+        raise ValueError(f"{text!r} is not a whole number of {unit}")
     return str(number)

@@ -120,7 +120,7 @@ def size(text: str) -> int:
     """Parses a number of bytes above 0: 1000, 64k, 128MiB, 1g."""
     found = parse_size(text)
     if not found:
-        raise ValueError(f"'{text}' is no size: write 128MiB, or bytes")
+        raise ValueError(f"'{text}' is not a size: write 128MiB, or bytes")
     return found
 
 

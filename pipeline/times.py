@@ -57,7 +57,7 @@ def parse_time(value: int | str, now_ms: int | None = None) -> int:
 
 
 def is_relative(value: int | str) -> bool:
-    """Returns whether a time is "now" or a span from now. Raises ValueError if it is no time."""
+    """Returns whether a time is "now" or a span from now. Raises ValueError if it is not a time."""
     return parse_instant(str(value), 0) != parse_instant(str(value), 1)
 
 
@@ -84,7 +84,7 @@ def to_ms(value: int | str, unit: Unit) -> int:
     try:
         found = int(value) * factor // divisor
     except ValueError:
-        raise ValueError(f"{value!r} is no whole number of {unit}") from None
+        raise ValueError(f"{value!r} is not a whole number of {unit}") from None
     if not FIRST_MS <= found <= LAST_MS:
         raise ValueError(f"{value!r} {unit} is outside the range of times: 64 bits of milliseconds")
     return found

@@ -21,13 +21,25 @@ if TYPE_CHECKING:
 
 USAGE = 2
 _SPELLINGS = r"(--[a-z-]+)(?:/-[a-z-]+)+"
-_ELSEWHERE = {  # what other programs call it
-    "--add-config": "configs set",
-    "--config": "--set KEY=VALUE",
-    "--delete-config": "configs unset",
-    "--from-beginning": "--from earliest",
-    "--group": "GROUP, without an option",
-    "--max-messages": "--max N",
+_OPTION = re.compile(r"--[a-z-]+")
+_ELSEWHERE = {  # what Kafka's tools and kcat call it
+    "--add-config": "write configs set",
+    "--config": "write --set KEY=VALUE",
+    "--delete-config": "write configs unset",
+    "--from-beginning": "write --from earliest",
+    "--group": "write GROUP, without an option",
+    "--max-messages": "write --max N",
+    "--offset": "write --from OFFSET",
+    "--port": "write --listeners PLAINTEXT://HOST:PORT",
+    "-K": "write --key-separator TEXT",
+    "-J": "write --json",
+    "-c": "write --max N",
+    "-e": "leave it out, reading stops at the end without --follow",
+    "-f": "write --format TEXT",
+    "-l": "write --file FILE",
+    "-o": "write --from PLACE",
+    "-p": "write --partition N",
+    "-z": "write --compression CODEC",
 }
 
 
@@ -132,16 +144,19 @@ class Parser(argparse.ArgumentParser):
     def _hint(self, unknown: Sequence[str], actions: Container[str]) -> str:
         name = next((each.partition("=")[0] for each in unknown if each.startswith("-")), None)
         if name is None:
+            if unknown[0].isdecimal() and self.option("--partition"):
+                return f": did you mean --partition {unknown[0]}?"
             many = any(
                 not each.option_strings and each.nargs in ("*", "?") for each in self._actions
             )
             return ": names stand before the options" if many else ""
         if name.lstrip("-") in actions:
             return f": write {name.lstrip('-')}"
-        if name in _ELSEWHERE:
-            return f": write {_ELSEWHERE[name]}"
         known = [text for action in self.actions() for text in action.option_strings]
-        return did_you_mean(name, known)
+        hint = _ELSEWHERE.get(name, "")
+        if hint and {*_OPTION.findall(hint)} <= {*known}:
+            return f": {hint}"
+        return did_you_mean(name, known) if name.startswith("--") else ""
 
 
 def with_examples(parser: Parser, examples: Mapping[str, Iterable[str]]) -> None:

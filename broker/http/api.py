@@ -142,7 +142,7 @@ def record_times(query: ApiQuery) -> dict[str, Any]:
     text = query.path["offset"]
     if not (text.isascii() and text.isdecimal()) or len(text) > 19 or int(text) >= 2**63:
         raise HttpError(
-            400, "BAD_OFFSET", f"{text[:40]!r} is no offset: expected a number from 0 on"
+            400, "BAD_OFFSET", f"{text[:40]!r} is not an offset: expected a number from 0 on"
         )
     offset = int(text)
     partition = query.services.partitions.get(query.path["topic"], index)

@@ -232,5 +232,5 @@ def _boolean(given: Mapping[str, str], name: str) -> bool:
 def _seconds(given: Mapping[str, str], name: str) -> float:
     text = given.get(name, BY_NAME[name].default)
     if not text.isdecimal() or not 0 < int(text) <= 10**9:
-        raise SecuritySettingsError(f"{name}={text} is no number of milliseconds")
+        raise SecuritySettingsError(f"{name}={text} is not a number of milliseconds")
     return int(text) / 1000

@@ -96,7 +96,7 @@ def _refuse_misspelt(name: str) -> None:
     alike = difflib.get_close_matches(lower, BY_NAME, n=1, cutoff=_ALIKE)
     if alike or lower.startswith(FAMILIES):
         hint = f"; did you mean {alike[0]}?" if alike else ""
-        raise SecuritySettingsError(f"{name} is no security setting of a Kafka client{hint}")
+        raise SecuritySettingsError(f"{name} is not a security setting of a Kafka client{hint}")
 
 
 def _check_family(

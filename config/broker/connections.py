@@ -34,7 +34,9 @@ def parse_address_limits(text: str) -> tuple[AddressLimit, ...]:
         try:
             ip = ipaddress.ip_address(address.strip("[]"))
         except ValueError:
-            raise ValueError(f"{address!r} is no IP address, and names are not looked up") from None
+            raise ValueError(
+                f"{address!r} is not an IP address, and names are not looked up"
+            ) from None
         known = str(getattr(ip, "ipv4_mapped", None) or ip)
         if known in found:
             raise ValueError(f"address {known} is given twice")

@@ -56,7 +56,7 @@ def parse_advertised_listeners(text: str) -> tuple[Listener, ...]:
     found = parse_listeners(text)
     for listener in found:
         if listener.host in EVERY_INTERFACE:
-            raise ValueError(f"{listener} is no address a client can connect to; name a host")
+            raise ValueError(f"{listener} is not an address a client can connect to; name a host")
     return found
 
 

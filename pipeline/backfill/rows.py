@@ -48,7 +48,7 @@ _OUTSIDE: Final = "is outside the range of times: 64 bits of ms"
 
 
 class BadTime(Exception):
-    """A value of the time column that is no time; the message says why."""
+    """A value of the time column that is not a time; the message says why."""
 
     def __init__(self, row: int, value: object, reason: str) -> None:
         """`row` counts from 0 in the column that was read."""
@@ -202,7 +202,7 @@ def _whole_numbers(column: pa.Array, unit: str) -> pa.Array:
     for row, value in enumerate(column.to_pylist()):
         text = str(value).strip()
         if value is not None and (not re.match(_WHOLE, text) or not -(2**63) <= int(text) < 2**63):
-            raise BadTime(row, value, f"{value!r} is no whole number of {unit}")
+            raise BadTime(row, value, f"{value!r} is not a whole number of {unit}")
         found.append(None if value is None else int(text))
     return pa.array(found, pa.int64())
 

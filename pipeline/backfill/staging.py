@@ -152,7 +152,7 @@ def _time(sql: Any, name: str, kinds: Mapping[str, str], unit: str) -> Any:
         return sql.unix_micros(column)
     if unit == LOCAL:
         return column.cast("timestamp_ntz")
-    # Texts are read in Python, which says where one is that is no number.
+    # Texts are read in Python, which says where one is that is not a number.
     return column.cast("string" if unit == "iso" or kinds[name] == "string" else "bigint")
 
 

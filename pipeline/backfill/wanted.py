@@ -62,7 +62,7 @@ def unit_of_times(options: BackfillOptions, kinds: Mapping[str, str]) -> str:
         raise UsageError(f"column {name} is {kind}: say its --time-unit")
     if unit != "iso" and (kind in {"double", "float"} or kind.startswith("decimal")):
         raise UsageError(
-            f"column {name} is {kind}, which is no whole number of {unit}: cast it first"
+            f"column {name} is {kind}, which is not a whole number of {unit}: cast it first"
         )
     return str(unit)
 
@@ -71,5 +71,5 @@ def check_partitions(name: str, kinds: Mapping[str, str]) -> None:
     """Raises UsageError unless a column contains whole numbers."""
     if kinds[name] not in _WHOLE:
         raise UsageError(
-            f"column {name} is {kinds[name]}, which is no number of a partition: cast it first"
+            f"column {name} is {kinds[name]}, which is not a number of a partition: cast it first"
         )

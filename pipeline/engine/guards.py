@@ -49,7 +49,7 @@ def parse_guard(text: str) -> Guard:
     try:
         limit = int(value.replace("_", ""))
     except ValueError:
-        raise PolicyError(f"{text!r}: {value!r} is no whole number") from None
+        raise PolicyError(f"{text!r}: {value!r} is not a whole number") from None
     return Guard(name, limit, scope if colon else None)
 
 

@@ -50,7 +50,7 @@ _ARCHIVES: Final = ("/archive", "s3://bucket/archive", "./archive --run monday")
 def _count(text: str) -> int:
     """Parses a whole number above 0."""
     if not text.isdecimal() or int(text) == 0:
-        raise ValueError(f"'{text}' is no number above 0")
+        raise ValueError(f"'{text}' is not a number above 0")
     return int(text)
 
 

@@ -57,7 +57,7 @@ def _zone(text: str) -> str:
         zoneinfo.ZoneInfo(text)
     except (KeyError, OSError, ValueError):
         raise ValueError(
-            f"'{text}' is no time zone: write UTC, or a name such as Europe/Brussels"
+            f"'{text}' is not a time zone: write UTC, or a name such as Europe/Brussels"
         ) from None
     return text
 

@@ -101,7 +101,7 @@ def run(options: WhatifOptions, session: TaskSession) -> int:
                 f"{location}: whatif reads directories; copy the partition's there first"
             )
         if not Path(locations.local(location)).is_dir():
-            raise UsageError(f"{location} is no directory")
+            raise UsageError(f"{location} is not a directory")
     if not options.policy and options.cluster is None and options.broker is None:
         raise UsageError("nothing to try: give --policy, or --cluster for what is set now")
     if options.step <= 0:

@@ -106,7 +106,7 @@ def _logs_of(root: str) -> Iterator[PartitionLog]:
     try:
         entries = locations.listed(root)
     except (FileNotFoundError, NotADirectoryError) as error:
-        raise NotThere(f"{root} is no directory") from error
+        raise NotThere(f"{root} is not a directory") from error
     own = filenames.parse_partition_directory(locations.base_name(root))
     if own is not None and any(e.name.endswith(filenames.LOG_SUFFIX) for e in entries):
         above = _about(locations.parent(root))

@@ -28,10 +28,10 @@ def test_a_size(text, size):
     ("text", "said"),
     [
         ("10MB", "'10MB': units of 1000 or of 1024? write 10MiB for 1024, or bytes"),
-        ("-5", "'-5' is no size: write 64MiB, or bytes"),
-        ("1.5g", "is no size"),
-        ("much", "is no size"),
-        ("", "is no size"),
+        ("-5", "'-5' is not a size: write 64MiB, or bytes"),
+        ("1.5g", "is not a size"),
+        ("much", "is not a size"),
+        ("", "is not a size"),
     ],
 )
 def test_no_size(text, said):
@@ -62,10 +62,10 @@ def test_a_setting_in_its_unit(name, value, written):
 @pytest.mark.parametrize(
     ("name", "value", "said"),
     [
-        ("log.retention.hours", "90m", "'90m' is no whole number of hours"),
+        ("log.retention.hours", "90m", "'90m' is not a whole number of hours"),
         ("segment.bytes", "10MB", "of 1000 or of 1024"),
-        ("retention.bytes", "7d", "'7d' is no size"),
-        ("retention.ms", "7days", "'7days' is no span of time"),
+        ("retention.bytes", "7d", "'7d' is not a size"),
+        ("retention.ms", "7days", "'7days' is not a span of time"),
     ],
 )
 def test_another_unit_than_that_of_the_setting_is_refused(name, value, said):

@@ -137,6 +137,15 @@ def test_every_alert_that_a_page_names_is_a_rule():
         assert named <= alerts, name
 
 
+def test_every_event_of_the_runbook_is_logged():
+    page = PAGES["docs/runbook.md"].read_text(encoding="utf-8")
+    rows = re.findall(r"^\| (`.*?) \|", page.partition("## Events in the log")[2], re.MULTILINE)
+    events = {event for row in rows for event in SPAN.findall(row)}
+    sources = [path.read_text(encoding="utf-8") for path in (ROOT / "broker").rglob("*.py")]
+    assert len(events) > 10
+    assert {each for each in events if not any(f'"{each}"' in text for text in sources)} == set()
+
+
 def test_the_page_has_every_finding_of_the_doctor():
     text = PAGES["docs/commandline.md"].read_text(encoding="utf-8")
     rows = text.partition("| finding | when |")[2].partition("\n\n")[0].splitlines()[2:]

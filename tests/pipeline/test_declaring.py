@@ -84,7 +84,7 @@ def test_values(name, given, option, expected):
             {**READ, "upto": "log"},
             "argument upto: invalid choice: 'log': did you mean log-end?",
         ),
-        ("audit", {**READ, "at": "noon"}, "argument at: 'noon' is no time"),
+        ("audit", {**READ, "at": "noon"}, "argument at: 'noon' is not a time"),
         (
             "audit",
             {**READ, "from_": dt.datetime(2026, 1, 1)},

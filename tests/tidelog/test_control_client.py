@@ -36,7 +36,7 @@ def test_a_life_with_a_clock(broker):
     assert broker.sweep() == []
     with pytest.raises(ControlError, match="does not say its time zone"):
         clock.set(datetime(2026, 1, 1))
-    with pytest.raises(ControlError, match="'soon' is no span of time"):
+    with pytest.raises(ControlError, match="'soon' is not a span of time"):
         clock.step("soon")
 
 

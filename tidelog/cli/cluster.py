@@ -357,7 +357,7 @@ def raise_for_topic(answer: Any, prefix: str = "") -> None:
     name = answer.name
     if answer.error_code == ErrorCode.INVALID_TOPIC_EXCEPTION:
         legal = "one has up to 249 ASCII letters, digits, '.', '_' and '-'"
-        raise UsageError(f"{name!r} is no topic's name: {legal}")
+        raise UsageError(f"{name!r} is not a topic's name: {legal}")
     if answer.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
         raise CommandError(f"there is no topic {name}")
     if answer.error_code:

@@ -124,7 +124,7 @@ def _check_speaks_kafka(host: str, port: int, addresses: str, wait_s: float) -> 
         at = _joined(host, port)
         if _HTTP_ANSWER in str(error):
             raise CommandError(f"{at} is an HTTP port: give it as --http {at}") from None
-        raise CommandError(f"what answers at {at} is no Kafka broker ({error})") from None
+        raise CommandError(f"what answers at {at} is not a Kafka broker ({error})") from None
 
 
 # --- one port by the other -----------------------------------------------------------------------

@@ -108,6 +108,8 @@ class _JsonParser(Parser):
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs the command line (without the program's name); returns the exit status."""
     arguments = _with_topic_first(with_signed_values(sys.argv[1:] if argv is None else argv))
+    if arguments[:1] == ["help"]:
+        arguments = [*arguments[1:], "--help"]
     command = arguments[0] if arguments else None
     if command == "pipeline":  # it has its own sub-commands and options
         return _pipeline(arguments[1:])

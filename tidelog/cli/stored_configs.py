@@ -78,7 +78,7 @@ def _locked(directory: Path) -> LogDirectory:
     """Keeps brokers away from a directory. Raises CommandError."""
     if not (directory / FILE).is_file():
         raise UsageError(
-            f"there are no metadata in {directory}: --directory is the first of a broker's log.dirs; "
+            f"there is no metadata in {directory}: --directory is the first of a broker's log.dirs; "
             "those in etcd are named with --set metadata.store=etcd://HOST:PORT"
         )
     try:
@@ -101,7 +101,7 @@ def _store(directory: Path | None, options: argparse.Namespace) -> KeyValueStore
     if path is None:
         return metadata_of(config).store
     if not path.is_file():
-        raise CommandError(f"there are no metadata in {path}")
+        raise CommandError(f"there is no metadata in {path}")
     return SqliteStore(path, poll_interval_s=None)
 
 

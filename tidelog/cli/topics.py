@@ -180,8 +180,8 @@ def _delete(options: argparse.Namespace) -> None:
         own = _own(topics)
         confirm(
             options,
-            f"{own}Delete {listed} and all that is in there, for good?",
-            f"{own}{listed} and all that is in there would be gone for good: add --yes",
+            f"{own}Delete {listed} and all records there, for good?",
+            f"{own}{listed} and all records there would be deleted for good: add --yes",
             "nothing was deleted",
         )
         cluster.delete_topics(names)

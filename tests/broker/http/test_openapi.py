@@ -42,7 +42,7 @@ broker = of_module({"clock": "manual", "clock.start.ms": NEW_YEAR_MS})
 
 
 def times():
-    """Values of the format tidelog-time; -1 is no time."""
+    """Values of the format tidelog-time; -1 is not a time."""
     numbers = st.integers(-(2**63) + 2, 2**63 - 1).filter(lambda number: number != -1)
     spans = st.from_regex(r"\A[-+][1-9][0-9]?(ms|s|m|h|d)\Z")
     days = st.dates().map(lambda day: f"{day}T00:00Z")

@@ -57,7 +57,7 @@ MISTAKES = (
     ({**PRODUCE, "error": "NOT_LEADER"}, "did you mean NOT_LEADER_OR_FOLLOWER?"),
     ({**PRODUCE, "error": "NONE"}, "error='NONE': there is none of that name"),
     ({**PRODUCE, "error": 6}, "error=6: there is none of that name"),
-    ({**PRODUCE, "delay": "long"}, "delay=long: 'long' is no span of time"),
+    ({**PRODUCE, "delay": "long"}, "delay=long: 'long' is not a span of time"),
     ({**PRODUCE, "delay": "2d"}, "delay=2d: expected more than 0 and at most a day"),
     ({**PRODUCE, "disconnect": "after"}, "disconnect='after': expected true"),
     ({**FETCH, "disconnect": True, "when": "late"}, "when='late': expected before, after"),

@@ -63,12 +63,16 @@ def test_nothing_about_security_is_no_security():
 @pytest.mark.parametrize(
     ("base", "line", "sentence"),
     [
-        ({}, "security.protcol=SSL", "security.protcol is no security setting.*mean security.prot"),
+        (
+            {},
+            "security.protcol=SSL",
+            "security.protcol is not a security setting.*mean security.prot",
+        ),
         ({}, "securty.protocol=SSL", "did you mean security.protocol"),
         ({}, "SECURITY.PROTOCOL=SSL", "did you mean security.protocol"),
-        ({}, "SSL.Whatever=x", "SSL.Whatever is no security setting of a Kafka client"),
+        ({}, "SSL.Whatever=x", "SSL.Whatever is not a security setting of a Kafka client"),
         ({}, "ssl.truststore.locations=x", "did you mean ssl.truststore.location"),
-        ({}, "sasl.whatever=x", "sasl.whatever is no security setting of a Kafka client"),
+        ({}, "sasl.whatever=x", "sasl.whatever is not a security setting of a Kafka client"),
         ({}, "security.protocol=TLS", "security.protocol=TLS is unknown.*PLAINTEXT, SSL"),
         ({}, "security.protocol=", "security.protocol is empty"),
         (login("PLAIN"), "", "sasl.mechanism has no effect with security.protocol=PLAINTEXT"),
@@ -116,7 +120,7 @@ def test_nothing_about_security_is_no_security():
         (
             BEARER | ENDPOINT | bearer(f'ssl.truststore.locaton="{SECRET}"'),
             "",
-            "ssl.truststore.locaton is no security setting .*; did you mean ssl.truststore.location",
+            "ssl.truststore.locaton is not a security setting .*; did you mean ssl.truststore.location",
         ),
         (
             BEARER | ENDPOINT | bearer(f'ssl.provider="{SECRET}"'),
@@ -136,7 +140,7 @@ def test_nothing_about_security_is_no_security():
         (
             BEARER | ENDPOINT | bearer(),
             "sasl.login.read.timeout.ms=soon",
-            "soon is no number of milliseconds",
+            "soon is not a number of milliseconds",
         ),
         (SSL, "ssl.enabled.protocols=TLSv1.1,TLSv1.2", "TLSv1.1 is not supported"),
         (SSL, "ssl.enabled.protocols=TLSv1.3 ssl.protocol=TLSv1.2", "contradicts"),

@@ -148,7 +148,7 @@ def test_what_is_no_time_is_named_with_its_place(
     given = (*given, "--time-unit", unit, "--master", master)
     assert backfill(path, *given) == FAILED
     said = capsys.readouterr().err.splitlines()[-1]
-    reason = "no time" if unit == "iso" else f"no whole number of {unit}"
+    reason = "not a time" if unit == "iso" else f"not a whole number of {unit}"
     assert said.startswith(f"tidelog pipeline backfill: column when: 'yesterday' is {reason}")
     assert said.endswith(f"({where}{path})")
 

@@ -273,12 +273,16 @@ def test_raw_values(spark, tmp_path):
         (
             "when,p\n1,0",
             (*MS, "--partition-column", "p"),
-            "is string, which is no number of a partition",
+            "is string, which is not a number of a partition",
         ),
         ("when\n99999999999999999", (*MS[:3], "s"), "99999999999999999 s is outside the range"),
         ("when\n1\nx", (*MS[:3], "iso"), "'1' is a number, not an ISO time"),
         ("when\n2024-01-01T00:00Z\n2024-01-01T00:00", (*MS[:3], "iso"), "or say --time-zone"),
-        ("when\n1.5", (*MS, "--option", "inferSchema=true"), "is double, which is no whole number"),
+        (
+            "when\n1.5",
+            (*MS, "--option", "inferSchema=true"),
+            "is double, which is not a whole number",
+        ),
         (
             "when\n2024-01-01",
             (*MS[:2], "--option", "inferSchema=true"),

@@ -64,7 +64,7 @@ def test_texts_that_are_no_time_are_refused(text):
 
 
 def test_fractions_are_refused():
-    with pytest.raises(BadTime, match="no whole number of s"):
+    with pytest.raises(BadTime, match="not a whole number of s"):
         times_of(pa.array([1.5]), "s")
 
 
@@ -192,4 +192,4 @@ def test_a_value_that_is_no_time_is_named_with_its_place(tmp_path, file, row, pl
     with pytest.raises(PipelineError) as raised:
         staged(batch, Staging("ms", None, 1, "when"))
     where = place.format(directory=tmp_path)
-    assert str(raised.value) == f"column when: 'soon' is no whole number of ms ({where})"
+    assert str(raised.value) == f"column when: 'soon' is not a whole number of ms ({where})"

@@ -117,7 +117,7 @@ def test_a_time_without_a_zone_needs_one(on_spark, into, arrived, tmp_path, caps
     assert "does not say its zone" in said if kind == "text" else "a time without a zone" in said
     with pytest.raises(SystemExit):
         cli.main(["backfill", *into(*given, "--time-zone", "Europe/Nowhere")])
-    assert "'Europe/Nowhere' is no time zone" in capsys.readouterr().err
+    assert "'Europe/Nowhere' is not a time zone" in capsys.readouterr().err
     assert cli.main(["backfill", *into(*given, "--time-zone", "Europe/Brussels", run="z")]) == OK
     expected = SUMMER_MS if kind != "date" else SUMMER_MS - 123 - 12 * 3_600_000
     assert times_of(arrived()) == [expected]

@@ -287,7 +287,7 @@ def test_retention_is_that_of_the_topic_where_the_cluster_tells_it(tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "status", "sentence"),
     [
-        (["--logs", "nowhere"], 2, "nowhere is no directory"),
+        (["--logs", "nowhere"], 2, "nowhere is not a directory"),
         (["--logs", ".", "--groups", "g"], 2, "--groups needs --broker or --cluster"),
         (["--brokers", "127.0.0.1:1,nonsense"], 2, "nonsense"),
         ([], 2, "one of the arguments --broker --logs is required"),

@@ -204,7 +204,7 @@ def test_a_long_log_is_sampled_and_about_right(tmp_path):
         (["--policy", "a:", "--step", "0"], "--step must be more than 0"),
         (["--policy", "a:", "--horizon", "1000w", "--step", "1s"], "take a longer --step"),
         (["--policy", "a:", "--logs", "s3://bucket/logs"], "whatif reads directories"),
-        (["--policy", "a:", "--logs", "/no/such"], "/no/such is no directory"),
+        (["--policy", "a:", "--logs", "/no/such"], "/no/such is not a directory"),
     ],
 )
 def test_what_cannot_be_meant_is_said_in_a_sentence(house, tmp_path, capsys, arguments, sentence):

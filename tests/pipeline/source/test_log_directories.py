@@ -378,7 +378,7 @@ def test_several_directories(tmp_path):
     shutil.copytree(tmp_path / "one" / "one-0", tmp_path / "two" / "one-0")
     with pytest.raises(SourceError, match=r"one-0 is in .*one.* and in .*two"):
         plan(ALL, logs=roots)
-    with pytest.raises(SourceError, match="nowhere is no directory"):
+    with pytest.raises(SourceError, match="nowhere is not a directory"):
         plan(ALL, logs=[str(tmp_path / "nowhere")])
 
 

@@ -111,7 +111,7 @@ def test_what_a_batch_reads(log, options, expected):
         ({"endingOffsets": in_json(99)}, "t-0 ends at offset 8"),
         ({"startingOffsets": '{"other": {"0": 1}}'}, "other-0 is named"),
         ({"startingTimestamp": "8000"}, "t-0 has no record at 8000 ms or later"),
-        ({"startingTimestamp": "soon"}, "startingTimestamp: 'soon' is no time"),
+        ({"startingTimestamp": "soon"}, "startingTimestamp: 'soon' is not a time"),
         ({"from": "2h"}, "from: '2h': before or after now"),
         ({"startingTimestamp": "1", "offsets": in_json([0, 1])}, "not both"),
         ({"minPartitions": "0"}, "minPartitions is a number of tasks"),

@@ -106,7 +106,7 @@ def test_a_micro_batch_waits_for_offsets_or_a_delay():
             {"minOffsetsPerTrigger": "9", "maxOffsetsPerTrigger": "8"},
             "minOffsetsPerTrigger=9 is more than maxOffsetsPerTrigger=8",
         ),
-        ({"maxTriggerDelay": "soon"}, "maxTriggerDelay: 'soon' is no span"),
+        ({"maxTriggerDelay": "soon"}, "maxTriggerDelay: 'soon' is not a span"),
         (
             {"maxRecordsPerPartition": "x"},
             "maxRecordsPerPartition is a number of records from 1 on",

@@ -85,7 +85,7 @@ class Life(Host):
     def step(self) -> None:
         self.now += self.random.choice([0, 0, 1, 7, 300, -40])
         if -400 < self.now < 0 and self.random.random() < 0.3:
-            self.now = -1  # the millisecond that is no time
+            self.now = -1  # the millisecond that is not a time
         weights = {
             self.lead: 8,
             self.follow: 12,

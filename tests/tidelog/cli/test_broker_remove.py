@@ -62,7 +62,7 @@ def cluster(tmp_path_factory):
         ("remove x", "ID x: expected a number from 0 to 2147483647"),
         (
             "remove 2 --within soon",
-            "--within: 'soon' is no span of time: write 7d, -2h, 1h30m, 1.5s or 250ms",
+            "--within: 'soon' is not a span of time: write 7d, -2h, 1h30m, 1.5s or 250ms",
         ),
     ],
 )

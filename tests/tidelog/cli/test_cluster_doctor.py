@@ -16,6 +16,7 @@ from tidelog.cli.brokers.diagnosis import findings
 from tidelog.cli.brokers.gathering import gathered
 from tidelog.cli.parser import main
 from tidelog.cluster import BrokerCluster
+from tidelog.config import BROKER_SETTINGS
 
 pytestmark = pytest.mark.slow
 
@@ -166,7 +167,10 @@ def test_a_leader_that_is_not_the_preferred_one(cluster, examined, capsys):
     told = lambda: {each.finding for each in findings(gathered(cluster[1].http))}
     eventually(lambda: NOT_PREFERRED in told(), WITHIN_S)
     assert main(["cluster", "doctor", "--http", cluster[1].http]) == 1
-    assert "`tidelog cluster elect`" in capsys.readouterr().out
+    said = " ".join(capsys.readouterr().out.split())
+    setting = BROKER_SETTINGS["cluster.leader_imbalance_check_interval_seconds"]
+    assert f"{setting.name} ({setting.default})" in said
+    assert "`tidelog cluster elect`" in said
 
 
 def test_a_broker_that_cannot_be_asked_is_no_finding(capsys):

@@ -76,6 +76,15 @@ def test_commands_are_in_groups(capsys):
     assert "TIDELOG_BROKER" in shown
 
 
+@pytest.mark.parametrize("line", ["help", "help topics create", "help pipeline audit"])
+def test_help_may_be_written_as_a_command(capsys, line):
+    with pytest.raises(SystemExit) as left:
+        main(line.split())
+    assert left.value.code == 0
+    name = line.replace("help", "tidelog", 1)
+    assert capsys.readouterr().out.startswith(f"usage: {name} ")
+
+
 def said(capsys, line):
     try:
         status = main(line.split())

@@ -378,7 +378,7 @@ def moving(cluster):
         (["--at-once", "many"], "--at-once many: expected a number from 1 on"),
         (
             ["--within", "soon"],
-            "--within: 'soon' is no span of time: write 7d, -2h, 1h30m, 1.5s or 250ms",
+            "--within: 'soon' is not a span of time: write 7d, -2h, 1h30m, 1.5s or 250ms",
         ),
     ],
 )

@@ -106,10 +106,10 @@ def test_mistakes_are_sentences(locked, run, tmp_path):
             "nothing is stored of brokers under segment.bytes",
         ),
         (("remove", "x", "--of", "topic:no", *directory), "nothing is stored of topic:no"),
-        (("list", "--directory", tmp_path / "no"), "there are no metadata in"),
+        (("list", "--directory", tmp_path / "no"), "there is no metadata in"),
         (("list",), "--directory names the first log directory"),
         (("list", *directory, "--set", "node.id=1"), "not both"),
-        (("list", "--set", f"metadata.store=sqlite:{tmp_path}/no"), "there are no metadata in"),
+        (("list", "--set", f"metadata.store=sqlite:{tmp_path}/no"), "there is no metadata in"),
         ((*directory, "show", "--of-broker"), "--directory is for list and remove"),
     ):
         status, out, err = run(*arguments)

@@ -202,8 +202,5 @@ def test_the_brokers_own_topics_are_warned_of(run, connection):
     assert err == f"tidelog topics alter: warning: {name} is the broker's own: {contents}.\n"
     status, out, err = run("topics", "delete", name)
     assert (status, out, err.count("\n")) == (2, "", 1)
-    assert (
-        f"{name} is the broker's own: {contents}. {name} and all that is in there would be gone"
-        in err
-    )
+    assert f"{name} is the broker's own: {contents}. {name} and all records there would be" in err
     assert run("topics", "delete", name, "--yes") == (0, f"Deleted {name}.\n", "")

@@ -61,7 +61,7 @@ def test_what_a_batch_unpacks_to_is_bounded(tmp_path):
 
 def test_a_limit_below_zero_is_refused(tmp_path, capsys):
     assert main(["dump", "--unpack-limit", "-5", str(tmp_path)]) == 2
-    assert "--unpack-limit: '-5' is no size: write 64MiB, or bytes" in capsys.readouterr().err
+    assert "--unpack-limit: '-5' is not a size: write 64MiB, or bytes" in capsys.readouterr().err
 
 
 def test_a_larger_limit_examines_it(tmp_path, capsys):

@@ -272,7 +272,7 @@ def test_only_the_user_of_the_supervisor_may_ask(tmp_path):
     ("options", "said"),
     [
         (("x",), "ID x: expected a number from 0 on"),
-        (("--within", "x"), "--within: 'x' is no span of time"),
+        (("--within", "x"), "--within: 'x' is not a span of time"),
         (("--restart-with", "true", "--log-dirs", "d"), "--restart-with and --log-dirs"),
     ],
 )

@@ -64,7 +64,7 @@ def _inspect(options: argparse.Namespace) -> None:
     defaults = settings_given(options).topic_defaults
     missing = [each for each in directories if not each.is_dir()]
     if missing or not directories:
-        raise UsageError(f"{missing[0] if missing else '--log-dirs'} is no directory")
+        raise UsageError(f"{missing[0] if missing else '--log-dirs'} is not a directory")
     structured_log.set_up("error")  # each log of Kafka would be warned of
     try:
         now_ms, boot_id = SystemClock().now_ms(), machine_boot_id()

@@ -329,8 +329,8 @@ def _preferred(answer: Answer) -> Iterator[Finding]:
             "leaders not preferred",
             f"Another replica than the first one leads {first_of(_names(found))}, so some brokers have more "
             "to do than others",
-            "wait: a broker gets its leaderships back a minute after it came back, unless its disk is "
-            "slow; at once with `tidelog cluster elect`",
+            "wait: a broker leads again after leader.imbalance.check.interval.seconds (300), unless its "
+            "disk is slow; at once with `tidelog cluster elect`",
             sorted({each["replicas"][0] for each in found}),
             _names(found),
         )

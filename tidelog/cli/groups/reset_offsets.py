@@ -176,7 +176,7 @@ def _targets(
     except ValueError:
         raise UsageError(f"--shift-by {options.shift_by}: expected a number") from None
     if abs(by) > _LAST:
-        raise UsageError(f"--shift-by {by}: that is no offset")
+        raise UsageError(f"--shift-by {by}: that is not an offset")
     for topic, number in places:
         if (topic, number) not in committed:
             raise CommandError(
