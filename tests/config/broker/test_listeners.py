@@ -113,7 +113,10 @@ def test_ports_of_different_addresses_may_be_the_same():
             },
             "every interface, port 1, is used twice",
         ),
-        ({"advertised.listeners": "PLAINTEXT://0.0.0.0:1"}, "not an address a client can connect to"),
+        (
+            {"advertised.listeners": "PLAINTEXT://0.0.0.0:1"},
+            "not an address a client can connect to",
+        ),
         ({"advertised.listeners": "OTHER://h:1"}, "names OTHER, which is not among the listeners"),
         (
             {"controller.listener.names": "PLAINTEXT"},
