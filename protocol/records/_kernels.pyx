@@ -26,7 +26,7 @@ from .layout import Batch, Findings, Region, Rewritten
 from .plan import Prepared, PreparedBatch
 
 IMPLEMENTATION = "compiled"
-INTERFACE = 5  # that of `kernels_py` which this module was written against
+INTERFACE = 6  # that of `kernels_py` which this module was written against
 
 cdef extern from *:
     """
@@ -996,6 +996,23 @@ def find_last(data, Py_ssize_t start, Py_ssize_t end):
             last = position
             position += PREFIX + size
         return last
+    finally:
+        PyBuffer_Release(&view)
+
+
+def find_other_format(data, int magic, int carried):
+    """See kernels_py.find_other_format."""
+    cdef Py_buffer view
+    cdef Bytes p
+    cdef Py_ssize_t position = 0
+    PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
+    try:
+        p = <Bytes>view.buf
+        while position + 16 < view.len:
+            if min(<int>p[position + 16], carried) != magic:
+                return position
+            position += PREFIX + <Py_ssize_t>get32(p + position + 8)
+        return view.len
     finally:
         PyBuffer_Release(&view)
 

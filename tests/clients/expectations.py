@@ -48,6 +48,7 @@ class Rules(NamedTuple):
     negative_times: bool = True  # times before 1970 are stored and served like any other
     finds_in_format_0: bool = True  # a question for a time is answered there too: by nothing
     downgrades: bool = True  # a topic's format may become older again, and old readers still served
+    mixes_formats: bool = True  # an answer may go from one message format to another
     settle_s: float = 0.0  # how long changed settings take to reach the log
 
     def groups(self) -> dict[str, str]:
@@ -70,7 +71,12 @@ class Rules(NamedTuple):
         return stages[: newest + 1]
 
 
-_TIDELOG = Rules({0: "0.9.0", 1: "0.10.2", 2: "3.0"}, zstd_for_all=True, names_refusals=True)
+_TIDELOG = Rules(
+    {0: "0.9.0", 1: "0.10.2", 2: "3.0"},
+    zstd_for_all=True,
+    names_refusals=True,
+    mixes_formats=False,
+)
 BROKERS = {
     "tidelog": _TIDELOG,
     # The broker that changes a setting answers when it is stored; the others hear of it soon.
@@ -281,7 +287,7 @@ def readable(topic: Topic, codec: str, consumer: Client, rules: Rules) -> bool:
     """Whether the broker can serve this to the consumer, and the consumer can unpack it."""
     if codec in consumer.unreadable:
         return False
-    if topic.stage is not None and not consumer.reads_mixed:
+    if topic.stage is not None and rules.mixes_formats and not consumer.reads_mixed:
         return False
     if topic.magic == 0 and codec in consumer.unreadable_in_format_0:
         return False

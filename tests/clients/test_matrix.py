@@ -92,7 +92,6 @@ def test_quick(broker):
     assert list(report.versions) == names
     groups = rules.BROKERS["tidelog"].groups()
     cells = {(w, r.name, g) for w in names for r in clients.QUICK for g in groups}
-    cells -= {(w, r.name, rules.MIXED) for w in names for r in clients.QUICK if not r.reads_mixed}
     assert set(report.good) == cells
     assert set(report.found) == {(name, group) for name in names for group in groups}
     check_formats_on_disk(broker.log_dir, clients.QUICK)

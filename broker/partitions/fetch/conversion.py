@@ -17,7 +17,7 @@ from tidelog.protocol.errors import (
     UnpackedTooLarge,
     UnsupportedVersion,
 )
-from tidelog.protocol.records import convert
+from tidelog.protocol.records import convert, kernels
 from tidelog.protocol.records.batch import Compression, scan
 from tidelog.protocol.records.layout import NEWEST_MAGIC, PREFIX_SIZE
 from tidelog.storage.log.large_batch import LargeBatch, large_batch
@@ -157,7 +157,7 @@ def read_as_stored(
         may_block=may_block,
     )
     if size >= first_batch_size:
-        return _of_one_format(buffers, size, partition.state.rules.settings.magic)
+        return _of_one_format(buffers, size)
     if not is_first:  # a batch is returned whole or not at all
         return NO_RECORDS
     if first_batch_size > _HELD_BYTES:
@@ -166,29 +166,21 @@ def read_as_stored(
     buffers, size, _ = partition.read(
         offset, limit, upper_offset=upper_offset, minimum_one=True, may_block=may_block
     )
-    return _of_one_format(buffers, size, partition.state.rules.settings.magic)
+    return _of_one_format(buffers, size)
 
 
 def _of_one_format(
-    buffers: Sequence[memoryview], size: int, newest_magic: int, carried: int = NEWEST_MAGIC
+    buffers: Sequence[memoryview], size: int, carried: int = NEWEST_MAGIC
 ) -> Records:
     """Returns what was read up to where its message format changes, newer ones converted to `carried`.
 
-    Clients fail at a second format in one answer (ruby-kafka 696, kafkajs 246). Where the topic has the
-    newest format (`newest_magic`), and a slice begins with it, the slice is not looked through: an older
-    format in its middle is not found.
+    Clients fail at a second format in one answer (ruby-kafka 696, kafkajs 246).
     """
     has_magic = bool(buffers) and len(buffers[0]) > _MAGIC_AT
     magic = min(buffers[0][_MAGIC_AT], carried) if has_magic else NEWEST_MAGIC
     for number, data in enumerate(buffers):
-        if magic == newest_magic == NEWEST_MAGIC and (
-            len(data) <= _MAGIC_AT or data[_MAGIC_AT] == NEWEST_MAGIC
-        ):
-            continue
-        end, most = 0, len(data) - _MAGIC_AT
-        while end < most and min(data[end + _MAGIC_AT], carried) == magic:
-            end += PREFIX_SIZE + int.from_bytes(data[end + 8 : end + PREFIX_SIZE], "big")
-        if end < most:
+        end = kernels.find_other_format(data, magic, carried)
+        if end < len(data):
             kept = [*buffers[:number], data[:end]] if end else buffers[:number]
             return Records(kept, sum(map(len, kept)), 0, ends_early=True)
     return Records(buffers, size, 0)
@@ -231,10 +223,8 @@ def _read_old(reading: Reading) -> Records:
         return NO_RECORDS  # all of it would be truncated
     buffers: Sequence[Buffer | LargeBatch]
     buffers, size, first_batch_size = reading.fetch(reading.offset, minimum_one=False)
-    ends_early = False
-    if magic:
-        found = _of_one_format(buffers, size, NEWEST_MAGIC, magic)
-        buffers, size, ends_early = found.buffers, found.size, found.ends_early
+    found = _of_one_format(buffers, size, magic)
+    buffers, size, ends_early = found.buffers, found.size, found.ends_early
     batches = _batches(buffers)
     if size < first_batch_size:
         if not reading.is_first and not reading.is_cut_for_the_client:
@@ -254,7 +244,8 @@ def _read_old(reading: Reading) -> Records:
             raise UnsupportedVersion("message.downconversion.enable=false on this topic")
         _check_size(batches, may_block=reading.permit.may_block)
         with _limited(reading.permit):
-            data, records = _converted(reading, _held(buffers, reading.permit), magic)
+            stored = _held(buffers, reading.permit)
+            data, records, ends_early = _converted(reading, stored, magic, ends_early=ends_early)
         kept = _cut((data,), _cut_at(reading, data)) if hard else (data,)
         size = sum(map(len, kept))
         return Records(kept, size, records, is_as_stored=False, ends_early=ends_early)
@@ -288,10 +279,12 @@ def _limited(permit: Permit) -> Iterator[None]:
         raise MessageTooLarge(f"{error.message}: see memory.limit.bytes") from None
 
 
-def _converted(reading: Reading, stored: Sequence[Buffer], magic: int) -> tuple[Buffer, int]:
+def _converted(
+    reading: Reading, stored: Sequence[Buffer], magic: int, *, ends_early: bool
+) -> tuple[Buffer, int, bool]:
     """Down-converts, and reads on past batches of which nothing remains.
 
-    Returns the data and the number of converted records.
+    Returns the data, the number of converted records, and whether the read ends early.
     """
     at, permit = reading.offset, reading.permit
     while True:
@@ -303,9 +296,11 @@ def _converted(reading: Reading, stored: Sequence[Buffer], magic: int) -> tuple[
             most_bytes=permit.unpacked_bytes or _UNRESERVED_BYTES,
         )
         if converted.data or not at < converted.next_offset < reading.upper_offset:
-            return converted.data, converted.records
+            return converted.data, converted.records, ends_early
         at = converted.next_offset
-        stored = reading.fetch(at, minimum_one=True).buffers
+        buffers, size, _ = reading.fetch(at, minimum_one=True)
+        found = _of_one_format(buffers, size, magic)
+        stored, ends_early = _held(found.buffers, permit), found.ends_early
 
 
 def _batches(buffers: Sequence[Buffer | LargeBatch]) -> list[Batch]:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from tidelog.protocol.records.plan import AppendPlan, Prepared
     from tidelog.protocol.wire import Buffer
 
-INTERFACE = 5  # raised with every change of a signature; the compiled module names the same
+INTERFACE = 6  # raised with every change of a signature; the compiled module names the same
 
 # The twin is not imported where it is not used.
 if TYPE_CHECKING or os.environ.get("TIDELOG_KERNELS") == "py":
@@ -50,6 +50,7 @@ encode_rows = _chosen.encode_rows
 examine = _chosen.examine
 find = _chosen.find
 find_last = _chosen.find_last
+find_other_format = _chosen.find_other_format
 find_offset = _chosen.find_offset
 first_damaged = _chosen.first_damaged
 offenders = _chosen.offenders

@@ -62,6 +62,7 @@ __all__ = [
     "find",
     "find_last",
     "find_offset",
+    "find_other_format",
     "first_damaged",
     "offenders",
     "partitions_of",
@@ -76,6 +77,7 @@ IMPLEMENTATION = "python"
 _INT32 = Struct(">i")
 _INT64 = Struct(">q")
 _CRC = Struct(">I")
+_SIZE = Struct(">I")
 
 # --- batches -------------------------------------------------------------------------------------
 
@@ -111,6 +113,20 @@ def find_last(data: Buffer, start: int, end: int) -> int:
     """
     batches = scan(data, start, end)
     return batches[-1].position if batches else -1
+
+
+def find_other_format(data: Buffer, magic: int, carried: int) -> int:
+    """Returns the position of the first batch that is not of the format `magic`; else where data ends.
+
+    Formats newer than `carried` count as `carried`. Data may end within a batch, also within the one that
+    is found. Sizes are not checked.
+    """
+    position, end = 0, len(data)
+    while position + 16 < end:
+        if min(data[position + 16], carried) != magic:
+            return position
+        position += PREFIX_SIZE + _SIZE.unpack_from(data, position + 8)[0]
+    return end
 
 
 def checksum_ok(data: Buffer, position: int, size: int, magic: int) -> bool:

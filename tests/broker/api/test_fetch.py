@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import uuid
-from itertools import product
+from itertools import groupby, product
 
 import pytest
+from confluent_kafka import Producer
 
 from tests.broker import asking
 from tests.broker.asking import (
@@ -313,10 +314,10 @@ class TestSessions:
                 assert len(answer["responses"][0]["partitions"]) == 1
 
 
+@pytest.mark.parametrize("formats", [[0, 1, 2, 1, 0], [2, 0, 2, 1, 2]])
 @pytest.mark.parametrize("version", all_versions("Fetch")[2:])
-def test_an_answer_has_one_format_and_comes_at_once(connection, version):
+def test_an_answer_has_one_format_and_comes_at_once(connection, version, formats):
     topic = new_topic(connection, message_format_version=FORMATS[0], retention_ms="-1")
-    formats = [0, 1, 2, 1, 0]
     for number, magic in enumerate(formats):
         changed = ("message.format.version", 0, FORMATS[magic])
         assert alter(connection, TOPIC, topic, changed)[0] == 0
@@ -332,4 +333,21 @@ def test_an_answer_has_one_format_and_comes_at_once(connection, version):
         (magic,) = {batch["magic"] for batch in batches}
         seen.append(magic)
         offset = flat(got["records"])[0][-1][0] + 1
-    assert seen == (formats if version > OLD[-1] else [0, 1, 0])
+    most = 2 if version > OLD[-1] else 1
+    assert seen == [magic for magic, _ in groupby(min(each, most) for each in formats)]
+
+
+@pytest.mark.parametrize("version", [2, 3])
+def test_an_answer_behind_a_marker_has_one_format(broker, connection, version):
+    """An old client gets no marker: its answer has what follows."""
+    topic = new_topic(connection)
+    producer = Producer({"bootstrap.servers": broker.bootstrap, "transactional.id": topic})
+    producer.init_transactions(60)
+    producer.begin_transaction()
+    producer.produce(topic, b"v")
+    producer.commit_transaction(60)
+    for magic in (0, 1):
+        alter(connection, TOPIC, topic, ("message.format.version", 0, FORMATS[magic]))
+        assert produce(connection, topic, batch_of("x"))["error_code"] == 0
+    got = fetch(connection, topic, 1, version=version, min_bytes=1 << 20, max_wait_ms=20_000)
+    assert [batch["magic"] for batch in recordset.parse(got["records"])[0]] == [0]

@@ -20,6 +20,7 @@ LOOPS = (
     "examine",
     "find",
     "find_last",
+    "find_other_format",
     "find_offset",
     "first_damaged",
     "offenders",

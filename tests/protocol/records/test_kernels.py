@@ -68,6 +68,7 @@ def compare(rng, region):
         ("find", (whole, rng.choice([INT64_MIN, 0, NOW - 10**11, NOW]), base + rng.randrange(3))),
         ("scan", (data, 0, len(data))),
         ("find_last", (data, 0, len(data))),
+        ("find_other_format", (data, rng.randrange(3), rng.randrange(3))),
         ("find_offset", (data, rng.choice([0, 1, 10**12]), 0, len(data))),
     ]
     for target, relative in ((0, False), (1, False), (1, True), (2, False)):
