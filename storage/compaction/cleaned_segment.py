@@ -13,6 +13,7 @@ import os
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tidelog.storage import filenames, files
+from tidelog.storage.compaction.horizons import NONE, Horizons
 from tidelog.storage.segment import transaction_index
 from tidelog.storage.segment.append_times import AppendTimes
 from tidelog.storage.segment.appended.entries import Cursor
@@ -53,7 +54,7 @@ class Cleaned(NamedTuple):
     time_index_entries: int
     is_true: bool  # the headers' times agree with the records
     bytes_read: int
-    horizon_ms: int | None = None  # the first delete horizon in it that has not come
+    horizons: Horizons = NONE  # of what stays in it
 
     def packed(self) -> dict[str, Any]:
         """Returns the values as JSON can hold them."""
@@ -66,7 +67,7 @@ class Cleaned(NamedTuple):
         times = SegmentTimes()
         for name, value in packed["times"].items():
             setattr(times, name, value)
-        return cls(**{**packed, "times": times})
+        return cls(**{**packed, "times": times, "horizons": Horizons(*packed["horizons"])})
 
 
 class Survivor(NamedTuple):

@@ -26,13 +26,14 @@ from tidelog.storage.compaction.cleaned_segment import CleanedSegment, Survivor
 from tidelog.storage.compaction.compared_times import Compared, ComparedTimes
 from tidelog.storage.compaction.decided_transactions import Transactions
 from tidelog.storage.compaction.due_tombstones import DueTombstones
+from tidelog.storage.compaction.horizons import NONE, Horizons
 from tidelog.storage.segment import transaction_index
 from tidelog.storage.segment.log_file import Tail
 from tidelog.storage.segment.offset_index import MAX_RELATIVE_OFFSET, OffsetIndex
 from tidelog.storage.segment.segment import Segment
 from tidelog.storage.segment.time_index import TimeIndex
 from tidelog.storage.time.corrections import judged
-from tidelog.storage.time.timestamp import earlier, exceeds, later
+from tidelog.storage.time.timestamp import exceeds, later
 from tidelog.storage.time.tombstones import (
     counted_horizon,
     delete_horizon,
@@ -81,7 +82,7 @@ class Cleaner:
         self._due = DueTombstones(job.most_tombstones)
         self.latest_offset = self._read_keys()
         self._transactions = Transactions(self._aborted, job.sources[0].base_offset)
-        self._first_horizon_ms: int | None = None  # of the group that is cleaned now
+        self._horizons = NONE  # of the group that is cleaned now
 
     @property
     def end_offset(self) -> int:
@@ -120,7 +121,7 @@ class Cleaner:
         first_offset, compared, keep_old = self.job.first_dirty_offset, Compared(), True
         if times is not None:
             times.enter(segment)
-            keep_old = keeps_old_tombstones(self._written_ms(segment), self._old_horizon_ms)
+            keep_old = self._keeps_old_tombstones(segment)
         for found in self._walk(segment):
             batch = found.batch
             if batch.is_control:
@@ -146,7 +147,7 @@ class Cleaner:
         """Lets `times` begin at the first offset of the log, and collects the due tombstones."""
         for segment in self._clean_segments():
             times.enter(segment)
-            keep_old = keeps_old_tombstones(self._written_ms(segment), self._old_horizon_ms)
+            keep_old = self._keeps_old_tombstones(segment)
             for found in self._walk(segment):
                 batch = found.batch
                 if batch.last_offset >= self.job.first_dirty_offset:
@@ -258,7 +259,7 @@ class Cleaner:
         Raises OSError, CorruptMessage.
         """
         job = self.job
-        self._first_horizon_ms = None
+        self._horizons = NONE
         target = CleanedSegment(
             self.directory,
             group[0].base_offset,
@@ -268,7 +269,7 @@ class Cleaner:
             job.adoptions,
         )
         for segment in group:
-            keep_old = keeps_old_tombstones(self._written_ms(segment), self._old_horizon_ms)
+            keep_old = self._keeps_old_tombstones(segment)
             target.enter(segment)
             for found in self._walk(segment):
                 target.note_read(found.batch)
@@ -276,12 +277,22 @@ class Cleaner:
                 if survivor is not None:
                     target.put(survivor)
         cleaned = target.finish(self._transactions.take_named())
-        return cleaned._replace(horizon_ms=self._first_horizon_ms)
+        return cleaned._replace(horizons=self._horizons)
 
-    def _note_horizon(self, horizon_ms: int | None) -> None:
+    def _note_horizon(self, batch: Batch) -> None:
         """Notes the horizon of what stays; one that has come does not make another cleaning due."""
-        if not is_past_horizon(horizon_ms, self.job.now_ms):
-            self._first_horizon_ms = earlier(horizon_ms, self._first_horizon_ms)
+        horizon_ms = batch.delete_horizon_ms
+        if batch.magic < 2:
+            if self.job.is_old_due and batch.last_offset < self.job.first_dirty_offset:
+                return
+            noted = Horizons(old_formats_ms=self._new_horizon_ms)
+        elif horizon_ms is None:
+            noted = Horizons(self._new_horizon_ms)
+        elif is_past_horizon(self._counted(horizon_ms), self.job.now_ms):
+            return
+        else:
+            noted = Horizons(horizon_ms)
+        self._horizons = self._horizons.with_(noted)
 
     def _survivor(self, found: Found, *, keep_old_tombstones: bool) -> Survivor | None:
         """Returns what stays of a batch, None if nothing does."""
@@ -297,9 +308,7 @@ class Cleaner:
             if due and not self._is_needed(batch):
                 return None
             if idle:
-                self._note_horizon(
-                    self._new_horizon_ms if horizon is None else self._counted(horizon)
-                )
+                self._note_horizon(batch)
             if idle and horizon is None:
                 data = survivors.written(batch, region, filtered, self._new_horizon_ms)
                 return Survivor.of(data, batch, filtered)
@@ -317,15 +326,19 @@ class Cleaner:
         needs_horizon = (
             batch.magic == 2 and filtered.has_tombstone and batch.delete_horizon_ms is None
         )
-        if batch.magic == 2 and filtered.has_tombstone:
-            self._note_horizon(
-                self._new_horizon_ms if needs_horizon else self._counted(batch.delete_horizon_ms)
-            )
+        if filtered.has_tombstone:
+            self._note_horizon(batch)
         is_changed = needs_horizon or filtered.kept < len(filtered.mask)
         if not is_changed and is_readable_by_java(found.buffer, batch, len(region.data)):
             return Survivor.copied(found, filtered)
         horizon = self._new_horizon_ms if needs_horizon else None
         return Survivor.of(survivors.written(batch, region, filtered, horizon), batch, filtered)
+
+    def _keeps_old_tombstones(self, segment: Segment) -> bool:
+        """Returns whether the tombstones of formats 0 and 1 in a segment stay."""
+        if self.job.is_old_due and segment.tail.end_offset <= self.job.first_dirty_offset:
+            return False
+        return keeps_old_tombstones(self._written_ms(segment), self._old_horizon_ms)
 
     def _is_due(self, batch: Batch, *, keep_old_tombstones: bool) -> bool:
         """Returns whether the time has come at which the tombstones of a data batch may go."""

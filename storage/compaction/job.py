@@ -52,6 +52,7 @@ class Job(NamedTuple):
     adoptions: Adoptions
     corrections: tuple[Correction, ...] = ()  # of append times
     late_horizons: tuple[int, int] | None = None  # see `counted_horizon`
+    is_old_due: bool = False  # the clean section's tombstones of formats 0 and 1 may go
     waiting: tuple[
         SourceSegment, ...
     ] = ()  # by time: the segments behind, which are not cleaned yet

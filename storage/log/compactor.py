@@ -13,10 +13,10 @@ import logging
 from typing import TYPE_CHECKING, NamedTuple
 
 from tidelog.protocol.errors import BrokerError
-from tidelog.protocol.records import survivors
 from tidelog.storage import files
-from tidelog.storage.compaction import plan, swap
+from tidelog.storage.compaction import horizons, plan, swap
 from tidelog.storage.compaction.explain import Compacting
+from tidelog.storage.compaction.horizons import NONE, Horizons
 from tidelog.storage.compaction.job import Job, LastWrite, SourceSegment
 from tidelog.storage.log.failures import half_way, storage_error
 from tidelog.storage.log.retention import deletion
@@ -26,10 +26,10 @@ from tidelog.storage.segment.segment import Segment
 from tidelog.storage.segment.segment_line import SegmentLine
 from tidelog.storage.time.retention import expired
 from tidelog.storage.time.timestamp import earlier, later
-from tidelog.storage.time.tombstones import counted_horizon
+from tidelog.storage.time.tombstones import is_past_horizon
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from tidelog.config.topic import TopicConfig
     from tidelog.storage.compaction.cleaned_segment import Cleaned
@@ -38,6 +38,8 @@ if TYPE_CHECKING:
     from tidelog.storage.log.flusher import Flusher
     from tidelog.storage.log.producers.producer_state import Producers
     from tidelog.storage.log.state import LogState
+    from tidelog.storage.log.version import Version
+    from tidelog.storage.segment.log_file import Found
     from tidelog.storage.time.corrections import Correction
 
 _log = logging.getLogger("tidelog.storage")
@@ -62,10 +64,9 @@ class Compactor:
     __slots__ = (
         "_cleaning",
         "_flusher",
-        "_found_horizon_ms",
-        "_horizon_ms",
+        "_found_horizons",
+        "_horizons",
         "_is_cleaning",
-        "_is_horizon_known",
         "_is_overtaken",
         "_state",
         "last_compaction",
@@ -77,11 +78,8 @@ class Compactor:
         self._is_cleaning = False
         self._is_overtaken = False  # by a truncation
         self._cleaning: tuple[Segment, ...] = ()  # the source segments of the current cleaning
-        # The first delete horizon of the clean section that no cleaning has met, and of what the current
-        # cleaning has written.
-        self._horizon_ms: int | None = None
-        self._found_horizon_ms: int | None = None
-        self._is_horizon_known = False
+        self._horizons: Horizons | None = None  # of the clean section; None: not read yet
+        self._found_horizons = NONE  # of what the current cleaning has written
         self.last_compaction: Compaction | None = None
 
     @property
@@ -100,31 +98,25 @@ class Compactor:
         """
         state = self._state
         with state.hold() as version:
-            if not self._is_horizon_known:
-                self._horizon_ms = self._read_horizon(version.segments)
-                self._is_horizon_known = True
+            if self._horizons is None:
+                keep_ms = state.rules.config.delete_retention_ms
+                self._horizons = horizons.read(self._clean_batches(version), now_ms, keep_ms)
             return self._judge_dirty_section(
                 version.segments, now_ms, state.rules.config if config is None else config
             )
 
-    def _read_horizon(self, segments: tuple[Segment, ...]) -> int | None:
-        """Returns the first delete horizon of the tombstones and markers in the clean section.
-
-        What lies before the others was cleaned no later than they, so the first that is found is it.
-        """
-        state = self._state
-        keep_ms, late = state.rules.config.delete_retention_ms, state.timing.steps.late_horizons
-        for segment in segments[:-1]:
+    def _clean_batches(self, version: Version) -> Iterator[Found]:
+        """Yields the batches of the clean section."""
+        for segment in version.segments[:-1]:
             if segment.tail.end_offset > self.first_dirty_offset:
                 break
-            for found in Segment(state.directory, segment.base_offset, segment.tail).walk():
-                horizon_ms = found.batch.delete_horizon_ms
-                if horizon_ms is None:
-                    continue
-                filtered = survivors.look_at_all(found.buffer, found.batch)[1]
-                if filtered.has_tombstone or (found.batch.is_control and filtered.kept):
-                    return counted_horizon(horizon_ms, late, keep_ms)
-        return None
+            yield from Segment(self._state.directory, segment.base_offset, segment.tail).walk()
+
+    def _counted_horizons(self) -> Horizons:
+        """Returns what the horizons of the clean section count as."""
+        state = self._state
+        late, keep_ms = state.timing.steps.late_horizons, state.rules.config.delete_retention_ms
+        return (self._horizons or NONE).counted(late, keep_ms)
 
     def _judge_dirty_section(
         self, segments: tuple[Segment, ...], now_ms: int, config: TopicConfig
@@ -139,7 +131,8 @@ class Compactor:
         ]
         rules = plan.rules_of(config)
         limit = self._limit()
-        return plan.judge(parts, self.first_dirty_offset, limit, rules, now_ms, self._horizon_ms)
+        horizon_ms = self._counted_horizons().first_ms
+        return plan.judge(parts, self.first_dirty_offset, limit, rules, now_ms, horizon_ms)
 
     def _limit(self) -> int:
         """Returns the offset below which may be compacted; a follower does not overtake its leader.
@@ -235,6 +228,7 @@ class Compactor:
             adoptions=state.timing.adoptions,
             corrections=state.timing.corrections,
             late_horizons=state.timing.steps.late_horizons,
+            is_old_due=is_past_horizon(self._counted_horizons().old_formats_ms, now_ms),
             waiting=waiting,
         )
 
@@ -250,7 +244,7 @@ class Compactor:
             ):
                 return False
             self._is_cleaning, self._cleaning, self._is_overtaken = True, wanted, False
-            self._found_horizon_ms = None
+            self._found_horizons = NONE
         return True
 
     def _discard_leftovers(self) -> None:
@@ -287,7 +281,7 @@ class Compactor:
             if first_dirty_offset is not None and not self._is_overtaken:
                 before = self._state.cleaning
                 self._state.cleaning = before._replace(cleaned_offset=first_dirty_offset)
-                self._horizon_ms, self._is_horizon_known = self._found_horizon_ms, True
+                self._horizons = self._found_horizons
             if compaction is not None:
                 self.last_compaction = compaction
 
@@ -323,7 +317,7 @@ class Compactor:
                     self._discard(cleaned)
                 raise storage_error(state, "a compacted segment is not kept", error) from error
             self._swap(cleaned, sources, now_ms)
-            self._found_horizon_ms = earlier(self._found_horizon_ms, cleaned.horizon_ms)
+            self._found_horizons = self._found_horizons.with_(cleaned.horizons)
             try:
                 self._flusher.sync(functools.partial(files.sync, state.directory))
                 state.pending_deletes.remove_due(now_ms, state.oldest_held())

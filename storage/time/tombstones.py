@@ -3,7 +3,8 @@
 The first cleaning that finds a tombstone in format 2 writes a delete horizon into its batch. From
 that moment on a cleaning may drop it. Formats 0 and 1 have no place for a horizon: there a
 tombstone is dropped if its segment was last appended to delete.retention.ms before the segments
-that were clean already, as Kafka did before KIP-534.
+that were clean already, as Kafka did before KIP-534, or if the log was last cleaned as long ago
+(`compaction/horizons.py`).
 """
 
 from __future__ import annotations

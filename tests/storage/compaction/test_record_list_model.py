@@ -66,6 +66,9 @@ class Model:
         self.ahead = ahead
         self.first_dirty = 0
         self.horizons = {}
+        self.old_horizon = (
+            None  # of the tombstones of formats 0 and 1 that are clean; not known after a start
+        )
 
     def beats(self, row, other):
         """Whether a record replaces one before it."""
@@ -96,7 +99,9 @@ class Model:
         )
 
     def clean(self, upper, old_horizon_of, now):
-        self.upper = upper
+        self.upper, clean_until = upper, -1
+        if self.old_horizon is not None and now >= self.old_horizon:
+            clean_until = self.first_dirty
         stands = {}
         for row in self.rows:
             if row.offset >= upper or row.key is None or row.aborted or row.control:
@@ -112,7 +117,7 @@ class Model:
                 continue
             if row.value is None and not (self.by_time and self.is_followed(row)):
                 if row.magic < 2:
-                    if old_horizon_of(row.offset):
+                    if row.offset < clean_until or old_horizon_of(row.offset):
                         continue
                 elif row.batch in self.horizons and now >= self.horizons[row.batch]:
                     continue
@@ -120,6 +125,9 @@ class Model:
         for row in left:
             if row.offset < upper and row.magic == 2 and row.value is None and not row.control:
                 self.horizons.setdefault(row.batch, now + DELETE_RETENTION_MS)
+        old = [row for row in left if clean_until <= row.offset < upper and row.magic < 2]
+        is_waiting = any(row.value is None for row in old)
+        self.old_horizon = now + DELETE_RETENTION_MS if is_waiting else None
         self.rows, self.first_dirty = left, upper
 
 
@@ -309,6 +317,7 @@ class Play:
             for snapshot in self.log.directory.glob("*.snapshot"):
                 snapshot.unlink()
         self.log.open(self.now)
+        self.model.old_horizon = None
         assert self.partition.cleaned_offset == (self.model.first_dirty or None)
 
     def go_on_producing(self):
