@@ -48,7 +48,7 @@ REFUSED = {
         *("two frames", "a skipped frame first", "a skipped frame, then linked"),
         *("a skipped frame last", "no end"),
     },
-    ZSTD: {"a skipped frame first", "bytes behind it"},
+    ZSTD: {"a skipped frame first", "bytes behind it", "a dictionary"},
 }
 
 
@@ -176,6 +176,9 @@ def _lz4(data: bytes) -> Iterator[tuple[str, bytes]]:
 # --- zstd ----------------------------------------------------------------------------------------
 
 
+DICTIONARY = zstandard.train_dictionary(1024, [b"sample %d " % i * 9 for i in range(999)])
+
+
 def zstd_frame(data: bytes, *, window: int, sized: bool = True, ends: bool = True) -> bytes:
     """A frame of raw blocks with a window of 2 ** `window` bytes."""
     size = struct.pack("<Q", len(data)) if sized else b""
@@ -211,6 +214,7 @@ def _zstd(data: bytes) -> Iterator[tuple[str, bytes]]:
         "a large window behind a skipped frame",
         pack(first) + skipped + zstd_frame(second, window=31),
     )
+    yield "a dictionary", zstandard.ZstdCompressor(dict_data=DICTIONARY).compress(data)
     yield "a small window", zstd_frame(data, window=10)
     yield "no last block", zstd_frame(data, window=20, sized=False, ends=False)
     yield (

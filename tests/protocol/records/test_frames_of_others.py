@@ -97,6 +97,17 @@ def test_a_stored_set_that_java_cannot_read_is_known(codec, magic, name, data):
         assert is_readable
 
 
+@pytest.mark.parametrize("magic", [1, 2])
+def test_a_wrong_header_checksum_of_lz4_is_refused(magic):
+    """Format 0 alone has another one (KAFKA-3160), and is written again."""
+    data = build(RECORDS, magic=magic)[V2_HEADER_SIZE if magic == 2 else 0 :]
+    plain = dict(framings.framings(LZ4, data))["plain"]
+    wrong = plain[:6] + bytes([plain[6] ^ 1]) + plain[7:]
+    assert append(set_of(LZ4, magic, plain), magic=magic)
+    with pytest.raises(CorruptMessage):
+        append(set_of(LZ4, magic, wrong), magic=magic)
+
+
 @pytest.mark.oracle
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("version", VERSIONS)
