@@ -38,7 +38,7 @@ class Played:
         self.ends = self._ends()
         theirs, ours = (
             Broker(name, one.bootstrap, one.log_dir)
-            for name, one in (("kafka", kafka), ("tidelog", tidelog))
+            for name, one in (("kafka", kafka), (compactions.TIDELOG, tidelog))
         )
         with ThreadPoolExecutor(2) as pool:
             self.kafka, self.tidelog = pool.map(self._fill_and_clean, (theirs, ours))
