@@ -166,12 +166,12 @@ class Services:
         )
 
         self.cluster = cluster
-        replicas = self.replicas = ReplicaManager(self, cluster, self.roles_changed)
+        replicas = self.replicas = ReplicaManager(self, cluster)
         self.partitions.leading = replicas
         self.appends.replicate(replicas.appended, replicas.flushed)
-        self.topics.replicate(replicas)
-        self.coordinator.runtime.join_cluster()
-        self.transactions.runtime.join_cluster()
+        self.topics.replicate(replicas.assigned)
+        self.coordinator.runtime.join_cluster(replicas.leaders.changed)
+        self.transactions.runtime.join_cluster(replicas.leaders.changed)
         return replicas
 
     async def catch_up(self) -> None:
@@ -199,11 +199,6 @@ class Services:
         self.time_watch.drop_topic(removed.name)
         for partition in removed.partitions:
             self.purgatory.wake(partition)
-
-    def roles_changed(self) -> None:
-        """Lets the coordinators load or drop partitions after a log here begins or stops leading."""
-        self.coordinator.runtime.roles_changed()
-        self.transactions.runtime.roles_changed()
 
 
 def _client_quotas(config: BrokerConfig) -> ClientQuotas:

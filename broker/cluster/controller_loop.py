@@ -10,7 +10,7 @@ import contextlib
 import logging
 from collections import defaultdict
 from enum import Enum, auto
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from tidelog.broker.controller import controller
 from tidelog.broker.folded_log import folded
@@ -19,7 +19,6 @@ from tidelog.broker.metadata.store import MOST_OPERATIONS, LeaseEndedError
 from tidelog.protocol.errors import BrokerError
 
 if TYPE_CHECKING:
-    from tidelog.broker.cluster.cluster import Cluster
     from tidelog.broker.cluster.rules import Rules
     from tidelog.broker.cluster.services import Services
     from tidelog.broker.metadata.image import Image
@@ -41,10 +40,27 @@ class _Outcome(Enum):
     UNKNOWN = auto()  # decided again, once the image shows what is so
 
 
+class Member(Protocol):
+    """This broker in its cluster."""
+
+    me: int
+    epoch: int
+
+    @property
+    def lease_id(self) -> int:
+        """The lease in the metadata store to which the keys of this session belong."""
+
+    def now_ms(self) -> int:
+        """Returns milliseconds of the monotonic clock by which the lease is measured."""
+
+    def session_ended(self) -> None:
+        """Ends the session, because the store has ended its lease."""
+
+
 class ControllerLoop:
     """What a broker does as the controller, or to become it."""
 
-    def __init__(self, services: Services, cluster: Cluster, rules: Rules) -> None:
+    def __init__(self, services: Services, cluster: Member, rules: Rules) -> None:
         self._metadata, self._cluster = services.metadata, cluster
         self.rules = rules
         config = services.config.cluster

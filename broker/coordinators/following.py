@@ -10,14 +10,13 @@ A broker that is alone imports nothing of this.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 from typing import TYPE_CHECKING
 
 from tidelog.broker.coordinators.raising import raising
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Awaitable, Callable, Iterable
     from uuid import UUID
 
     from tidelog.broker.coordinators.ownership import Action, Ownership
@@ -38,6 +37,7 @@ class Following:
         topic: str,
         replication_factor: int,
         ownership: Ownership,
+        leaders_changed: Callable[[int], Awaitable[int]],
         *,
         carry_out: Callable[[Iterable[Action]], None],
         image_changed: Callable[[Image], None],
@@ -47,19 +47,17 @@ class Following:
         self._topic = topic
         self._replication_factor = replication_factor
         self._ownership = ownership
+        self._leaders_changed = leaders_changed
         self._carry_out = carry_out
         self._image_changed = image_changed
         self._changed = asyncio.Event()
         # Of logs that lead: the leader epoch, and how often it was suspended in it.
         self._led: dict[tuple[UUID, int], tuple[int, int]] = {}
 
-    def wake(self) -> None:
-        """Compares again: the role of a log has changed."""
-        self._changed.set()
-
     async def run(self) -> None:
         """Follows until cancelled."""
-        images = asyncio.get_running_loop().create_task(self._await_images())
+        loop = asyncio.get_running_loop()
+        awaited = [loop.create_task(self._await_images()), loop.create_task(self._await_leaders())]
         try:
             while True:
                 self._changed.clear()
@@ -75,14 +73,20 @@ class Following:
                     continue
                 await self._changed.wait()
         finally:
-            images.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await images
+            for each in awaited:
+                each.cancel()
+            await asyncio.gather(*awaited, return_exceptions=True)
 
     async def _await_images(self) -> None:
         metadata = self._services.metadata
         while True:
             await metadata.newer_image(metadata.image.revision)
+            self._changed.set()
+
+    async def _await_leaders(self) -> None:
+        seen = 0
+        while True:
+            seen = await self._leaders_changed(seen)
             self._changed.set()
 
     def _follow(self, image: Image) -> None:

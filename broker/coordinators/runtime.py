@@ -25,7 +25,7 @@ from tidelog.protocol.errors import BrokerError
 from tidelog.protocol.group_errors import CoordinatorLoadInProgress
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Iterable, Sequence
+    from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 
     from tidelog.broker.clock import Clock
     from tidelog.broker.coordinators.following import Following
@@ -101,8 +101,12 @@ class Runtime(Generic[EntryT, ReadT]):
 
     # -- start and stop -------------------------------------------------------------------------
 
-    def join_cluster(self) -> None:
-        """Coordinates only the keys of partitions that this broker leads, of several brokers."""
+    def join_cluster(self, leaders_changed: Callable[[int], Awaitable[int]]) -> None:
+        """Coordinates only the keys of partitions that this broker leads, of several brokers.
+
+        `leaders_changed` returns how often logs here have begun or stopped leading, once that is another
+        number than its argument.
+        """
         # A broker that is alone needs none of it.
         from tidelog.broker.coordinators.following import Following
 
@@ -112,14 +116,10 @@ class Runtime(Generic[EntryT, ReadT]):
             self._declared.name,
             self._declared.replication_factor,
             self.ownership,
+            leaders_changed,
             carry_out=self.carry_out,
             image_changed=self._coordinator.image_changed,
         )
-
-    def roles_changed(self) -> None:
-        """Loads or unloads partitions after a log on this broker begins or stops leading."""
-        if self._following is not None:
-            self._following.wake()
 
     def start(self, *loops: Coroutine[Any, Any, None]) -> None:
         """Starts to load partitions, the deadlines, and loops of the coordinator that run until `stop`."""

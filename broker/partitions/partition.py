@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
-from uuid import UUID
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
 
 from tidelog.broker.partitions.following.partition_follower import PartitionFollower
 from tidelog.broker.partitions.leading.partition_leader import PartitionLeader
@@ -21,13 +21,23 @@ from tidelog.broker.partitions.views import leader_log
 from tidelog.protocol.errors import BrokerError, UnknownTopicOrPartition
 
 if TYPE_CHECKING:
-    from tidelog.broker.partitions.replica_manager import ReplicaManager
-    from tidelog.broker.partitions.replication.messages import Assignment, LeaderRules
+    from tidelog.broker.cluster.cluster import Cluster
+    from tidelog.broker.maintenance.clock_watch import ClockWatch
+    from tidelog.broker.partitions.following.fetchers import Fetchers
+    from tidelog.broker.partitions.following.partition_follower import FollowerContext
+    from tidelog.broker.partitions.leading.partition_leader import LeaderContext
+    from tidelog.broker.partitions.leading.pending_elections import PendingElections
+    from tidelog.broker.partitions.produce.appends import Appends
+    from tidelog.broker.partitions.replication.messages import (
+        Assignment,
+        BrokerView,
+        LeaderRules,
+    )
+    from tidelog.broker.partitions.role_transitions import RoleTransitions
+    from tidelog.protocol.topic_partition import TopicIdPartition
     from tidelog.storage.log.partition import Partition
 
 log = logging.getLogger("tidelog.replicas")
-
-Name: TypeAlias = tuple[UUID, int]  # the topic's id, and the partition's number
 
 _RETRY_S = 1.0
 
@@ -41,23 +51,48 @@ class _Part(NamedTuple):
     needs_flush: bool
 
 
+@dataclass(slots=True)
+class PartitionContext:
+    """What all partitions of a broker use."""
+
+    cluster: Cluster
+    appends: Appends
+    clock_watch: ClockWatch
+    transitions: RoleTransitions
+    leading: LeaderContext
+    elections: PendingElections
+    following: FollowerContext
+    fetchers: Fetchers
+    brokers: BrokerView  # by the newest image
+
+
 class ServedPartition:
     """The replica of a partition on this broker."""
 
     def __init__(
-        self, host: ReplicaManager, name: Name, topic: str, after: asyncio.Task[None] | None = None
+        self,
+        context: PartitionContext,
+        name: TopicIdPartition,
+        topic: str,
+        after: asyncio.Task[None] | None = None,
     ) -> None:
         """`after`: the end of what a former role here still does with the log."""
-        self._host, self._after = host, after
+        self._context, self._after = context, after
         self.name = name
         self.topic = topic
         self.assignment: Assignment | None = None
         self._rules: LeaderRules | None = None
         self._wanted: _Part | None = None
         self._has: _Part | None = None
-        self.led: PartitionLeader | None = None
+        self._led: PartitionLeader | None = None
         self.followed: PartitionFollower | None = None
         self._change: asyncio.Task[None] | None = None
+
+    @property
+    def led(self) -> PartitionLeader | None:
+        """The leader, if it is here and has not stopped."""
+        led = self._led
+        return None if led is None or led.is_stopped else led
 
     # --- what it shall be -------------------------------------------------------------------------
 
@@ -66,20 +101,16 @@ class ServedPartition:
         if self.assignment is not None and assignment.mod_revision < self.assignment.mod_revision:
             return
         self.assignment, self._rules = assignment, rules
-        record, session = assignment.record, self._host.cluster.epoch
+        record, session = assignment.record, self._context.cluster.epoch
         if record.leader < 0:
             self._want(None)
             return
         part = _Part(record.leader, record.leader_epoch, session, rules.needs_flush)
-        if record.leader == self._host.cluster.me:
+        if record.leader == self._context.cluster.me:
             part = part._replace(needs_flush=False)
         self._want(part)
         if self.led is not None and self._has == part:
-            led = self.led
-            host = self._host
-            actions = led.leader.on_assignment(assignment, host.view(), rules, host.now_ms())
-            led.log_isr()
-            led.do(actions)
+            self.led.assigned(assignment, self._context.brokers, rules)
 
     def stop(self, reason: str) -> None:
         """Ends the role; the next assignment brings another one."""
@@ -108,13 +139,13 @@ class ServedPartition:
     def _leave(self, reason: str) -> None:
         """Ends the role at once; work in a thread goes on."""
         led, followed = self.led, self.followed
-        self.led = None
+        self._led = None
         if led is not None:
             led.stop(reason)
         if followed is not None:
             followed.stop()
-            self._host.follows_no_more(followed)
-            self._host.purgatory.wake(followed.partition)  # consumers wait here, too
+            self._context.fetchers.discard(followed)
+            self._context.following.purgatory.wake(followed.partition)  # consumers wait here, too
 
     # --- the change -------------------------------------------------------------------------------
 
@@ -122,7 +153,7 @@ class ServedPartition:
         """Takes the wanted role, and again if another one is wanted meanwhile."""
         try:
             while self._has != self._wanted:
-                await self._host.role_transitions.turn()
+                await self._context.transitions.turn()
                 part = self._wanted
                 try:
                     partition = await self._idle()
@@ -130,13 +161,13 @@ class ServedPartition:
                         await self._begin(part, partition)
                 except BrokerError as error:
                     why = error.named.replace(f"{self._log_name}: ", "")
-                    self._host.folded.add(
+                    self._context.following.folded.add(
                         logging.ERROR, "partition roles not started", self._log_name, reason=why
                     )
                     await asyncio.sleep(_RETRY_S)
                     continue
                 except Exception:
-                    if self._host.role_transitions.is_over:
+                    if self._context.transitions.is_over:
                         return  # the pools take no work any more
                     log.exception(
                         "partition role not started, retrying", extra={"log": self._log_name}
@@ -162,65 +193,57 @@ class ServedPartition:
         followed, self.followed = self.followed, None
         if followed is not None and followed.work is not None:
             await asyncio.wait([followed.work])
-        partition = await self._host.role_transitions.open(self.topic, self.name[1])
+        partition = await self._context.transitions.open(self.topic, self.name[1])
         if partition.topic_id not in (None, self.name[0]):
             raise UnknownTopicOrPartition(f"{self.topic}-{self.name[1]} is of another topic now")
-        await self._host.appends.finished(partition)
+        await self._context.appends.finished(partition)
         return partition
 
     async def _begin(self, part: _Part, partition: Partition) -> None:
         """Lets the log begin the leader epoch, in a thread. Raises KafkaStorageError."""
-        work = self._host.role_transitions
-        if part.leader == self._host.cluster.me:
+        work = self._context.transitions
+        if part.leader == self._context.cluster.me:
             await work.run(partition, self._begin_leading, part, partition)
         else:
             await work.run(partition, partition.roles.follow, part.leader_epoch)
 
     def _begin_leading(self, part: _Part, partition: Partition) -> None:
         partition.roles.lead(part.leader_epoch)
-        partition.append_clock.note_leaders_behind(self._host.clock_watch.deletion_ms())
-        self._host.clock_watch.correct(partition)
+        partition.append_clock.note_leaders_behind(self._context.clock_watch.deletion_ms())
+        self._context.clock_watch.correct(partition)
         partition.appender.read_for_appends()
         if partition.config.flush_messages == 1:
             partition.commit()  # only what is durable counts
 
     def _start(self, part: _Part, partition: Partition) -> None:
         """Begins to serve in the new role."""
-        assignment, rules, host = self.assignment, self._rules, self._host
+        assignment, rules, context = self.assignment, self._rules, self._context
         assert assignment is not None
         assert rules is not None
-        if part.leader != host.cluster.me:
+        cluster = context.cluster
+        if part.leader != cluster.me:
             follower = Follower(
-                host.cluster.me,
-                host.cluster.epoch,
-                assignment.record,
-                needs_flush=rules.needs_flush,
+                cluster.me, cluster.epoch, assignment.record, needs_flush=rules.needs_flush
             )
-            self.followed = PartitionFollower(host, self.name, partition, follower)
-            host.folded.add(
+            self.followed = PartitionFollower(context.following, self.name, partition, follower)
+            context.following.folded.add(
                 logging.INFO,
                 "partition followers started",
                 self._log_name,
                 {"epoch": part.leader_epoch},
                 leader=part.leader,
             )
-            host.follows(self.followed)
+            context.fetchers.add(self.followed)
             return
-        leader = Leader(
-            host.cluster.me,
-            assignment,
-            leader_log(partition),
-            rules,
-            host.view(),
-            host.cluster.lease,
-            host.now_ms(),
-        )
+        now_ms = context.leading.now_ms()
+        log_now, brokers = leader_log(partition), context.brokers
+        leader = Leader(cluster.me, assignment, log_now, rules, brokers, cluster.lease, now_ms)
         own = {"epoch": part.leader_epoch, "end_offset": partition.log_end_offset}
-        host.folded.add(logging.INFO, "partition leaders started", self._log_name, own)
-        led = self.led = PartitionLeader(host, self.name, partition, leader)
-        host.leads(led)
-        led.do(leader.begin(host.now_ms()))
-        host.pending_elections.begun(led)
+        context.leading.folded.add(logging.INFO, "partition leaders started", self._log_name, own)
+        led = self._led = PartitionLeader(context.leading, self.name, partition, leader)
+        context.leading.leaders.started(led)
+        led.do(leader.begin(now_ms))
+        context.elections.begun(led)
 
     @property
     def _log_name(self) -> str:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple, cast
 
-from tidelog.broker.partitions.fetch.conversion import copied_as
+from tidelog.broker.partitions.conversion import copied_as
 from tidelog.broker.pools import ON_LOOP
 from tidelog.broker.settings import is_internal
 from tidelog.protocol.api.fetch import (

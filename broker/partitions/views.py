@@ -19,12 +19,17 @@ from tidelog.protocol.error_codes import ERRORS
 from tidelog.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
+    from tidelog.broker.metadata.brokers.records import Endpoint
     from tidelog.broker.metadata.image import Image
     from tidelog.broker.partitions.replication.leader import Leader
     from tidelog.broker.partitions.replication.messages import BrokerView
     from tidelog.protocol.api.fetch import PartitionData, ReplicaState
+    from tidelog.protocol.topic_partition import TopicIdPartition
     from tidelog.storage.log.partition import Partition
     from tidelog.storage.log.state import LogState
+
+SINCE_VERSION = 15
+"""The version of Fetch from which on followers name their broker epoch."""
 
 
 class History:
@@ -98,6 +103,21 @@ def brokers_of(image: Image) -> BrokerView:
         broker: BrokerStatus(live.epoch, live.record.is_fenced, live.record.is_stopping)
         for broker, live in image.brokers.items()
     }
+
+
+def endpoint_of(image: Image, broker: int) -> Endpoint | None:
+    """Returns where another broker listens; None if it is not registered."""
+    live = image.brokers.get(broker)
+    return live.record.endpoints[0] if live is not None and live.record.endpoints else None
+
+
+def is_in_sync(image: Image, broker: int, name: TopicIdPartition) -> bool:
+    """Returns whether a broker's replica of a partition is in sync, by an image."""
+    topic_id, index = name
+    topic = image.topics_by_id.get(topic_id)
+    if topic is None or index >= topic.partitions:
+        return False
+    return broker in topic.assignments[index].isr
 
 
 def received_fetch(wanted: FetchPartition, replica: ReplicaState) -> FetchRequest:

@@ -15,7 +15,7 @@ from tidelog.storage.log.slices import end_of
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tidelog.broker.partitions.fetch.conversion import Records
+    from tidelog.broker.partitions.conversion import Records
     from tidelog.storage.log.partition import Partition
 
 

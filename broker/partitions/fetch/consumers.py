@@ -8,15 +8,18 @@ consumer then asks the leader.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from tidelog.broker.partitions.lookup import check_epoch
 from tidelog.config.broker.checks import RACK_AWARE_SELECTOR
 from tidelog.protocol.errors import NotLeaderOrFollower
 
 if TYPE_CHECKING:
+    from uuid import UUID
+
     from tidelog.broker.metadata.image import Image
-    from tidelog.broker.partitions.replica_manager import ReplicaManager
+    from tidelog.broker.partitions.following.partition_follower import PartitionFollower
+    from tidelog.broker.partitions.leading.partition_leader import PartitionLeader
     from tidelog.broker.partitions.services import Services
     from tidelog.config import BrokerConfig
     from tidelog.storage.log.partition import Partition
@@ -24,14 +27,22 @@ if TYPE_CHECKING:
 NO_REPLICA = -1
 
 
+class Replicas(Protocol):
+    """The replicas of this broker, in their roles."""
+
+    def led(self, partition: Partition) -> PartitionLeader | None:
+        """Returns the leader of a partition, if this broker leads it."""
+
+    def followed_by_id(self, topic_id: UUID, index: int) -> PartitionFollower | None:
+        """Returns the follower of a partition, if this broker follows its leader."""
+
+
 class ConsumerReads:
     """One fetch of a consumer."""
 
     __slots__ = ("_listener", "_rack", "_replicas", "_services")
 
-    def __init__(
-        self, services: Services, replicas: ReplicaManager, rack: str, listener: str
-    ) -> None:
+    def __init__(self, services: Services, replicas: Replicas, rack: str, listener: str) -> None:
         """`rack` is the consumer's, empty if it names none; `listener` the one by which it came."""
         self._services, self._replicas = services, replicas
         self._rack, self._listener = rack, listener

@@ -6,7 +6,7 @@ whole batch, whatever the limits. Before, the limit is strict, and a first messa
 truncated, so that an old client raises its own error instead of asking for ever.
 
 Batches that the version can carry are returned as they are stored, without a copy; others are
-converted (`broker/partitions/fetch/conversion.py`). A consumer of committed data reads up to the last stable
+converted (`broker/partitions/conversion.py`). A consumer of committed data reads up to the last stable
 offset and gets the aborted transactions among what it reads (`broker/partitions/fetch/committed.py`).
 """
 
@@ -16,8 +16,7 @@ from functools import partial
 from typing import TYPE_CHECKING, cast
 
 from tidelog.broker.network.per_partition import code_for, per_partition
-from tidelog.broker.partitions.fetch.committed import read_committed
-from tidelog.broker.partitions.fetch.conversion import (
+from tidelog.broker.partitions.conversion import (
     AS_STORED_SINCE,
     NO_RECORDS,
     Reading,
@@ -26,6 +25,7 @@ from tidelog.broker.partitions.fetch.conversion import (
     read_as_stored,
     read_for_version,
 )
+from tidelog.broker.partitions.fetch.committed import read_committed
 from tidelog.broker.partitions.fetch.parts import failed
 from tidelog.broker.partitions.leader_hints import leader_hint
 from tidelog.protocol.acl import Operation, ResourceType

@@ -22,30 +22,26 @@ import asyncio
 import contextlib
 import logging
 from collections import deque
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from tidelog.broker.alarm import Alarm
-from tidelog.broker.partitions.fetch.followers.follower_fetch import SINCE_VERSION
-from tidelog.broker.partitions.views import sent_fetch
+from tidelog.broker.partitions.following.fetch_request import fetch_of
+from tidelog.broker.partitions.views import SINCE_VERSION, endpoint_of, is_in_sync
 from tidelog.client import apis
 from tidelog.client.async_connection import open_connection
-from tidelog.client.calls.replication import replica_fetch
 from tidelog.client.errors import ClientError, raise_for_code
-from tidelog.protocol.api import fetch_single
-from tidelog.protocol.records.layout import NEWEST_MAGIC
 
 if TYPE_CHECKING:
     from typing import Any
-    from uuid import UUID
 
+    from tidelog.broker.partitions.following.fetch_request import FetcherContext
     from tidelog.broker.partitions.following.partition_follower import PartitionFollower
-    from tidelog.broker.partitions.partition import Name
-    from tidelog.broker.partitions.replica_manager import ReplicaManager
     from tidelog.broker.partitions.replication.messages import FetchRequest
     from tidelog.broker.partitions.replication.quota import ReplicationQuota
     from tidelog.client.async_connection import AsyncConnection
-    from tidelog.protocol.api.fetch import FetchPartition
     from tidelog.protocol.message import Message
+    from tidelog.protocol.topic_partition import TopicIdPartition
 
 log = logging.getLogger("tidelog.replicas")
 
@@ -76,13 +72,15 @@ class _Sent(NamedTuple):
 class Fetcher:
     """Fetches all partitions here that one broker leads."""
 
-    def __init__(self, host: ReplicaManager, leader: int) -> None:
-        self._host = host
+    def __init__(self, context: FetcherContext, leader: int) -> None:
+        self._context = context
         self.leader = leader
-        self._followed: dict[Name, PartitionFollower] = {}
-        self._to_ask: dict[Name, PartitionFollower] = {}  # in the order in which they became ready
-        self._asked: dict[Name, _Asked] = {}
-        self._to_forget: dict[Name, None] = {}  # until the next fetch, which says so
+        self._followed: dict[TopicIdPartition, PartitionFollower] = {}
+        self._to_ask: dict[
+            TopicIdPartition, PartitionFollower
+        ] = {}  # in the order in which they became ready
+        self._asked: dict[TopicIdPartition, _Asked] = {}
+        self._to_forget: dict[TopicIdPartition, None] = {}  # until the next fetch, which says so
         self._sent: deque[_Sent] = deque()
         self._number = 0  # of the last fetch on this connection
         self._session_id = 0
@@ -93,8 +91,10 @@ class Fetcher:
         self._retry_s = _FIRST_RETRY_S
         self._is_broken = False
         self._held_back: dict[
-            Name, PartitionFollower
+            TopicIdPartition, PartitionFollower
         ] = {}  # by the quota, until it is exceeded no more
+        # What partitions that may not be asked for now wait for.
+        self._busy: dict[TopicIdPartition, asyncio.Future[None]] = {}
         self._quota_alarm = Alarm(self._let_go)
         self._task = asyncio.get_running_loop().create_task(self._run())
 
@@ -116,6 +116,7 @@ class Fetcher:
             self._to_ask.pop(name, None)
             self._asked.pop(name, None)
             self._held_back.pop(name, None)
+            self._busy.pop(name, None)
             if self._session_id or self._sent:  # the session begins with the first answer
                 if not self._to_forget:  # all of this turn are forgotten together
                     asyncio.get_running_loop().call_soon(self._send_soon)
@@ -222,24 +223,24 @@ class Fetcher:
         """Ends a connection on which an answer is overdue."""
         while True:
             await asyncio.sleep(_LOOK_S)
-            latest_s = self._host.monotonic_s() - _ANSWER_S - self._host.fetch_wait_ms / 1000
+            latest_s = self._context.monotonic_s() - _ANSWER_S - self._context.fetch_wait_ms / 1000
             if self._sent and self._sent[0].at_s < latest_s:
                 log.warning("fetch from leader timed out", extra={"broker": self.leader})
                 connection.close()
                 return
 
     async def _connect(self) -> AsyncConnection:
-        endpoint = self._host.endpoint(self.leader)
+        endpoint = endpoint_of(self._context.metadata.image, self.leader)
         if endpoint is None:
             raise ClientError("it is not registered")
         self._number = self._session_id = 0
         return await open_connection(
             endpoint.host,
             endpoint.port,
-            f"broker-{self._host.cluster.me}-fetcher",
+            f"broker-{self._context.cluster.me}-fetcher",
             timeout_s=_CONNECT_S,
-            room=self._host.received,
-            tags=self._host.senders.tags_for(self.leader),
+            room=self._context.received,
+            tags=self._context.senders.tags_for(self.leader),
         )
 
     # --- fetches ----------------------------------------------------------------------------------
@@ -261,77 +262,60 @@ class Fetcher:
         if not asked and not self._to_forget and (self._sent or not self._asked):
             return
         connection.post_to(self, self._request(asked), apis.FETCH, self._version)
-        self._sent.append(_Sent(self._number, self._host.monotonic_s()))
+        self._sent.append(_Sent(self._number, self._context.monotonic_s()))
         self._number += 1
 
-    def _next(self) -> list[tuple[Name, FetchRequest]]:
+    def _next(self) -> list[tuple[TopicIdPartition, FetchRequest]]:
         """Returns what to ask for: the partitions that can be fetched now, and are not asked for."""
         ready, self._to_ask = self._to_ask, {}
-        quota = self._host.quotas.follower
+        quota = self._context.quotas.follower
         if quota is not None:
             ready = self._allowed(ready, quota)
-        asked: list[tuple[Name, FetchRequest]] = []
+        asked: list[tuple[TopicIdPartition, FetchRequest]] = []
         for name, followed in ready.items():
             request = followed.next_fetch()
-            if request is None:  # it says when it is ready again
+            if request is None:
+                self._await_ready(followed)
                 continue
             self._asked[name] = _Asked(followed, request, self._number)
             asked.append((name, request))
         return asked
 
-    def _request(self, asked: list[tuple[Name, FetchRequest]]) -> Message | bytes:
-        """Returns the next fetch, which asks for some partitions; of one partition the encoded body."""
-        host, number = self._host, self._number
+    def _await_ready(self, followed: PartitionFollower) -> None:
+        """Asks for a partition again once it is no longer busy."""
+        busy = followed.busy
+        if busy is not None and self._busy.get(followed.name) is not busy:
+            self._busy[followed.name] = busy
+            busy.add_done_callback(partial(self._is_ready, followed))
+
+    def _is_ready(self, followed: PartitionFollower, done: asyncio.Future[None]) -> None:
+        if self._busy.get(followed.name) is done:
+            del self._busy[followed.name]
+            self.ask_again(followed)
+
+    def _request(self, asked: list[tuple[TopicIdPartition, FetchRequest]]) -> Message | bytes:
+        """Returns the next fetch, which asks for some partitions."""
+        number = self._number
         session = self._session_id, number and (number - 1) % _LAST_EPOCH + 1
-        replica = host.cluster.me, host.cluster.epoch
-        is_usual = self._version == fetch_single.VERSION and host.newest_magic == NEWEST_MAGIC
-        if is_usual and len(asked) == 1 and not self._to_forget:
-            ((topic_id, index), request) = asked[0]
-            return fetch_single.write(
-                (host.fetch_wait_ms, host.response_max_bytes, host.partition_max_bytes),
-                session,
-                replica,
-                topic_id.bytes,
-                index,
-                request.leader_epoch,
-                request.fetch_offset,
-                request.last_fetched_epoch,
-                request.log_start_offset,
-                request.high_watermark,
-            )
-        by_topic: dict[UUID, list[FetchPartition]] = {}
-        for (topic_id, index), request in asked:
-            wanted = sent_fetch(index, request, host.partition_max_bytes)
-            by_topic.setdefault(topic_id, []).append(wanted)
-        forgotten: dict[UUID, list[int]] = {}
-        for topic_id, index in self._to_forget:
-            forgotten.setdefault(topic_id, []).append(index)
-        self._to_forget.clear()
-        return replica_fetch(
-            *replica,
-            by_topic,
-            forgotten,
-            max_bytes=host.response_max_bytes,
-            max_wait_ms=host.fetch_wait_ms,
-            session=session,
-            newest_magic=host.newest_magic,
-        )
+        forgotten, self._to_forget = self._to_forget, {}
+        return fetch_of(self._context, self._version, session, asked, forgotten)
 
     def _allowed(
-        self, ready: dict[Name, PartitionFollower], quota: ReplicationQuota
-    ) -> dict[Name, PartitionFollower]:
+        self, ready: dict[TopicIdPartition, PartitionFollower], quota: ReplicationQuota
+    ) -> dict[TopicIdPartition, PartitionFollower]:
         """Returns what may be asked for; the rest is held back until the quota is exceeded no more.
 
         A replica that is in sync is never held back.
         """
-        wait_ms = quota.wait_ms(self._host.now_ms())
+        wait_ms = quota.wait_ms(self._context.now_ms())
         if not wait_ms:
             return ready
+        image, me = self._context.metadata.image, self._context.cluster.me
         held = {
             name: followed
             for name, followed in ready.items()
             if quota.is_throttled(followed.partition.topic, followed.partition.index)
-            and not self._host.is_in_sync(name)
+            and not is_in_sync(image, me, name)
         }
         if held:
             self._held_back |= held
@@ -347,9 +331,9 @@ class Fetcher:
 
     def _count(self, followed: PartitionFollower, data: Any) -> None:
         """Counts the records of an answer against the quota."""
-        quota, partition = self._host.quotas.follower, followed.partition
+        quota, partition = self._context.quotas.follower, followed.partition
         if quota is not None and quota.is_throttled(partition.topic, partition.index):
-            quota.record(len(data.records), self._host.now_ms())
+            quota.record(len(data.records), self._context.now_ms())
 
     def _take(self, number: int, answer: Any) -> None:
         """Takes the answer to a fetch, and asks again for what it has answered.
@@ -358,8 +342,8 @@ class Fetcher:
         those without records that come late in a fetch, so each has to come early in its turn.
         """
         asked = self._asked
-        self._host.leader_clocks.compare(self.leader, answer.clock_ms)
-        served: set[Name] = set()
+        self._context.clocks.compare(self.leader, answer.clock_ms)
+        served: set[TopicIdPartition] = set()
         for topic in answer.responses:
             for data in topic.partitions:
                 name = (topic.topic_id, data.partition_index)

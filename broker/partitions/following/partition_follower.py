@@ -10,10 +10,18 @@ import asyncio
 import logging
 from collections import deque
 from contextlib import nullcontext
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tidelog.broker.memory.unpacking import reserved
 from tidelog.broker.partitions import replication_state
+from tidelog.broker.partitions.following.received import (
+    is_known,
+    is_quick,
+    leader_state,
+    records_of,
+    state_of,
+)
 from tidelog.broker.partitions.replication.messages import (
     AdvanceHighWatermark,
     Append,
@@ -24,33 +32,32 @@ from tidelog.broker.partitions.replication.messages import (
     WaitBefore,
 )
 from tidelog.broker.partitions.views import follower_log, received_answer
-from tidelog.protocol.errors import BrokerError, CorruptMessage, UnpackedTooLarge
+from tidelog.protocol.errors import BrokerError, UnpackedTooLarge
 from tidelog.protocol.records.batch import count_batches
 from tidelog.protocol.records.compression import STORED_LIMIT
-from tidelog.storage.log.replication.leader_state import written_with
 from tidelog.storage.would_block import SHORT_UNPACK_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tidelog.broker.partitions.partition import Name
-    from tidelog.broker.partitions.replica_manager import ReplicaManager
+    from tidelog.broker.folded_log import FoldedLog
+    from tidelog.broker.memory.share import Share
+    from tidelog.broker.partitions.following.leader_clocks import LeaderClocks
+    from tidelog.broker.partitions.purgatory import Purgatory
     from tidelog.broker.partitions.replication.follower import Follower
     from tidelog.broker.partitions.replication.messages import (
         FetchAnswer,
         FetchRequest,
         FollowerAction,
     )
-    from tidelog.protocol.api.fetch import PartitionData, ReplicationState
-    from tidelog.protocol.wire import Buffer
+    from tidelog.broker.pools import Pools
+    from tidelog.protocol.api.fetch import PartitionData
+    from tidelog.protocol.topic_partition import TopicIdPartition
     from tidelog.storage.log.partition import Partition
-    from tidelog.storage.log.replication.leader_state import LeaderState
 
 log = logging.getLogger("tidelog.replicas")
 
-# What is appended on the event loop at once: some 4 ms of work each. Large batches cost less CPU there than
-# in a thread.
-_LOOP_BYTES, _LOOP_BATCHES = 1 << 20, 256
+_LOOP_BATCHES = 256  # what is appended on the event loop at once, beside LOOP_BYTES
 _RETRY_S = 1.0  # after records that could not be stored
 
 
@@ -62,11 +69,24 @@ class _Appended(NamedTuple):
     size: int
 
 
+@dataclass(slots=True)
+class FollowerContext:
+    """What all partition followers of a broker use."""
+
+    purgatory: Purgatory
+    pools: Pools
+    unpacked: Share  # memory for large compressed batches
+    clocks: LeaderClocks
+    clock_ms: Callable[[], int]
+    folded: FoldedLog
+
+
 class PartitionFollower:
     """The follower of a partition, around its log."""
 
     __slots__ = (
-        "_host",
+        "_context",
+        "_pause",
         "_readable",
         "_unreadable",
         "_waits_for_memory",
@@ -74,20 +94,23 @@ class PartitionFollower:
         "is_stopped",
         "name",
         "partition",
-        "waits",
         "work",
     )
 
     def __init__(
-        self, host: ReplicaManager, name: Name, partition: Partition, follower: Follower
+        self,
+        context: FollowerContext,
+        name: TopicIdPartition,
+        partition: Partition,
+        follower: Follower,
     ) -> None:
         """The log follows already, in the machine's leader epoch."""
-        self._host = host
+        self._context = context
         self.name = name
         self.partition = partition
         self.follower = follower
         self.is_stopped = False
-        self.waits = False  # until `go_on`
+        self._pause: asyncio.Future[None] | None = None  # done when it may ask again
         self.work: asyncio.Future[None] | None = None  # what is done to its log in a thread
         self._waits_for_memory = False  # True until the memory is reserved
         self._readable = (
@@ -101,9 +124,14 @@ class PartitionFollower:
         if self.work is not None and self._waits_for_memory:
             self.work.cancel()
 
+    @property
+    def busy(self) -> asyncio.Future[None] | None:
+        """What has to be done before it asks again; None if it may ask now, or follows no more."""
+        return None if self.is_stopped else self.work or self._pause
+
     def next_fetch(self) -> FetchRequest | None:
-        """Returns what to ask the leader for, or None while the partition works or waits."""
-        if self.work is not None or self.is_stopped or self.waits:
+        """Returns what to ask the leader for, or None while the partition is `busy`."""
+        if self.work is not None or self.is_stopped or self._pause is not None:
             return None
         request = self.follower.next_fetch(follower_log(self.partition))
         if request is None:  # it has led, and not made all durable
@@ -119,7 +147,7 @@ class PartitionFollower:
         if not actions:
             return
         if len(actions) == 1 and isinstance(actions[0], Append):
-            if not data.records and self._is_known(data):
+            if not data.records and is_known(self.partition.state, data, self._behind_ms()):
                 self._finish(answer)
                 return
             try:
@@ -149,7 +177,7 @@ class PartitionFollower:
                 self._advance(action.offset)
             else:
                 left.append(action)
-        self._host.purgatory.advanced(self.partition)
+        self._context.purgatory.advanced(self.partition)
         self._wake_readers()
         if left:
             self._in_thread(self._carry_out, left, None, answer)
@@ -165,17 +193,17 @@ class PartitionFollower:
             if appended.start_offset == reached:
                 size, reached = size + appended.size, appended.end_offset
         if reached == now:
-            self._host.purgatory.readable(self.partition, size)
+            self._context.purgatory.readable(self.partition, size)
         else:  # how many bytes there are is not known: they look
-            self._host.purgatory.wake(self.partition)
+            self._context.purgatory.wake(self.partition)
 
     def _append_on_loop(self, data: PartitionData) -> bool:
         """Stores an answer if nothing of it waits for the disk or takes long; returns whether it has.
 
         Raises CorruptMessage and KafkaStorageError.
         """
-        batches = count_batches(_records_of(data), _LOOP_BATCHES + 1)
-        if batches > _LOOP_BATCHES or not self._is_quick(data):
+        batches = count_batches(records_of(data), _LOOP_BATCHES + 1)
+        if batches > _LOOP_BATCHES or not is_quick(self.partition.state, data, self._behind_ms()):
             return False
         try:
             self._append(data, SHORT_UNPACK_BYTES // max(batches, 1))
@@ -183,52 +211,15 @@ class PartitionFollower:
             return False
         return True
 
-    def _is_quick(self, data: PartitionData) -> bool:
-        """Returns whether nothing of an answer waits for the disk. Raises CorruptMessage."""
-        state, sent = self.partition.state, _state_of(data)
-        records = _records_of(data)
-        return (
-            (not records or (state.is_read and len(records) <= _LOOP_BYTES))
-            and (not sent.epochs or sent.epochs[-1].epoch <= state.epochs.latest)
-            and data.log_start_offset <= state.version.log_start_offset
-            and (sent.mark_epoch, sent.mark_number) == state.timing.mark
-            and sent.back_offset == state.timing.back_offset
-            and self._is_clock_noted(has_batches=bool(records))
-        )
-
-    def _is_clock_noted(self, *, has_batches: bool) -> bool:
-        """Returns whether an answer without new epochs leaves what is noted of the leader's clock."""
-        state = self.partition.state
-        behind_ms = self._host.leader_clocks.behind_ms(self.follower.leader)
-        if not behind_ms and state.timing.written_behind is None:
-            return True
-        return written_with(state, behind_ms, (), has_batches) == state.timing.written_behind
-
-    def _is_known(self, data: PartitionData) -> bool:
-        """Returns whether an answer without records tells nothing new of the leader's times."""
-        state, sent = self.partition.state, data.replication_state
-        if sent is None:
-            return True
-        leader = self._leader_state(data, sent)
-        return (
-            leader.mark == state.timing.mark
-            and leader.corrections == state.timing.corrections
-            and leader.cleaned_offset == state.leadership.leader_cleaned_offset
-            and (leader.adopted is None or leader.adopted == state.timing.adoptions.ranges)
-            and leader.back_offset == state.timing.back_offset
-            and (not leader.behind_ms or state.leadership.compared_epoch == state.leadership.epoch)
-            and leader.last_append_time_ms == state.last_append_time_ms
-            and leader.max_event_time == state.max_event_time
-        )
-
     def _wait(self, seconds: float) -> None:
-        self.waits = True
-        self._host.ask_later(self, seconds)
+        loop = asyncio.get_running_loop()
+        self._pause = pause = loop.create_future()
+        loop.call_later(seconds, self._go_on, pause)
 
-    def go_on(self) -> None:
-        """Asks again: its wait is over."""
-        self.waits = False
-        self._host.ask_again(self)
+    def _go_on(self, pause: asyncio.Future[None]) -> None:
+        if self._pause is pause:
+            self._pause = None
+        pause.set_result(None)
 
     # --- anywhere ---------------------------------------------------------------------------------
 
@@ -238,23 +229,23 @@ class PartitionFollower:
         Raises CorruptMessage, KafkaStorageError and, if a batch unpacks to more than `unpack_limit`
         bytes, UnpackedTooLarge; then nothing is stored.
         """
-        sent, records = _state_of(data), _records_of(data)
+        sent, records = state_of(data), records_of(data)
         start_offset = self.partition.log_end_offset
         self.partition.replica.append_as_follower(
             records,
             replication_state.received_append_times(data),
             replication_state.received_epochs(sent),
-            self._leader_state(data, sent),
-            now_ms=self._host.clock_ms(),
+            leader_state(data, sent, self._behind_ms()),
+            now_ms=self._context.clock_ms(),
             unpack_limit=unpack_limit,
         )
         if records:
             end_offset = self.partition.log_end_offset
             self._unreadable.append(_Appended(start_offset, end_offset, len(records)))
 
-    def _leader_state(self, data: PartitionData, sent: ReplicationState) -> LeaderState:
-        behind_ms = self._host.leader_clocks.behind_ms(self.follower.leader)
-        return replication_state.received_state(data, sent)._replace(behind_ms=behind_ms)
+    def _behind_ms(self) -> int:
+        """Returns how far the leader's clock is behind the one of this broker."""
+        return self._context.clocks.behind_ms(self.follower.leader)
 
     def _advance(self, offset: int) -> None:
         state = self.partition.state
@@ -265,7 +256,7 @@ class PartitionFollower:
 
     def _in_thread(self, work: Callable[..., None], *arguments: Any) -> None:
         """Runs work on the log in a thread; the partition asks again when that has ended."""
-        pool = self._host.pools.syncs.of(self.partition)
+        pool = self._context.pools.syncs.of(self.partition)
         try:
             self._goes_on(pool.submit(work, *arguments))
         except RuntimeError:  # the broker stops
@@ -280,7 +271,7 @@ class PartitionFollower:
         reserved. The leader has accepted them, so the last attempt takes all memory there is for
         records, and refuses nothing. Nothing is tried any more once the role has ended.
         """
-        pools, memory = self._host.pools, self._host.unpacked
+        pools, memory = self._context.pools, self._context.unpacked
         some_bytes = memory.limit_bytes // 4
         attempts = [(SHORT_UNPACK_BYTES, 0), (STORED_LIMIT, memory.limit_bytes)]
         if some_bytes > SHORT_UNPACK_BYTES:
@@ -319,9 +310,8 @@ class PartitionFollower:
         if error is not None:
             self._failed(error)
             return
-        self._host.purgatory.advanced(self.partition)
+        self._context.purgatory.advanced(self.partition)
         self._wake_readers()
-        self._host.ask_again(self)
 
     def _failed(self, error: BaseException) -> None:
         """Goes on after a while, unless the log is gone or offline."""
@@ -341,7 +331,7 @@ class PartitionFollower:
         reason = error.named if isinstance(error, BrokerError) else str(error)
         same = {"leader": follower.leader, "reason": reason.replace(f"{name}: ", "")}
         own = {"epoch": follower.leader_epoch}
-        self._host.folded.add(logging.ERROR, what, name, own, **same)
+        self._context.folded.add(logging.ERROR, what, name, own, **same)
 
     def _carry_out(
         self,
@@ -405,16 +395,3 @@ class PartitionFollower:
             "epoch": self.follower.leader_epoch,
             **fields,
         }
-
-
-def _state_of(data: PartitionData) -> ReplicationState:
-    """Returns what an answer says of the leader's log. Raises CorruptMessage if it says nothing."""
-    if data.replication_state is None:
-        raise CorruptMessage("the leader sent records without the state of its log")
-    return data.replication_state
-
-
-def _records_of(data: PartitionData) -> Buffer:
-    """Returns the records of an answer, which was decoded: they are in one buffer."""
-    records = data.records
-    return b"" if records is None or isinstance(records, list) else records

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from tidelog.broker.metadata import records
 from tidelog.broker.metadata.records import PartitionRecord, partition_key
@@ -19,26 +19,48 @@ from tidelog.broker.partitions.replication import isr_change
 from tidelog.broker.partitions.replication.messages import Assignment
 
 if TYPE_CHECKING:
+    from tidelog.broker.cluster.cluster import Cluster
+    from tidelog.broker.metadata.cluster import ClusterMetadata
     from tidelog.broker.metadata.store import Compare, KeyValueStore
     from tidelog.broker.metadata.transactions import Transaction
-    from tidelog.broker.partitions.leading.partition_leader import PartitionLeader
-    from tidelog.broker.partitions.replica_manager import ReplicaManager
     from tidelog.broker.partitions.replication.messages import ChangeIsr
+    from tidelog.protocol.topic_partition import TopicIdPartition
 
-    _Wanted = tuple[PartitionLeader, ChangeIsr, Transaction]
+    _Wanted = tuple["Proposer", ChangeIsr, Transaction]
 
 log = logging.getLogger("tidelog.replicas")
 
 
-class IsrChanges:
-    """Writes what leaders propose, and tells each leader how it ended."""
+class Proposer(Protocol):
+    """The leader of a partition."""
 
-    def __init__(self, host: ReplicaManager) -> None:
-        self._host = host
-        self._proposed: list[tuple[PartitionLeader, ChangeIsr]] = []
+    @property
+    def name(self) -> TopicIdPartition:
+        """The partition."""
+
+    @property
+    def is_leading(self) -> bool:
+        """Whether it has not stepped down."""
+
+    def isr_changed(self, assignment: Assignment) -> None:
+        """Passes on that a change is stored, at the revision of the assignment."""
+
+    def isr_refused(self, change: ChangeIsr, assignment: Assignment | None) -> None:
+        """Passes on that a change is certainly not stored, and what is."""
+
+    def isr_unknown(self, change: ChangeIsr) -> None:
+        """Passes on that a change may be stored."""
+
+
+class IsrChanges:
+    """Writes what leaders propose, and passes the outcome to each leader."""
+
+    def __init__(self, metadata: ClusterMetadata, cluster: Cluster) -> None:
+        self._metadata, self._cluster = metadata, cluster
+        self._proposed: list[tuple[Proposer, ChangeIsr]] = []
         self._writing: asyncio.Task[None] | None = None
 
-    def propose(self, led: PartitionLeader, change: ChangeIsr) -> None:
+    def propose(self, led: Proposer, change: ChangeIsr) -> None:
         """Writes a change soon."""
         self._proposed.append((led, change))
         if self._writing is None:
@@ -63,16 +85,16 @@ class IsrChanges:
             if self._proposed:
                 self._writing = asyncio.get_running_loop().create_task(self._write())
 
-    def _newest(self) -> list[tuple[PartitionLeader, ChangeIsr]]:
+    def _newest(self) -> list[tuple[Proposer, ChangeIsr]]:
         """Returns the last proposal of each partition, if its leader leads still.
 
         A leader proposes again when a newer state is stored, and a leader of the next epoch may
         propose before what is left of the one before was written. Nobody counts on those any more.
         """
         newest = {led.name: (led, change) for led, change in self._proposed}
-        return [each for each in newest.values() if each[0].leader.is_leading]
+        return [each for each in newest.values() if each[0].is_leading]
 
-    async def _write_all(self, together: list[tuple[PartitionLeader, ChangeIsr]]) -> None:
+    async def _write_all(self, together: list[tuple[Proposer, ChangeIsr]]) -> None:
         wanted: list[_Wanted] = []
         for led, change in together:
             transaction = self._transaction(led, change)
@@ -95,9 +117,8 @@ class IsrChanges:
         await self._store_parts(wanted[:half])
         await self._store_parts(wanted[half:])
 
-    def _transaction(self, led: PartitionLeader, change: ChangeIsr) -> Transaction | None:
-        cluster = self._host.cluster
-        image = self._host.metadata.image
+    def _transaction(self, led: Proposer, change: ChangeIsr) -> Transaction | None:
+        cluster, image = self._cluster, self._metadata.image
         return isr_change.transaction(image, *led.name, change, cluster.me, cluster.epoch)
 
     async def _commit(self, wanted: list[_Wanted]) -> bool:
@@ -108,38 +129,34 @@ class IsrChanges:
         except Exception:  # whatever it was, the change may be stored
             log.exception("outcome of ISR change unknown")
             for led, change, _ in wanted:
-                led.leader.on_change_unknown(change)
+                led.isr_unknown(change)
             return True
         if revision is None:
             return False
         for led, change, _ in wanted:
             assignment = Assignment(change.record, revision)
-            actions = led.leader.on_change_applied(assignment, self._host.now_ms())
-            led.log_isr()
-            led.do(actions)
+            led.isr_changed(assignment)
         return True
 
-    async def _refused(self, led: PartitionLeader, change: ChangeIsr) -> None:
-        """Tells a leader that its change is certainly not stored, and what is."""
+    async def _refused(self, led: Proposer, change: ChangeIsr) -> None:
+        """Passes to a leader that its change is certainly not stored, and what is."""
         key = partition_key(*led.name)
         try:
             found = [one for one in (await self._store.read(key)).pairs if one.key == key]
         except Exception:
             log.exception("outcome of ISR change unknown")
-            led.leader.on_change_unknown(change)
+            led.isr_unknown(change)
             return
         now = None
         if found:
             record = records.read(key, found[0].value)
             assert isinstance(record, PartitionRecord)
             now = Assignment(record, found[0].mod_revision)
-        actions = led.leader.on_change_refused(change, now, self._host.now_ms())
-        led.log_isr()
-        led.do(actions)
+        led.isr_refused(change, now)
 
     @property
     def _store(self) -> KeyValueStore:
-        return self._host.metadata.store
+        return self._metadata.store
 
 
 def _compares(wanted: list[_Wanted]) -> tuple[Compare, ...]:

@@ -1,5 +1,7 @@
 """A partition that this broker leads, in one leader epoch: the machine's actions on the real log.
 
+All that changes the ISR comes by here: fetches, time, new metadata, and the outcomes of `isr_changes.py`.
+
 The machine is asked before anything is answered as leader. It is told of appends, flushes and the
 log's start. A thread may have appended, and be about to say so; so what the machine knows of the
 log is brought up to date before each follower's fetch, or a follower could be ahead of it.
@@ -9,7 +11,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
 
 from tidelog.broker.partitions import replication_state
 from tidelog.broker.partitions.leading.acknowledgements import Acknowledgements, refusal
@@ -21,38 +24,68 @@ from tidelog.broker.partitions.replication.messages import (
     Suspend,
     WakeFetches,
 )
-from tidelog.broker.timer import Timer
 from tidelog.protocol.errors import ErrorCode, RequestTimedOut
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from tidelog.broker.partitions.fetch.followers.session import PendingFetch
-    from tidelog.broker.partitions.leading.acknowledgements import Decide
-    from tidelog.broker.partitions.partition import Name
-    from tidelog.broker.partitions.replica_manager import ReplicaManager
+    from tidelog.broker.folded_log import FoldedLog
+    from tidelog.broker.partitions.leading.isr_changes import IsrChanges
+    from tidelog.broker.partitions.leading.leaders import Leaders
+    from tidelog.broker.partitions.leading.shared_reads import SharedReads
+    from tidelog.broker.partitions.purgatory import Purgatory
     from tidelog.broker.partitions.replication.leader import Leader
     from tidelog.broker.partitions.replication.messages import (
+        Assignment,
+        BrokerView,
         FetchAnswer,
         FetchRequest,
         LeaderAction,
+        LeaderRules,
     )
     from tidelog.broker.partitions.replication_state import ReadForFollower
     from tidelog.protocol.api.fetch import FetchPartition
+    from tidelog.protocol.topic_partition import TopicIdPartition
     from tidelog.storage.log.partition import Appended, Partition
 
 _PAIR = 2  # replicas: there is no second follower
+
+
+class ParkedFetch(Protocol):
+    """What a follower asks of a partition, until there is an update for it."""
+
+    @property
+    def fetched_ms(self) -> int:
+        """When the last fetch came of the session that asks."""
+
+    def wake(self) -> None:
+        """Lets it be answered at once, if there is an update."""
+
+    def wake_soon(self) -> None:
+        """Lets it be answered, if there is an update, which can wait for more."""
+
+
+@dataclass(slots=True)
+class LeaderContext:
+    """What all partition leaders of a broker use."""
+
+    leaders: Leaders[PartitionLeader]
+    purgatory: Purgatory
+    isr_changes: IsrChanges
+    shared_reads: SharedReads
+    folded: FoldedLog
+    now_ms: Callable[[], int]  # monotonic
 
 
 class PartitionLeader:
     """The leader of a partition, around its log."""
 
     __slots__ = (
+        "_context",
         "_fetched",
-        "_host",
         "_logged_isr",
-        "_timer",
         "_waiting",
+        "is_stopped",
         "leader",
         "name",
         "parked",
@@ -60,20 +93,27 @@ class PartitionLeader:
     )
 
     def __init__(
-        self, host: ReplicaManager, name: Name, partition: Partition, leader: Leader
+        self,
+        context: LeaderContext,
+        name: TopicIdPartition,
+        partition: Partition,
+        leader: Leader,
     ) -> None:
         """The log leads already, in the machine's leader epoch."""
-        self._host = host
+        self._context = context
         self.name = name
         self.partition = partition
         self.leader = leader
-        self.parked: dict[
-            PendingFetch, FetchRequest
-        ] = {}  # what followers ask, until there is an update
+        self.is_stopped = False
+        self.parked: dict[ParkedFetch, FetchRequest] = {}
         self._logged_isr = leader.isr
-        self._waiting = Acknowledgements()
+        self._waiting: Acknowledgements | None = None  # producers, once one has waited
         self._fetched: asyncio.Future[None] | None = None  # done with the next fetch
-        self._timer: Timer | None = None  # for the first producer to wait too long
+
+    @property
+    def is_leading(self) -> bool:
+        """Whether the machine has not stepped down."""
+        return self.leader.is_leading
 
     # --- what the machine wants -------------------------------------------------------------------
 
@@ -85,23 +125,22 @@ class PartitionLeader:
             elif isinstance(action, WakeFetches):
                 self._wake()
             elif isinstance(action, ChangeIsr):
-                self._host.isr_changes.propose(self, action)
+                self._context.isr_changes.propose(self, action)
             elif isinstance(action, StepDown):
                 self.stop(action.reason)
-                self._host.stepped_down(self)
             elif isinstance(action, Suspend):
                 self._refuse_waiting()
-                self._host.suspended(self)
+                self._context.leaders.suspended(self)
             elif isinstance(action, Resume):
-                self._host.resumed(self)
+                self._context.leaders.resumed(self)
 
     def _advance(self, offset: int) -> None:
         state = self.partition.state
         with state.append_lock:
             state.advance_high_watermark(offset)
-        self._host.purgatory.advanced(self.partition)
+        self._context.purgatory.advanced(self.partition)
         if self._waiting:
-            self._waiting.advanced(self._acknowledge_now())
+            self._waiting.advanced()
 
     def _wake(self) -> None:
         """Wakes the fetches for which there is an update: records at once, the rest a little later."""
@@ -113,8 +152,9 @@ class PartitionLeader:
                 ask.wake_soon()
 
     def stop(self, reason: str) -> None:
-        """Stops leading: everybody who waits is told, and the log deletes nothing by itself."""
-        self._host.folded.add(
+        """Stops leading: everybody who waits is answered, and the log deletes nothing by itself."""
+        self.is_stopped = True
+        self._context.folded.add(
             logging.INFO,
             "partition leaders stopped",
             self._log_name,
@@ -123,28 +163,54 @@ class PartitionLeader:
         )
         self.leader.resign(reason)
         self.partition.roles.resign()
-        self._host.leads_no_more(self)
-        self._host.shared_reads.forget(self)
-        if self._timer is not None:
-            self._timer.cancel()
+        self._context.leaders.stopped(self)
+        self._context.shared_reads.forget(self)
+        if self._waiting is not None:
+            self._waiting.close()
         self._refuse_waiting()
         # Else they would wait for a sync of records that the next role may cut.
-        self._host.purgatory.refuse(self.partition, refusal(ErrorCode.NOT_LEADER_OR_FOLLOWER))
+        self._context.purgatory.refuse(self.partition, refusal(ErrorCode.NOT_LEADER_OR_FOLLOWER))
         for ask in list(self.parked):
             ask.wake()
 
     def _refuse_waiting(self) -> None:
         """Answers the clients that wait: this leader does nothing for them any more, or for now."""
         self._note_fetch()
-        self._waiting.refuse_all(ErrorCode.NOT_LEADER_OR_FOLLOWER)
-        self._host.purgatory.wake(self.partition)
+        if self._waiting is not None:
+            self._waiting.refuse_all(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        self._context.purgatory.wake(self.partition)
 
-    def log_isr(self) -> None:
+    # --- the in-sync replicas -----------------------------------------------------------------------
+
+    def assigned(self, assignment: Assignment, brokers: BrokerView, rules: LeaderRules) -> None:
+        """Passes what an image says of the partition to the machine."""
+        self._follow_isr(
+            self.leader.on_assignment(assignment, brokers, rules, self._context.now_ms())
+        )
+
+    def isr_changed(self, assignment: Assignment) -> None:
+        """Passes on that a proposed change is stored, at the revision of the assignment."""
+        self._follow_isr(self.leader.on_change_applied(assignment, self._context.now_ms()))
+
+    def isr_refused(self, change: ChangeIsr, assignment: Assignment | None) -> None:
+        """Passes on that a proposed change is certainly not stored, and what is."""
+        now_ms = self._context.now_ms()
+        self._follow_isr(self.leader.on_change_refused(change, assignment, now_ms))
+
+    def isr_unknown(self, change: ChangeIsr) -> None:
+        """Passes on that a proposed change may be stored."""
+        self.leader.on_change_unknown(change)
+
+    def _follow_isr(self, actions: Sequence[LeaderAction]) -> None:
+        self._log_isr()
+        self.do(actions)
+
+    def _log_isr(self) -> None:
         """Logs the in-sync replicas when others are stored, by whatever way that became known."""
         before, now = self._logged_isr, self.leader.isr
         if now != before and self.leader.is_leading:
             self._logged_isr = now
-            self._host.folded.add(
+            self._context.folded.add(
                 logging.INFO,
                 "in-sync replicas changed",
                 self._log_name,
@@ -165,13 +231,13 @@ class PartitionLeader:
         A checkpoint may have made it durable before the loop has heard of an append in a thread.
         Then nobody asks for a sync that would tell.
         """
-        self.do(self.leader.on_appended(self.partition.state.ends[0], self._host.now_ms()))
+        self.do(self.leader.on_appended(self.partition.state.ends[0], self._context.now_ms()))
         self._note_durable()
 
     def flushed(self) -> None:
         """Tells the machine up to where the log is durable."""
         offset = min(self.partition.durable_offset, self.partition.log_end_offset)
-        self.do(self.leader.on_flushed(offset, self._host.now_ms()))
+        self.do(self.leader.on_flushed(offset, self._context.now_ms()))
 
     def _bring_up_to_date(self) -> None:
         """Tells the machine what threads have done to the log since it was last told."""
@@ -193,37 +259,37 @@ class PartitionLeader:
     def on_fetch(self, request: FetchRequest) -> FetchAnswer:
         """Takes a follower's fetch, and returns what to answer."""
         self._bring_up_to_date()
-        answer, actions = self.leader.on_fetch(request, self._host.now_ms())
+        answer, actions = self.leader.on_fetch(request, self._context.now_ms())
         if self._fetched is not None:
             self._note_fetch()
         if actions:
             self.do(actions)
             if not self.leader.is_leading:
-                return self.leader.on_wake(request, self._host.now_ms())
+                return self.leader.on_wake(request, self._context.now_ms())
         return answer
 
     def on_forgotten(self, replica: int) -> None:
         """Takes that a follower asks for the partition no more, on one of its connections."""
         if all(request.replica != replica for request in self.parked.values()):
             self._note_sessions()
-            self.do(self.leader.on_forgotten(replica, self._host.now_ms()))
+            self.do(self.leader.on_forgotten(replica, self._context.now_ms()))
 
     def tick(self) -> None:
         """Tells the machine the time."""
         self._note_sessions()
-        self.do(self.leader.on_tick(self._host.now_ms()))
+        self.do(self.leader.on_tick(self._context.now_ms()))
 
     def _note_sessions(self) -> None:
         """Brings up to date which followers ask, where the machine may depend on that."""
-        if self._host.cluster.lease.is_overdue(self._host.now_ms()):
+        if self.leader.is_lease_overdue(self._context.now_ms()):
             for ask, request in self.parked.items():
                 if request.leader_epoch == self.leader.leader_epoch:
-                    self.leader.on_session(request.replica, ask.session.fetched_ms)
+                    self.leader.on_session(request.replica, ask.fetched_ms)
 
     def on_wake(self, request: FetchRequest) -> FetchAnswer:
         """Returns what to answer to a fetch that was parked."""
         self._bring_up_to_date()
-        return self.leader.on_wake(request, self._host.now_ms())
+        return self.leader.on_wake(request, self._context.now_ms())
 
     def read(
         self,
@@ -249,7 +315,7 @@ class PartitionLeader:
             state.stored_offset,
         )
         facts = self.facts()
-        kept = self._host.shared_reads.take(self, asked, facts)
+        kept = self._context.shared_reads.take(self, asked, facts)
         if kept is not None:
             return kept
         answer = replication_state.read_for_follower(
@@ -262,7 +328,7 @@ class PartitionLeader:
             check=check,
         )
         if len(self.leader.record.replicas) > _PAIR:
-            self._host.shared_reads.keep(self, asked, facts, answer)
+            self._context.shared_reads.keep(self, asked, facts, answer)
         return answer
 
     def facts(self) -> object:
@@ -291,7 +357,7 @@ class PartitionLeader:
         try:
             async with asyncio.timeout(max(timeout_ms, 0) / 1000):
                 while (low_watermark := self.leader.low_watermark()) < offset:
-                    self.leader.check_leading(self._host.now_ms())
+                    self.leader.check_leading(self._context.now_ms())
                     if self._fetched is None:
                         self._fetched = asyncio.get_running_loop().create_future()
                     await asyncio.shield(self._fetched)
@@ -314,48 +380,21 @@ class PartitionLeader:
 
         Raises NotLeaderOrFollower, NotEnoughReplicasAfterAppend and RequestTimedOut, or the future does.
         """
-        now_ms = self._host.now_ms()
+        now_ms = self._context.now_ms()
         deadline_ms = now_ms + max(timeout_ms, 0)
         code = self.leader.acknowledgement(appended.last_offset + 1, now_ms, deadline_ms)
         if code == ErrorCode.NONE:
             return appended
         if code is not None:
             raise refusal(code)
-        answer = self._waiting.wait(appended, deadline_ms)
-        self._look_at(deadline_ms)
-        return answer
-
-    def _look_at(self, deadline_ms: int) -> None:
-        loop = asyncio.get_running_loop()
-        when = loop.time() + (deadline_ms - self._host.now_ms() + 1) / 1000
-        if self._timer is not None:
-            if self._timer.at_s <= when:
-                return
-            self._timer.cancel()
-        self._timer = Timer(when, self._time_is_over)
-
-    def _time_is_over(self) -> None:
-        self._timer = None
-        self.look_at_producers()
-        deadline_ms = self._waiting.first_deadline_ms()
-        if deadline_ms is not None:
-            self._look_at(deadline_ms)
-
-    def look_at_producers(self) -> None:
-        """Answers producers whose time is over, or whom the end of the lease concerns."""
-        self._waiting.look(self._acknowledge_now())
-
-    def _acknowledge_now(self) -> Decide:
-        """Returns how the machine answers appends at this moment."""
-        leader, now_ms = self.leader, self._host.now_ms()
-        return lambda end_offset, deadline_ms: leader.acknowledgement(
-            end_offset, now_ms, deadline_ms
-        )
+        if self._waiting is None:
+            self._waiting = Acknowledgements(self.leader, self._context.now_ms)
+        return self._waiting.wait(appended, deadline_ms)
 
     def check_append(self, acks: int) -> None:
         """Checks an append; see `Leader.check_append`."""
-        self.leader.check_append(acks, self._host.now_ms())
+        self.leader.check_append(acks, self._context.now_ms())
 
     def check_leading(self) -> None:
         """Checks an answer that only the leader gives; see `Leader.check_leading`."""
-        self.leader.check_leading(self._host.now_ms())
+        self.leader.check_leading(self._context.now_ms())

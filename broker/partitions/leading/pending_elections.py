@@ -14,39 +14,54 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections import defaultdict
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping
     from uuid import UUID
 
+    from tidelog.broker.cluster.cluster import Cluster
     from tidelog.broker.metadata.brokers.members import LiveBroker
     from tidelog.broker.metadata.cluster import ClusterMetadata
     from tidelog.broker.metadata.image import Image, Topic
     from tidelog.broker.metadata.records import PartitionRecord
-    from tidelog.broker.partitions.fetch.followers.session import PendingFetch
+    from tidelog.broker.partitions.leading.leaders import Leaders
     from tidelog.broker.partitions.leading.partition_leader import PartitionLeader
-    from tidelog.broker.partitions.partition import Name
-    from tidelog.broker.partitions.replica_manager import ReplicaManager
-    from tidelog.protocol.topic_partition import TopicPartition
+    from tidelog.protocol.topic_partition import TopicIdPartition, TopicPartition
 
 LONGEST_WAIT_S = 1.0
 _LOOK_S = 0.02  # a broker that seemed to have died, and has not, changes no image
 
 
+class EarlyFetch(Protocol):
+    """What a follower asks of a partition that this broker is about to lead."""
+
+    @property
+    def name(self) -> TopicIdPartition:
+        """The partition."""
+
+    def led_by(self, led: PartitionLeader) -> None:
+        """Passes the fetch to the leader that has started."""
+
+    def does_not_come(self) -> None:
+        """Refuses it: the leader does not start soon."""
+
+
 class PendingElections:
     """The elections of which this broker knows that they are near."""
 
-    def __init__(self, replicas: ReplicaManager, metadata: ClusterMetadata) -> None:
-        self._replicas, self._metadata = replicas, metadata
+    def __init__(
+        self, metadata: ClusterMetadata, cluster: Cluster, leaders: Leaders[PartitionLeader]
+    ) -> None:
+        self._metadata, self._cluster, self._leaders = metadata, cluster, leaders
         # The requests that wait, with what tells whether they still have to.
         self._waiting: dict[asyncio.Future[None], Callable[[], bool]] = {}
         self._looking: asyncio.Task[None] | None = None  # while requests wait
         self._will_look = False
         self._verdicts = _Verdicts()
         # Questions of followers, in their order.
-        self._asks: defaultdict[Name, dict[PendingFetch, None]] = defaultdict(dict)
-        self._deadlines: dict[PendingFetch, float] = {}  # of the loop's clock, in their order
+        self._asks: defaultdict[TopicIdPartition, dict[EarlyFetch, None]] = defaultdict(dict)
+        self._deadlines: dict[EarlyFetch, float] = {}  # of the loop's clock, in their order
         self._timer: asyncio.TimerHandle | None = None  # for the first of them
 
     def begun(self, led: PartitionLeader) -> None:
@@ -85,14 +100,14 @@ class PendingElections:
         image, me = self._metadata.image, self._metadata.node_id
         if topic is None or not 0 <= index < len(topic.assignments):
             return False
-        if self._replicas.cluster.epoch < 0:
+        if self._cluster.epoch < 0:
             return False  # without a session it leads nothing
         record = topic.assignments[index]
         if record.leader == me:
-            return self._replicas.led_by_id(topic.topic_id, index) is None
+            return (topic.topic_id, index) not in self._leaders.by_name
         return me in record.isr and _is_near(image, self._metadata.perhaps_dead(), record)
 
-    def park(self, ask: PendingFetch) -> None:
+    def park(self, ask: EarlyFetch) -> None:
         """Keeps a follower's question until the partition is led here, or for a moment."""
         self._asks[ask.name][ask] = None
         loop = asyncio.get_running_loop()
@@ -100,7 +115,7 @@ class PendingElections:
         if self._timer is None:
             self._timer = loop.call_later(LONGEST_WAIT_S, self._refuse_overdue)
 
-    def unpark(self, ask: PendingFetch) -> None:
+    def unpark(self, ask: EarlyFetch) -> None:
         """Forgets a question."""
         asks = self._asks.get(ask.name)
         if asks is not None and ask in asks:
@@ -145,7 +160,7 @@ class PendingElections:
         metadata, seen = self._metadata, None
         while True:
             revision = metadata.image.revision
-            found = revision, frozenset(metadata.perhaps_dead()), self._replicas.cluster.epoch
+            found = revision, frozenset(metadata.perhaps_dead()), self._cluster.epoch
             if found != seen:
                 seen = found
                 self._look()

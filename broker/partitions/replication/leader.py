@@ -74,6 +74,10 @@ class Leader(Leadership):
         """Whether it has not stepped down."""
         return self._end is None
 
+    def is_lease_overdue(self, now_ms: int) -> bool:
+        """Returns whether the lease of this broker's registration may have ended."""
+        return self._lease.is_overdue(now_ms)
+
     def begin(self, now_ms: int) -> list[LeaderAction]:
         """Returns what to do first: the high watermark moves at once if nobody else counts."""
         return self.on_tick(now_ms)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.broker.partitions.inside import tags_of
-from tidelog.broker.partitions.fetch.followers.follower_fetch import SINCE_VERSION
+from tidelog.broker.partitions.views import SINCE_VERSION
 from tidelog.client import apis
 from tidelog.client.async_connection import open_connection
 from tidelog.client.calls.replication import replica_fetch

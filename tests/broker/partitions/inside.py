@@ -134,7 +134,7 @@ class Broker:
         """
         self.cluster.epoch = NO_SESSION
         self.cluster.lease.on_lost()
-        self.replicas.stop_all("the test says so")
+        self.replicas.assigned.stop_all("the test says so")
         if is_noticed:
             await self.node.metadata.transact((), (Delete(live_key(self.number)),))
         await asyncio.sleep(0.1)

@@ -51,7 +51,7 @@ async def test_in_sync_replicas_are_logged_though_the_outcome_of_their_change_wa
             raise KafkaStorageError("the answer is lost")
 
     def store(changes):
-        return Losing(changes._host.metadata.store)
+        return Losing(changes._metadata.store)
 
     def logged():
         found = [each for each in caplog.records if each.message == "in-sync replicas changed"]
@@ -127,7 +127,7 @@ async def test_too_small_an_isr_refuses_acks_all_and_stores_nothing(three):
 
 async def test_a_partition_that_comes_while_a_fetch_is_parked_does_not_wait_for_it(three):
     for each in three.all.values():
-        each.replicas.fetch_wait_ms = 60_000  # longer than this test waits for anything
+        each.replicas.fetching.fetch_wait_ms = 60_000  # longer than this test waits for anything
     await three.create("first")
     leader = three[1].replicas.led(three[1].log("first"))
     await eventually(lambda: len(leader.parked) == 2)
@@ -140,11 +140,11 @@ async def test_a_partition_that_comes_while_a_fetch_is_being_ended_is_asked_for_
     three, monkeypatch
 ):
     for each in three.all.values():
-        each.replicas.fetch_wait_ms = 60_000  # longer than this test waits for anything
+        each.replicas.fetching.fetch_wait_ms = 60_000  # longer than this test waits for anything
     await three.create("first")
     leader = three[1].replicas.led(three[1].log("first"))
     await eventually(lambda: len(leader.parked) == 2)
-    fetchers = [three[number].replicas._fetchers[1] for number in (2, 3)]
+    fetchers = [three[number].replicas.fetchers.by_leader[1] for number in (2, 3)]
     await eventually(lambda: all(len(fetcher._sent) == 1 for fetcher in fetchers))
     post_to, is_full, late = AsyncConnection.post_to, asyncio.Event(), []
 
@@ -186,12 +186,14 @@ async def test_a_follower_that_waits_asks_again_whatever_the_clock_of_its_timer_
     three, monkeypatch
 ):
     for each in three.all.values():
-        each.replicas.fetch_wait_ms = 50
+        each.replicas.fetching.fetch_wait_ms = 50
     topic = await three.create("t")
     for number in (2, 3):
         replicas = three[number].replicas
         followed = await eventually(lambda at=replicas: at.followed_by_id(topic.topic_id, 0))
-        monkeypatch.setattr(replicas, "monotonic_s", lambda: 0.0)  # it seems to stand still
+        monkeypatch.setattr(
+            replicas.fetching, "monotonic_s", lambda: 0.0
+        )  # it seems to stand still
         followed._wait(0.1)
     assert (await produce(three[1], "t", b"a")).error_code == 0
 

@@ -42,7 +42,7 @@ def follow_in_the_first_epoch(self: ServedPartition, part: Any, partition: Parti
 async def idle_at_once(self: ServedPartition) -> Partition:
     """A role begins while appends of the last one are in a thread."""
     self.followed = None
-    return await self._host.role_transitions.open(self.topic, self.name[1])
+    return await self._context.transitions.open(self.topic, self.name[1])
 
 
 async def read_and_write(self: EtcdStore, compares: Any, operations: Any) -> int | None:

@@ -34,17 +34,16 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from tidelog.broker.network.context import Context
-    from tidelog.broker.partitions.fetch.followers.session import FollowerSession, PendingFetch
+    from tidelog.broker.partitions.fetch.followers.pending_fetch import PendingFetch
+    from tidelog.broker.partitions.fetch.followers.session import FollowerSession
     from tidelog.broker.partitions.leading.partition_leader import PartitionLeader
-    from tidelog.broker.partitions.partition import Name
     from tidelog.broker.partitions.replication import messages
     from tidelog.broker.partitions.services import Services
     from tidelog.broker.pools import Permit
     from tidelog.protocol.api.fetch import FetchRequest, PartitionData
     from tidelog.protocol.errors import BrokerError
-    from tidelog.protocol.topic_partition import TopicPartition
+    from tidelog.protocol.topic_partition import TopicIdPartition, TopicPartition
 
-SINCE_VERSION = 15  # the follower's broker epoch
 # How long an update of the high watermark alone waits for records to go with, where consumers read from
 # followers. Elsewhere it waits until the parked fetch ends (KAFKA-9952).
 _HIGH_WATERMARK_DELAY_S = 0.01
@@ -77,7 +76,7 @@ class FollowerFetch:
         self._left_bytes = 0
         self._converted: list[tuple[str, int]] = []  # topics, and how many of their records
         self._throttled_bytes = 0  # those that count against the quota
-        self._without_records: frozenset[Name] = frozenset()  # by the quota
+        self._without_records: frozenset[TopicIdPartition] = frozenset()  # by the quota
         session.take(request)
 
     # --- waiting ----------------------------------------------------------------------------------

@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from typing import Any
 
     from tidelog.broker.network.context import Context
-    from tidelog.broker.partitions.replica_manager import ReplicaManager
+    from tidelog.broker.partitions.fetch.followers.sessions import FollowerSessions
+    from tidelog.broker.partitions.senders import Senders
     from tidelog.broker.partitions.services import Services
     from tidelog.protocol.api.fetch import FetchRequest, ReplicaState
 
@@ -31,7 +32,11 @@ if TYPE_CHECKING:
 
 
 def answer(
-    services: Services, replicas: ReplicaManager, request: FetchRequest, context: Context
+    services: Services,
+    senders: Senders,
+    sessions: FollowerSessions,
+    request: FetchRequest,
+    context: Context,
 ) -> Answer:
     """Answers a broker that fetches for its replicas.
 
@@ -40,19 +45,19 @@ def answer(
     """
     claim = request.replica_state
     if claim is None:  # a version without broker epochs
-        raise replicas.senders.refusal(Verdict.FORGED, context, request.replica_id)
-    verdict = replicas.senders.judge(claim.replica_id, claim.replica_epoch, context.header.sender)
+        raise senders.refusal(Verdict.FORGED, context, request.replica_id)
+    verdict = senders.judge(claim.replica_id, claim.replica_epoch, context.header.sender)
     if verdict not in GENUINE:
-        return _later(services, replicas, request, claim, context)
-    return _judged(services, replicas, request, context, verdict)
+        return _later(services, senders, sessions, request, claim, context)
+    return _judged(services, senders, sessions, request, context, verdict)
 
 
-async def is_of_broker(replicas: ReplicaManager, context: Context) -> bool:
+async def is_of_broker(senders: Senders, context: Context) -> bool:
     """Returns whether a broker of the cluster sends a request, by the header, which names one.
 
     Raises ClusterAuthorizationFailed for a wrong proof.
     """
-    sender, senders = context.header.sender, replicas.senders
+    sender = context.header.sender
     assert sender is not None
     verdict = senders.judge(sender.broker, sender.epoch, sender)
     if verdict not in GENUINE:
@@ -66,15 +71,16 @@ async def is_of_broker(replicas: ReplicaManager, context: Context) -> bool:
 
 async def _later(
     services: Services,
-    replicas: ReplicaManager,
+    senders: Senders,
+    sessions: FollowerSessions,
     request: FetchRequest,
     claim: ReplicaState,
     context: Context,
 ) -> FetchResponse:
-    verdict = await replicas.senders.judge_again(
+    verdict = await senders.judge_again(
         claim.replica_id, claim.replica_epoch, context.header.sender
     )
-    found = _judged(services, replicas, request, context, verdict)
+    found = _judged(services, senders, sessions, request, context, verdict)
     while not isinstance(found, FetchResponse):
         if isinstance(found, Pending):
             try:
@@ -90,7 +96,8 @@ async def _later(
 
 def _judged(
     services: Services,
-    replicas: ReplicaManager,
+    senders: Senders,
+    sessions: FollowerSessions,
     request: FetchRequest,
     context: Context,
     verdict: Verdict,
@@ -98,10 +105,10 @@ def _judged(
     claim, connection = request.replica_state, context.connection
     assert claim is not None
     if verdict not in GENUINE:
-        raise replicas.senders.refusal(verdict, context, claim.replica_id)
+        raise senders.refusal(verdict, context, claim.replica_id)
     if not services.authorizer.allows_on_cluster(connection.session, Operation.CLUSTER_ACTION):
         raise ClusterAuthorizationFailed("only brokers fetch for replicas")
     connection.outgoing.count_in(services.memory.replication)
     connection.proven = claim.replica_id, claim.replica_epoch
-    follower = replicas.follower_session(connection, request)
+    follower = sessions.of(connection, request)
     return FollowerFetch(services, follower, request, context).answer()

@@ -15,10 +15,11 @@ from __future__ import annotations
 
 from itertools import islice
 from operator import length_hint
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from tidelog.broker.alarm import Alarm
 from tidelog.broker.partitions.fetch.consumers import directs_consumers
+from tidelog.broker.partitions.fetch.followers.pending_fetch import PendingFetch
 from tidelog.broker.partitions.fetch.followers.throttled import Throttled
 from tidelog.broker.partitions.views import received_fetch
 from tidelog.protocol.errors import (
@@ -29,17 +30,17 @@ from tidelog.protocol.errors import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
+    from collections.abc import Callable, Collection, Iterator
     from uuid import UUID
 
-    from tidelog.broker.partitions.fetch.followers.follower_fetch import FollowerFetch
+    from tidelog.broker.partitions.leading.leaders import Leaders
     from tidelog.broker.partitions.leading.partition_leader import PartitionLeader
-    from tidelog.broker.partitions.partition import Name
-    from tidelog.broker.partitions.replica_manager import ReplicaManager
-    from tidelog.broker.partitions.replication import messages
+    from tidelog.broker.partitions.leading.pending_elections import PendingElections
+    from tidelog.broker.partitions.replication.quota import ReplicationQuotas
     from tidelog.broker.partitions.services import Services
     from tidelog.protocol.api.fetch import FetchPartition, FetchRequest, ReplicaState
     from tidelog.protocol.errors import BrokerError
+    from tidelog.protocol.topic_partition import TopicIdPartition
 
 SESSIONLESS = -1  # the epoch of a fetch that asks for all its partitions, and no session (KIP-227)
 FIRST = 0  # the epoch that begins a session
@@ -54,126 +55,24 @@ _SENT_AGAIN = 32  # partitions in one answer, at most
 _SENT_LOOKED_AT = 1000  # at once, to find them, and those that are not asked for any more
 
 
-class PendingFetch:
-    """One question: from which offset a follower would go on in one partition.
-
-    `led` is None if the partition is not led here; then `error` says why, unless it `is_coming`: it
-    soon will be, which is sooner than the follower would ask again. It `is_open` until it is answered,
-    or the follower asks for the partition anew.
-    """
-
-    __slots__ = (
-        "answer",
-        "error",
-        "is_coming",
-        "is_judged",
-        "is_open",
-        "led",
-        "name",
-        "request",
-        "session",
-        "wanted",
-    )
-
-    def __init__(
-        self,
-        session: FollowerSession,
-        name: Name,
-        wanted: FetchPartition,
-        request: messages.FetchRequest,
-        led: PartitionLeader | None,
-        error: type[BrokerError],
-        *,
-        is_coming: bool,
-    ) -> None:
-        """Tells the leader of the partition what the question says of the follower's log."""
-        self.session, self.name, self.wanted, self.request = session, name, wanted, request
-        self.led, self.error, self.is_coming = led, error, is_coming
-        self.is_open = True
-        self.answer = None if led is None else led.on_fetch(request)
-        self.is_judged = self.is_urgent()  # and answered before anything else happens
-
-    def is_urgent(self) -> bool:
-        """Returns whether the follower should be answered at once."""
-        answer, request = self.answer, self.request
-        if self.is_coming:
-            return False
-        if answer is None or answer.error or answer.diverging is not None:
-            return True
-        if request.fetch_offset < answer.log_end_offset:
-            return True
-        return request.log_start_offset < answer.log_start_offset
-
-    def has_updates(self) -> bool:
-        """Returns whether there is something to tell the follower, be it only a high watermark."""
-        if self.is_urgent():
-            return True
-        return self.led is not None and self.led.leader.has_updates(self.request)
-
-    def is_out_of_sync(self) -> bool:
-        """Returns whether the follower is outside the ISR; it may join the ISR with its next fetch."""
-        return self.led is not None and self.request.replica not in self.led.leader.isr
-
-    def look_again(self) -> bool:
-        """Asks the leader again; returns whether the follower should be answered now."""
-        if self.is_judged:
-            return True
-        if self.led is not None:
-            self.answer = self.led.on_wake(self.request)
-        return self.has_updates()
-
-    def has_records(self) -> bool:
-        """Returns whether the answer would bring records, and nothing is wrong."""
-        answer = self.answer
-        return (
-            answer is not None
-            and not answer.error
-            and answer.diverging is None
-            and self.request.fetch_offset < answer.log_end_offset
-        )
-
-    def hold(self) -> None:
-        """Leaves the question open, though there is an update: it is sent later, as it is then."""
-        if self.is_judged:
-            self.is_judged = False
-            self.park()
+class WaitingFetch(Protocol):
+    """The fetch of a session that waits for an update."""
 
     def wake(self) -> None:
-        """Notes that there may be an update."""
-        self.session.wake(self)
+        """Ends the wait."""
 
     def wake_soon(self) -> None:
-        """Notes that there may be an update, which can wait for more."""
-        self.session.wake(self, at_once=False)
+        """Ends the wait in a moment."""
 
-    def park(self) -> None:
-        """Lets the leader say when there is an update."""
-        if self.led is not None:
-            self.led.parked[self] = self.request
-        elif self.is_coming:
-            self.session.pending_elections.park(self)
 
-    def led_by(self, led: PartitionLeader) -> None:
-        """Tells the leader that the partition has got since the question was asked."""
-        self.led, self.is_coming = led, False
-        self.answer = led.on_fetch(self.request)
-        self.park()
-        if self.is_urgent():
-            self.wake()
-        elif self.has_updates():
-            self.wake_soon()
+class SessionContext(NamedTuple):
+    """What all sessions of followers use."""
 
-    def does_not_come(self) -> None:
-        """Answers that the partition is not led here: it was waited for long enough."""
-        self.is_coming = False
-        self.wake()
-
-    def unpark(self) -> None:
-        """Ends a question that is answered, or for whose answer nobody waits any more."""
-        if self.led is not None:
-            self.led.parked.pop(self, None)
-        elif self.is_coming:
-            self.session.pending_elections.unpark(self)
+    services: Services
+    leaders: Leaders[PartitionLeader]
+    elections: PendingElections
+    quotas: ReplicationQuotas
+    now_ms: Callable[[], int]  # monotonic
 
 
 class FollowerSession:
@@ -181,45 +80,47 @@ class FollowerSession:
 
     __slots__ = (
         "_asks",
+        "_context",
         "_epoch",
         "_is_alone",
         "_last_sent",
         "_late",
         "_looked_s",
         "_replica",
-        "_replicas",
-        "_services",
         "_to_look_at",
         "_woken",
         "alarm",
         "directs_consumers",
+        "elections",
         "fetched_ms",
-        "pending_elections",
         "throttled",
         "waiting",
     )
 
-    def __init__(self, services: Services, replicas: ReplicaManager) -> None:
-        self._services, self._replicas = services, replicas
-        self.pending_elections = replicas.pending_elections
-        self.directs_consumers = directs_consumers(services.config)  # so they read from followers
+    def __init__(self, context: SessionContext) -> None:
+        self._context = context
+        self.elections = context.elections
+        # So they read from followers.
+        self.directs_consumers = directs_consumers(context.services.config)
         self._epoch = FIRST
         self._is_alone = False  # the fetch has no session
         self._replica = -1
-        self._asks: dict[Name, PendingFetch] = {}
+        self._asks: dict[TopicIdPartition, PendingFetch] = {}
         self._woken: dict[
             PendingFetch, None
         ] = {}  # open questions for which there may be an update
         self._late: dict[
             PendingFetch, None
         ] = {}  # those for which there is an update that can wait
-        self._last_sent: dict[Name, tuple[float, object]] = {}  # when and what, the oldest first
+        self._last_sent: dict[
+            TopicIdPartition, tuple[float, object]
+        ] = {}  # when and what, the oldest first
         self.fetched_ms = 0  # when its last fetch came
         self._looked_s = 0.0
-        self._to_look_at: Iterator[Name] = iter(())
-        self.waiting: FollowerFetch | None = None  # the fetch that waits for news
+        self._to_look_at: Iterator[TopicIdPartition] = iter(())
+        self.waiting: WaitingFetch | None = None  # the fetch that waits for news
         self.alarm = Alarm(self._wait_is_over)
-        self.throttled = Throttled(self, replicas)
+        self.throttled = Throttled(context.quotas, context.now_ms)
 
     def __len__(self) -> int:
         return len(self._asks)
@@ -247,7 +148,7 @@ class FollowerSession:
             self.close()
         self._epoch = max(request.session_epoch, FIRST)
         self._is_alone = request.session_epoch == SESSIONLESS
-        self.fetched_ms = self._replicas.now_ms()
+        self.fetched_ms = self._context.now_ms()
         replica = request.replica_state
         assert replica is not None
         self._replica = replica.replica_id
@@ -272,12 +173,12 @@ class FollowerSession:
 
     def _ask(self, topic_id: UUID, wanted: FetchPartition, replica: ReplicaState) -> None:
         name = (topic_id, wanted.partition)
-        led = self._replicas.led_by_id(topic_id, wanted.partition)
+        led = self._context.leaders.by_name.get(name)
         error: type[BrokerError] = NotLeaderOrFollower
         is_coming = False
         if led is None:
-            topic = self._services.metadata.image.topics_by_id.get(topic_id)
-            is_coming = self.pending_elections.is_coming(topic, wanted.partition)
+            topic = self._context.services.metadata.image.topics_by_id.get(topic_id)
+            is_coming = self.elections.is_coming(topic, wanted.partition)
             if topic is None:
                 error = UnknownTopicId
         before = self._asks.get(name)
@@ -294,14 +195,14 @@ class FollowerSession:
         if ask.has_updates():
             self._late[ask] = None
 
-    def _forget(self, name: Name) -> None:
+    def _forget(self, name: TopicIdPartition) -> None:
         """Notes that the follower asks for a partition no more."""
         ask = self._asks.pop(name, None)
         if ask is not None:
             self._end(ask)
             self.throttled.discard(name)
         self._last_sent.pop(name, None)
-        led = self._replicas.led_by_id(*name)
+        led = self._context.leaders.by_name.get(name)
         if led is not None:
             led.on_forgotten(self._replica)
 
@@ -405,7 +306,9 @@ class FollowerSession:
     def _sent_long_ago(self, now_s: float) -> list[PendingFetch]:
         """Returns open questions of which nothing was told for long, some of them if they are many."""
         found: list[PendingFetch] = []
-        gone: list[Name] = []  # not asked for any more: the follower follows another broker
+        gone: list[
+            TopicIdPartition
+        ] = []  # not asked for any more: the follower follows another broker
         for name, (sent_s, _) in islice(self._last_sent.items(), _SENT_LOOKED_AT):
             if now_s - sent_s < _SEND_AGAIN_S or len(found) >= _SENT_AGAIN:
                 break

@@ -13,31 +13,31 @@ from typing import TYPE_CHECKING
 from tidelog.broker.alarm import Alarm
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
-    from tidelog.broker.partitions.fetch.followers.session import FollowerSession, PendingFetch
-    from tidelog.broker.partitions.partition import Name
-    from tidelog.broker.partitions.replica_manager import ReplicaManager
+    from tidelog.broker.partitions.fetch.followers.pending_fetch import PendingFetch
+    from tidelog.broker.partitions.replication.quota import ReplicationQuotas
+    from tidelog.protocol.topic_partition import TopicIdPartition
 
-_NONE: frozenset[Name] = frozenset()
+_NONE: frozenset[TopicIdPartition] = frozenset()
 
 
 class Throttled:
     """What the quota holds back of one follower's session."""
 
-    __slots__ = ("_alarm", "_held", "_replicas", "_session")
+    __slots__ = ("_alarm", "_held", "_now_ms", "_quotas")
 
-    def __init__(self, session: FollowerSession, replicas: ReplicaManager) -> None:
-        self._session, self._replicas = session, replicas
-        self._held: dict[Name, PendingFetch] = {}
+    def __init__(self, quotas: ReplicationQuotas, now_ms: Callable[[], int]) -> None:
+        self._quotas, self._now_ms = quotas, now_ms
+        self._held: dict[TopicIdPartition, PendingFetch] = {}
         self._alarm = Alarm(self._look)
 
     def holds(self, ask: PendingFetch) -> bool:
         """Returns whether the quota holds back what a question would bring; then it stays open."""
-        quota = self._replicas.quotas.leader
+        quota = self._quotas.leader
         if quota is None or not self._is_subject(ask):
             return False
-        wait_ms = quota.wait_ms(self._replicas.now_ms())
+        wait_ms = quota.wait_ms(self._now_ms())
         if not wait_ms:
             return False
         ask.hold()
@@ -51,27 +51,27 @@ class Throttled:
             return False
         return ask.led is not None and ask.led.leader.is_leading
 
-    def without_records(self, asks: Iterable[PendingFetch]) -> frozenset[Name]:
+    def without_records(self, asks: Iterable[PendingFetch]) -> frozenset[TopicIdPartition]:
         """Returns the questions among those to answer now whose answers may bring no records."""
-        quota = self._replicas.quotas.leader
-        if quota is None or not quota.is_exceeded(self._replicas.now_ms()):
+        quota = self._quotas.leader
+        if quota is None or not quota.is_exceeded(self._now_ms()):
             return _NONE
         return frozenset(ask.name for ask in asks if self._is_subject(ask))
 
     def sent(self, ask: PendingFetch, size: int) -> int:
         """Returns how many of the bytes that answer a question count against the quota."""
-        quota, led = self._replicas.quotas.leader, ask.led
+        quota, led = self._quotas.leader, ask.led
         if quota is None or led is None:
             return 0
         return size if quota.is_throttled(led.partition.topic, led.partition.index) else 0
 
     def record(self, size: int) -> None:
         """Counts bytes that were sent."""
-        quota = self._replicas.quotas.leader
+        quota = self._quotas.leader
         if quota is not None:
-            quota.record(size, self._replicas.now_ms())
+            quota.record(size, self._now_ms())
 
-    def discard(self, name: Name) -> None:
+    def discard(self, name: TopicIdPartition) -> None:
         """Forgets a question that is answered."""
         if self._held:
             self._held.pop(name, None)
@@ -83,7 +83,7 @@ class Throttled:
 
     def _is_subject(self, ask: PendingFetch) -> bool:
         """Returns whether a question brings records of a throttled replica that is not in sync."""
-        quota, led = self._replicas.quotas.leader, ask.led
+        quota, led = self._quotas.leader, ask.led
         return (
             quota is not None
             and led is not None
@@ -94,11 +94,11 @@ class Throttled:
 
     def _look(self) -> None:
         """Asks for what was held back to be answered, if the quota is exceeded no more."""
-        quota = self._replicas.quotas.leader
-        wait_ms = 0 if quota is None else quota.wait_ms(self._replicas.now_ms())
+        quota = self._quotas.leader
+        wait_ms = 0 if quota is None else quota.wait_ms(self._now_ms())
         if wait_ms:
             self._alarm.set(asyncio.get_running_loop().time() + wait_ms / 1000)
             return
         held, self._held = self._held, {}
         for ask in held.values():
-            self._session.wake(ask)
+            ask.wake()

@@ -212,7 +212,7 @@ async def test_answers_leave_in_their_turn_and_other_requests_wait(tmp_path):
             await eventually(lambda: log.log_end_offset == 3)
             (connection,) = [each for each in three[1].node.connections if each.has_more]
             assert connection.is_busy
-            three[1].replicas.stop_all("the test says so")
+            three[1].replicas.assigned.stop_all("the test says so")
             gone = ErrorCode.NOT_LEADER_OR_FOLLOWER
             assert await peer.answer() == (1, gone, -1)
             assert await peer.answer() == (2, 0, 1)
@@ -228,7 +228,7 @@ async def test_a_request_that_closes_the_connection_does_so_in_its_turn(tmp_path
         async with Peer(three[1].port) as peer:
             peer.send(request(number=1), request(topic="none", acks=0), request(number=3))
             await eventually(lambda: log.log_end_offset == 1)
-            three[1].replicas.stop_all("the test says so")
+            three[1].replicas.assigned.stop_all("the test says so")
             assert await peer.answer() == (1, ErrorCode.NOT_LEADER_OR_FOLLOWER, -1)
             await peer.end()
         assert log.log_end_offset == 1
@@ -240,7 +240,7 @@ async def test_what_was_served_for_a_peer_that_leaves_is_stored_and_not_answered
         async with Peer(three[1].port) as peer:
             peer.send(*(request(number=number) for number in range(3)))
             await eventually(lambda: log.log_end_offset == 3)
-        three[1].replicas.stop_all("the test says so")
+        three[1].replicas.assigned.stop_all("the test says so")
         await eventually(lambda: not any(each.is_busy for each in three[1].node.connections))
         gc.collect()
         assert "never retrieved" not in caplog.text
@@ -253,7 +253,7 @@ async def test_a_large_request_arrives_while_another_waits(tmp_path):
         async with Peer(three[1].port) as peer:
             peer.send(*(request(number=number, value=bytes(200_000)) for number in range(3)))
             await eventually(lambda: log.log_end_offset == 3)
-            three[1].replicas.stop_all("the test says so")
+            three[1].replicas.assigned.stop_all("the test says so")
             assert [(await peer.answer())[0] for _ in range(3)] == [0, 1, 2]
         await eventually(lambda: three[1].node.memory.requests.reserved_bytes == 0)
 

@@ -41,7 +41,7 @@ async def answers(directory, version: int) -> list[bytes]:
         got.append(await exchange(port, frame(version, 1)))
         waiting = asyncio.ensure_future(exchange(port, frame(version, 20_000)))
         await eventually(lambda: log.log_end_offset == 3)
-        three[1].replicas.stop_all("the test says so")
+        three[1].replicas.assigned.stop_all("the test says so")
         got.append(await waiting)
         assert three[1].node.metrics.unexpected_errors == 0
         return [each.replace(port.to_bytes(4, "big"), b"port") for each in got]

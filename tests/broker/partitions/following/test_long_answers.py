@@ -37,7 +37,7 @@ def attempts(monkeypatch):
         if data.records:
             is_on_loop = threading.current_thread() is threading.main_thread()
             (unpack_limit,) = more
-            seen.append(Attempt(is_on_loop, unpack_limit, self._host.unpacked.reserved_bytes))
+            seen.append(Attempt(is_on_loop, unpack_limit, self._context.unpacked.reserved_bytes))
         append(self, data, *more)
 
     monkeypatch.setattr(PartitionFollower, "_append", watched)
@@ -48,7 +48,7 @@ def attempts(monkeypatch):
 async def following(three):
     """What follows broker 1 at broker 2: it has read the log and is in sync."""
     for each in three.all.values():
-        each.replicas.fetch_wait_ms = 60_000  # no fetch ends by itself
+        each.replicas.fetching.fetch_wait_ms = 60_000  # no fetch ends by itself
     topic = await three.create("t", [(1, 2)])
     assert (await produce(three[1], "t", b"first")).error_code == 0
     return three[2].replicas.followed_by_id(topic.topic_id, 0)
@@ -65,13 +65,13 @@ async def test_many_batches_are_appended_in_a_thread(
     three, following, monkeypatch, attempts, batches, is_on_loop
 ):
     monkeypatch.setattr(partition_follower, "_LOOP_BATCHES", 4)
-    following.waits = True  # it asks for nothing, so that all come in one answer
+    following._wait(3600)  # it asks for nothing, so that all come in one answer
     assert (await produce(three[1], "t", b"0", acks=1)).error_code == 0
     await eventually(lambda: three[2].log("t").log_end_offset == 2)
     attempts.clear()
     for number in range(batches):
         assert (await produce(three[1], "t", b"%d" % number, acks=1)).error_code == 0
-    following.go_on()
+    following._go_on(following._pause)
     await eventually(lambda: three[2].log("t").log_end_offset == 2 + batches)
     assert [each.is_on_loop for each in attempts] == [is_on_loop]
     expected = [b"first", b"0", *(b"%d" % number for number in range(batches))]
@@ -89,7 +89,7 @@ async def test_what_unpacks_to_little_is_appended_on_the_loop(three, attempts):
 @pytest.mark.usefixtures("following")
 async def test_what_unpacks_to_much_is_appended_in_a_thread_with_memory(three, attempts):
     large = b"x" * (6 * MIB)
-    share = three[2].replicas.unpacked = Share(32 * MIB)
+    share = three[2].replicas.following.unpacked = Share(32 * MIB)
     attempts.clear()
     await produce_packed(three[1], large)
     assert attempts == [
@@ -104,7 +104,7 @@ async def test_what_unpacks_to_much_is_appended_in_a_thread_with_memory(three, a
 @pytest.mark.usefixtures("following")
 async def test_what_unpacks_to_more_than_a_follower_has_memory_for_takes_all_of_it(three, attempts):
     large = b"x" * (6 * MIB)
-    share = three[2].replicas.unpacked = Share(MIB)
+    share = three[2].replicas.following.unpacked = Share(MIB)
     attempts.clear()
     await produce_packed(three[1], large)
     assert attempts[-1] == Attempt(False, STORED_LIMIT, MIB)
@@ -114,7 +114,7 @@ async def test_what_unpacks_to_more_than_a_follower_has_memory_for_takes_all_of_
 
 async def test_nothing_is_tried_again_once_the_role_has_ended(three, following, monkeypatch):
     append = PartitionFollower._append
-    share = three[2].replicas.unpacked = Share(32 * MIB)
+    share = three[2].replicas.following.unpacked = Share(32 * MIB)
 
     def ends(self, data, *more):
         if data.records and threading.current_thread() is not threading.main_thread():
@@ -132,7 +132,7 @@ async def test_nothing_is_tried_again_once_the_role_has_ended(three, following, 
 @pytest.mark.usefixtures("following")
 async def test_it_waits_until_there_is_memory(three, attempts):
     large = b"x" * (6 * MIB)
-    share = three[2].replicas.unpacked = Share(32 * MIB)
+    share = three[2].replicas.following.unpacked = Share(32 * MIB)
     assert share.take(32 * MIB)
     attempts.clear()
     await produce_packed(three[1], large, acks=1)
@@ -146,7 +146,7 @@ async def test_it_waits_until_there_is_memory(three, attempts):
 
 @pytest.mark.usefixtures("following")
 async def test_who_waits_for_memory_leads_at_once_when_the_leader_is_gone(three):
-    share = three[2].replicas.unpacked = Share(32 * MIB)
+    share = three[2].replicas.following.unpacked = Share(32 * MIB)
     assert share.take(32 * MIB)
     await produce_packed(three[1], b"x" * (6 * MIB), acks=1)
     await eventually(lambda: share.waiting == 1)

@@ -42,8 +42,10 @@ async def test_a_follower_of_two_leaders_with_room_for_less_than_one_batch_gets_
     async with brokers(tmp_path, settings=settings) as three:
         follower = three[3]
         room = follower.node.memory.received
-        assert follower.replicas.response_max_bytes == room.limit_bytes == LIMIT // 32 < LARGE
-        watched = follower.replicas.received = Watched(room.limit_bytes)
+        assert (
+            follower.replicas.fetching.response_max_bytes == room.limit_bytes == LIMIT // 32 < LARGE
+        )
+        watched = follower.replicas.fetching.received = Watched(room.limit_bytes)
         for topic, leader in (("a", 1), ("b", 2)):
             await three.create(topic, [(leader, 3)])
         for value in sent:

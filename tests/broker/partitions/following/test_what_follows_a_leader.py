@@ -108,7 +108,7 @@ async def test_a_checkpoint_that_is_faster_than_the_loop_delays_no_acknowledgeme
 
     monkeypatch.setattr(Appends, "_write", write_in_a_thread)
     for each in three.all.values():
-        each.replicas.fetch_wait_ms = 50
+        each.replicas.fetching.fetch_wait_ms = 50
     await three.create("t", configs={"flush.messages": "1"})
     async with asyncio.timeout(60):
         answer = await produce(three[1], "t", b"a")

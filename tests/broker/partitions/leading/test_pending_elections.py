@@ -202,7 +202,7 @@ async def test_a_follower_at_the_next_leader_waits_until_it_leads(three, monkeyp
         name = (three[2].log("t").topic_id, 0)
         await eventually(lambda: len(replicas.pending_elections._asks[name]) == 2)
     assert (await produce(three[2], "t", b"a")).error_code == ErrorCode.NONE
-    assert not any(three[number].replicas.followed_by_id(*name).waits for number in (1, 3))
+    assert not any(three[number].replicas.followed_by_id(*name).busy for number in (1, 3))
 
 
 async def test_a_follower_at_a_broker_that_does_not_come_to_lead_is_told_so(three, monkeypatch):

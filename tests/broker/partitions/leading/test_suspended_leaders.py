@@ -96,13 +96,13 @@ async def test_every_client_is_refused_until_a_follower_asks_again(three, caplog
     assert (await produce(three[1], "own", b"x", acks=1)).error_code == 0
     assert not replicas.all_suspended  # nobody else can lead `own`
     await replicas.tick()
-    assert sorted(replicas.suspensions.names()) == ["t-0", "t-1", "t-2"]
+    assert sorted(replicas.suspended_logs()) == ["t-0", "t-1", "t-2"]
     (line,) = logged(caplog, SUSPENDED)
     assert (line.newly, line.suspended, line.leaders) == (3, 3, 4)
 
     for number in (2, 3):
         await three[number].register()
-    await eventually(lambda: not len(replicas.suspensions))
+    await eventually(lambda: not replicas.suspended_logs())
     assert (await produce(three[1], "t", b"d")).error_code == 0
     assert replicas.led(three[1].log("t")).leader.leader_epoch == epoch
     await replicas.tick()
@@ -214,7 +214,7 @@ async def test_so_it_does_if_the_leader_has_not_answered_its_first_fetch_yet(
     await three.create("t", replicas=((1, 2, 3),) * 2)
     for index in (0, 1):
         await followed(three, "t", index)
-    fetcher = three[3].replicas._fetchers[1]
+    fetcher = three[3].replicas.fetchers.by_leader[1]
     first = fetcher._connection
 
     def hold(one, answer):

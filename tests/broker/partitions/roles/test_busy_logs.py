@@ -23,7 +23,7 @@ def slow(monkeypatch):
         over, begun = asyncio.Event(), []
 
         async def late(self, *what):
-            if self.topic == topic and self._host.cluster.me == 2:
+            if self.topic == topic and self._context.cluster.me == 2:
                 begun.append(self.name)
                 await over.wait()
             await begin(self, *what)

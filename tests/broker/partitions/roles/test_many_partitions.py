@@ -16,7 +16,7 @@ from tests.broker.partitions.inside import brokers, eventually
 from tests.broker.polls import Polls
 
 PARTITIONS = 600
-_COUNTED = ("replicas.py", "local_replica.py", "leader.py", "led.py")
+_COUNTED = ("assigned.py", "partitions/partition.py", "leader.py", "leaders.py")
 _MOST_LINES = 12_000
 
 
@@ -40,7 +40,7 @@ class RoleLines:
 async def test_a_topic_of_many_partitions_comes_and_goes_in_slices(tmp_path):
     lines = RoleLines()
     async with brokers(tmp_path, 1) as one:
-        mine = one.any.replicas
+        mine = one.any.replicas.assigned
         polls = Polls(asyncio.get_running_loop(), lambda: lines.count)
 
         async def most_lines(work):
@@ -86,5 +86,5 @@ async def test_a_change_of_many_partitions_is_a_line_with_their_number(two, capl
     assert started.logs.startswith("t-")
     shown = [str(vars(each)) for each in told]
     assert not any(
-        str(topic_id) in line for topic_id, _ in two[1].replicas.here() for line in shown
+        str(topic_id) in line for topic_id, _ in two[1].replicas.assigned.here() for line in shown
     )

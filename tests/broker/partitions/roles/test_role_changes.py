@@ -107,12 +107,12 @@ async def test_no_role_of_a_deleted_topic_is_taken_on_the_log_of_one_with_its_na
     await eventually(lambda: last.replicas.followed_by_id(again.topic_id, 0))
 
     # A session begins before the roles of the deleted topic have been ended.
-    await last.replicas.apply(before)
+    await last.replicas.assigned.apply(before)
     await asyncio.sleep(SOON_S)
     assert last.log("t").state.leadership.epoch == 0
-    await last.replicas.apply(last.node.metadata.image)
+    await last.replicas.assigned.apply(last.node.metadata.image)
     await produce(three[1], "t", b"first")
     await eventually(lambda: values_of(last.log("t")) == [b"first"])
 
     await three.create("other")  # with the next image nothing of the deleted topic is left
-    await eventually(lambda: len(last.replicas.here()) == 2)
+    await eventually(lambda: len(last.replicas.assigned.here()) == 2)

@@ -94,14 +94,14 @@ class Views:
         replicas, checker = node.replicas, self._world.checker
         found: dict[str, Replica] = {}
         new: list[Replica] = []
-        for led in replicas._led_by_name.values():
+        for led in replicas.leaders.by_name.values():
             view = self._view(led, led.leader, led.leader.leader_epoch)
             if view is not None:
                 found[view.key] = view
                 if self._led.get(view.key) is not led:
                     self._led[view.key] = led
                     new.append(view)
-        for followed in replicas._fetches:
+        for followed in replicas.fetchers.followers:
             view = self._view(followed, None, followed.follower.leader_epoch)
             if view is not None:
                 found[view.key] = view

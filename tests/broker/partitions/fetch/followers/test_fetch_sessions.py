@@ -39,7 +39,7 @@ def answered(response) -> list[int]:
 async def test_a_fetch_names_what_was_answered_and_an_answer_what_has_news(three, monkeypatch):
     monkeypatch.setattr(sessions, "_LOOK_S", 1e9)  # what leaders know is another test's
     for each in three.all.values():
-        each.replicas.fetch_wait_ms = 60_000  # longer than this test waits for anything
+        each.replicas.fetching.fetch_wait_ms = 60_000  # longer than this test waits for anything
     await three.create("wide", replicas=((1, 2, 3),) * WIDE)
     leds = [three[1].replicas.led(three[1].log("wide", index)) for index in range(WIDE)]
     await eventually(lambda: all(len(led.parked) == 2 for led in leds))
@@ -113,7 +113,7 @@ async def test_a_fetch_that_does_not_follow_the_last_one_is_refused(three, sessi
 async def test_a_follower_learns_what_its_leader_knows_without_records(three, monkeypatch):
     monkeypatch.setattr(sessions, "_LOOKED_AT", 3)  # fewer than there are
     for each in three.all.values():
-        each.replicas.fetch_wait_ms = 100
+        each.replicas.fetching.fetch_wait_ms = 100
     await three.create("wide", replicas=((1, 2, 3),) * WIDE)
     for index in (0, WIDE - 1):
         await produce(three[1], "wide", b"a", index=index)
@@ -125,7 +125,7 @@ async def test_a_follower_learns_what_its_leader_knows_without_records(three, mo
 
 async def test_an_idle_follower_joins_when_what_kept_it_out_is_over(three):
     for each in three.all.values():
-        each.replicas.fetch_wait_ms = 100
+        each.replicas.fetching.fetch_wait_ms = 100
     topic = await three.create("t")
     led = three[1].replicas.led(three[1].log("t"))
     await eventually(lambda: len(led.parked) == 2)
@@ -139,7 +139,7 @@ async def test_an_idle_follower_joins_when_what_kept_it_out_is_over(three):
 
 async def test_a_follower_that_loses_its_connection_asks_for_everything_anew(three):
     for each in three.all.values():
-        each.replicas.fetch_wait_ms = 60_000
+        each.replicas.fetching.fetch_wait_ms = 60_000
     await three.create("t", replicas=((1, 2, 3),) * 2)
     leds = [three[1].replicas.led(three[1].log("t", index)) for index in (0, 1)]
     await eventually(lambda: all(len(led.parked) == 2 for led in leds))
@@ -187,7 +187,7 @@ async def test_a_high_watermark_waits_for_the_end_of_the_fetch_where_consumers_r
     led = await led_alone(three, wait_ms=60_000)
     await produce_twice(three, led)
     for number in (2, 3):
-        three[number].replicas.fetch_wait_ms = 50
+        three[number].replicas.fetching.fetch_wait_ms = 50
     assert (await produce(three[1], "t", b"a")).error_code == 0
     for number in (2, 3):
         await eventually(lambda at=three[number]: at.log("t").high_watermark == 3)
@@ -196,7 +196,7 @@ async def test_a_high_watermark_waits_for_the_end_of_the_fetch_where_consumers_r
 async def led_alone(three, *, wait_ms):
     """Makes a topic whose followers fetch with this wait; returns the leader's side of it."""
     for each in three.all.values():
-        each.replicas.fetch_wait_ms = wait_ms
+        each.replicas.fetching.fetch_wait_ms = wait_ms
     await three.create("t")
     led = three[1].replicas.led(three[1].log("t"))
     await eventually(lambda: len(led.parked) == 2)
@@ -242,7 +242,7 @@ async def test_news_of_many_partitions_comes_in_several_answers(racked, monkeypa
 async def test_a_partition_that_becomes_ready_as_its_connection_breaks_is_asked_for_anew(three):
     await three.create("t")
     # What happens between two turns of the loop shows nowhere else.
-    fetcher = await eventually(lambda: three[2].replicas._fetchers.get(1))
+    fetcher = await eventually(lambda: three[2].replicas.fetchers.by_leader.get(1))
     await eventually(lambda: fetcher._sent and fetcher._session_id)
     (followed,) = fetcher._followed.values()
     fetcher._connection.close()  # the loop of the fetcher has not heard of it yet
@@ -283,9 +283,13 @@ async def test_a_read_that_waited_until_another_broker_led_is_refused(three, mon
     assert not data.records
 
 
-def test_a_session_forgets_what_it_told_of_partitions_that_are_not_asked_for_any_more():
+def session_of(quotas):
     node = SimpleNamespace(config=BrokerConfig())
-    session = sessions.FollowerSession(node, SimpleNamespace(pending_elections=None))
+    return sessions.FollowerSession(sessions.SessionContext(node, None, None, quotas, None))
+
+
+def test_a_session_forgets_what_it_told_of_partitions_that_are_not_asked_for_any_more():
+    session = session_of(quotas=None)
     many = 2 * sessions._SENT_LOOKED_AT
     session._last_sent = {(0, index): (0.0, ()) for index in range(many)}
     kept = session._last_sent[0, many] = (1_000.0, ())
@@ -311,9 +315,7 @@ class Question:
 
 
 def test_what_a_look_finds_is_answered_beside_many_partitions_with_news(monkeypatch):
-    node = SimpleNamespace(config=BrokerConfig())
-    replicas = SimpleNamespace(pending_elections=None, quotas=SimpleNamespace(leader=None))
-    session = sessions.FollowerSession(node, replicas)
+    session = session_of(quotas=SimpleNamespace(leader=None))
     busy = [Question(number) for number in range(3 * sessions._ANSWERED)]
     idle = Question(-1)
     session._asks = {each.name: each for each in (*busy, idle)}

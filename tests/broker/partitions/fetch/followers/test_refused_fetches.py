@@ -109,7 +109,7 @@ async def test_a_leader_with_little_room_serves_partitions_in_turn(two, monkeypa
             await produce(two[1], name, b"a", index=index, acks=1)
     monkeypatch.setattr(PartitionFollower, "_append", noted)
     monkeypatch.setattr(Fetcher, "_send", send_together)
-    two[2].replicas.partition_max_bytes = two[2].replicas.response_max_bytes = 1
+    two[2].replicas.fetching.partition_max_bytes = two[2].replicas.fetching.response_max_bytes = 1
     await two[2].register()
     for name in ends:
         await eventually(lambda at=name: two[2].log(*at).log_end_offset == 11)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tidelog.broker.partitions.fetch.followers.shared_reads import MOST_BYTES, SharedReads
+from tidelog.broker.partitions.leading.shared_reads import MOST_BYTES, SharedReads
 from tidelog.broker.partitions.replication_state import ReadForFollower
 
 ASKED, FACTS = (5, 100), ("ends", 1)
