@@ -40,7 +40,7 @@ from tidelog.broker.partitions.fetch import delayed_fetch, incremental
 from tidelog.broker.partitions.fetch.fetch_read import TOPIC_IDS_SINCE, FetchRead, is_replica
 from tidelog.broker.partitions.fetch.named_once import name_each_once
 from tidelog.broker.partitions.fetch.parts import failed
-from tidelog.broker.partitions.fetch.session import FIRST, NO_SESSION, SESSIONLESS
+from tidelog.broker.partitions.fetch.session_epochs import FIRST, NO_SESSION, SESSIONLESS
 from tidelog.broker.pools import ON_LOOP
 from tidelog.protocol.api.fetch import FetchableTopicResponse, FetchResponse
 from tidelog.protocol.errors import (

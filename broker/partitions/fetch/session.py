@@ -16,6 +16,7 @@ from __future__ import annotations
 from operator import attrgetter
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
+from tidelog.broker.partitions.fetch.session_epochs import next_epoch
 from tidelog.protocol.api.fetch import FetchTopic
 
 if TYPE_CHECKING:
@@ -24,19 +25,10 @@ if TYPE_CHECKING:
 
     from tidelog.protocol.api.fetch import FetchPartition, FetchRequest, PartitionData
 
-SESSIONLESS = -1  # the epoch of a fetch that asks for no session, and closes the one it names
-FIRST = 0  # the epoch of a fetch that asks for a session
-NO_SESSION = 0  # the id in answers without one
-_LAST_EPOCH = 2**31 - 1
 
 Key: TypeAlias = "str | int"  # a topic's name, or the number that its id is
 
 _place = attrgetter("place")
-
-
-def next_epoch(epoch: int) -> int:
-    """Returns the epoch that the next fetch of a session must have."""
-    return 1 if epoch == _LAST_EPOCH else epoch + 1
 
 
 class Log(Protocol):

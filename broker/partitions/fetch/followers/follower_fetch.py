@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any
 from tidelog.broker.network.answers import Pending
 from tidelog.broker.network.per_partition import per_partition
 from tidelog.broker.partitions import replication_state
-from tidelog.broker.partitions.fetch.followers.session import FIRST, SESSIONLESS
 from tidelog.broker.partitions.fetch.parts import failed
+from tidelog.broker.partitions.fetch.session_epochs import FIRST, SESSIONLESS
 from tidelog.broker.partitions.offload import answer as answer_anywhere
 from tidelog.protocol.api.fetch import (
     EpochEndOffset,

@@ -21,6 +21,7 @@ from tidelog.broker.alarm import Alarm
 from tidelog.broker.partitions.fetch.consumers import directs_consumers
 from tidelog.broker.partitions.fetch.followers.pending_fetch import PendingFetch
 from tidelog.broker.partitions.fetch.followers.throttled import Throttled
+from tidelog.broker.partitions.fetch.session_epochs import FIRST, SESSIONLESS, next_epoch
 from tidelog.broker.partitions.views import received_fetch
 from tidelog.protocol.errors import (
     FetchSessionIdNotFound,
@@ -41,10 +42,6 @@ if TYPE_CHECKING:
     from tidelog.protocol.api.fetch import FetchPartition, FetchRequest, ReplicaState
     from tidelog.protocol.errors import BrokerError
     from tidelog.protocol.topic_partition import TopicIdPartition
-
-SESSIONLESS = -1  # the epoch of a fetch that asks for all its partitions, and no session (KIP-227)
-FIRST = 0  # the epoch that begins a session
-_LAST_EPOCH = 2**31 - 1
 
 # Partitions with updates in one answer, at most: some 5 ms of work on the event loops of leader and follower.
 _ANSWERED = 64
@@ -162,7 +159,7 @@ class FollowerSession:
     def _check(self, request: FetchRequest) -> None:
         if request.session_id != self.session_id:
             raise FetchSessionIdNotFound("a fetch session is that of one connection")
-        expected = self._epoch + 1 if self._epoch < _LAST_EPOCH else 1
+        expected = next_epoch(self._epoch)
         if request.session_epoch != expected:
             raise InvalidFetchSessionEpoch(f"{request.session_epoch} instead of {expected}")
 

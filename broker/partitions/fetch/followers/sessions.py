@@ -5,7 +5,8 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from tidelog.broker.partitions.fetch.followers.session import SESSIONLESS, FollowerSession
+from tidelog.broker.partitions.fetch.followers.session import FollowerSession
+from tidelog.broker.partitions.fetch.session_epochs import SESSIONLESS
 
 if TYPE_CHECKING:
     from tidelog.broker.network.context import ClientConnection

@@ -7,7 +7,8 @@ from itertools import count
 
 import pytest
 
-from tidelog.broker.partitions.fetch.session import FetchSession, as_topics, next_epoch
+from tidelog.broker.partitions.fetch.session import FetchSession, as_topics
+from tidelog.broker.partitions.fetch.session_epochs import next_epoch
 from tidelog.broker.partitions.fetch.sessions import EVICTION_S, FetchSessions
 from tidelog.protocol.api.fetch import (
     FetchPartition,
