@@ -3,7 +3,7 @@
 A broker that was paused past its lease steps down before it answers anything as leader: others may
 lead its partitions since. A broker that is only cut off from the coordinator keeps its roles, and
 its lease is overdue: each of its leaders then goes on or is suspended, by what its followers ask
-(`broker/partitions/replication/leadership.py`). The difference is whether the loop ran when the lease ended.
+(`broker/partitions/replication/leader.py`). The difference is whether the loop ran when the lease ended.
 
 Renewals run outside the data loop. They stop when that has not run for a lease time, or a leader
 that hangs would lead for ever.

@@ -242,7 +242,7 @@ class ServedPartition:
         context.leading.folded.add(logging.INFO, "partition leaders started", self._log_name, own)
         led = self._led = PartitionLeader(context.leading, self.name, partition, leader)
         context.leading.leaders.started(led)
-        led.do(leader.begin(now_ms))
+        led.do(leader.on_tick(now_ms))
         context.elections.begun(led)
 
     @property

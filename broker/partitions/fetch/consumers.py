@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 from tidelog.broker.partitions.lookup import check_epoch
+from tidelog.broker.partitions.replication.isr import preferred_read_replica
 from tidelog.config.broker.checks import RACK_AWARE_SELECTOR
 from tidelog.protocol.errors import NotLeaderOrFollower
 
@@ -82,7 +83,7 @@ class ConsumerReads:
         if led is None:
             return NO_REPLICA
         nearby = brokers_in(rack, self._services.metadata.image, self._listener)
-        found = led.leader.preferred_read_replica(nearby, offset)
+        found = preferred_read_replica(led.leader, nearby, offset)
         return NO_REPLICA if found is None else found
 
 

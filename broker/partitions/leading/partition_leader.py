@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from tidelog.broker.partitions import replication_state
 from tidelog.broker.partitions.leading.acknowledgements import Acknowledgements, refusal
+from tidelog.broker.partitions.replication.high_watermark import low_watermark as low_watermark_of
 from tidelog.broker.partitions.replication.messages import (
     AdvanceHighWatermark,
     ChangeIsr,
@@ -356,7 +357,7 @@ class PartitionLeader:
             ask.wake()
         try:
             async with asyncio.timeout(max(timeout_ms, 0) / 1000):
-                while (low_watermark := self.leader.low_watermark()) < offset:
+                while (low_watermark := low_watermark_of(self.leader)) < offset:
                     self.leader.check_leading(self._context.now_ms())
                     if self._fetched is None:
                         self._fetched = asyncio.get_running_loop().create_future()
@@ -392,7 +393,7 @@ class PartitionLeader:
         return self._waiting.wait(appended, deadline_ms)
 
     def check_append(self, acks: int) -> None:
-        """Checks an append; see `Leader.check_append`."""
+        """Checks an append; see `Leader`."""
         self.leader.check_append(acks, self._context.now_ms())
 
     def check_leading(self) -> None:

@@ -3,15 +3,17 @@
 It forgets everything when the epoch ends: a new epoch, even of the same broker, is a new `Leader`.
 Nothing is answered as leader before the lease of the broker's registration was looked at. A leader
 that is cut off from the coordinator, and that no in-sync replica follows, is suspended: it answers
-followers alone until one of these is over. The rules are in `leadership.py`.
+followers alone until one of these is over. The rules are functions in `epochs.py`, `isr.py` and
+`high_watermark.py`.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tidelog.broker.partitions.replication.isr import is_same
-from tidelog.broker.partitions.replication.leadership import Leadership
+from tidelog.broker.metadata.eligible_leaders import effective_min
+from tidelog.broker.partitions.replication import epochs, high_watermark, isr
+from tidelog.broker.partitions.replication.isr import InSyncReplicas
 from tidelog.broker.partitions.replication.messages import (
     AdvanceHighWatermark,
     FetchAnswer,
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection
 
     from tidelog.broker.membership.lease import Lease
+    from tidelog.broker.metadata.records import PartitionRecord
     from tidelog.broker.partitions.replication.messages import (
         Assignment,
         BrokerView,
@@ -45,7 +48,7 @@ if TYPE_CHECKING:
 ACKS_ALL = -1
 
 
-class Leader(Leadership):
+class Leader:
     """The leader's side of a partition."""
 
     def __init__(
@@ -58,16 +61,68 @@ class Leader(Leadership):
         lease: Lease,
         now_ms: int,
     ) -> None:
-        """Begins a leader epoch. `begin` returns what to do first."""
-        super().__init__(me, assignment, log, rules, brokers, now_ms)
+        """Begins a leader epoch. `on_tick` has to follow: the high watermark may move at once.
+
+        The ISR counts as caught up, and no follower's log end is known. The epoch starts where the log ends
+        now. Whatever an earlier leader has committed is below that, as this replica was in the ISR; so it
+        holds for a broker too that starts anew and still leads in the same epoch.
+        """
+        self.me = me
+        self.leader_epoch = assignment.record.leader_epoch
+        self.epoch_start_offset = log.log_end_offset
+        self.epochs = log.epochs
+        self.log_start_offset = log.log_start_offset
+        self.log_end_offset = log.log_end_offset
+        self.flushed_offset = log.flushed_offset
+        self.high_watermark = log.high_watermark
+        self.rules = rules
+        self.brokers = brokers
+        self._in_sync = InSyncReplicas(assignment)
+        self.remotes = {
+            broker: RemoteReplica(broker, now_ms if broker in self.isr else None)
+            for broker in assignment.record.replicas
+            if broker != me
+        }
         self._lease = lease
-        self._nonces = 0
         self._may_propose = True
         self.is_suspended = False
         """Whether it answers no client: another broker may lead by now."""
         self.suspensions = 0  # in this epoch
         self._end: str | None = None  # why it has stepped down
         self._has_returned_end = False
+
+    @property
+    def record(self) -> PartitionRecord:
+        """The stored state of the partition, as far as this leader knows."""
+        return self._in_sync.stored.record
+
+    @property
+    def isr(self) -> tuple[int, ...]:
+        """The stored ISR: min.insync.replicas counts its members."""
+        return self.record.isr
+
+    @property
+    def followers(self) -> tuple[RemoteReplica, ...]:
+        """The other replicas, as their fetches show them."""
+        return tuple(self.remotes.values())
+
+    @property
+    def maximal_isr(self) -> frozenset[int]:
+        """The replicas that the high watermark waits for (KIP-497)."""
+        return self._in_sync.maximal
+
+    @property
+    def min_isr(self) -> int:
+        """The least size of the ISR, no more than there are replicas."""
+        return effective_min(self.record, self.rules.min_insync)
+
+    @property
+    def fetchable_end(self) -> int:
+        """Where ends what followers may fetch, and what this replica itself counts with.
+
+        With flush.messages=1 that is what is flushed.
+        """
+        return self.flushed_offset if self.rules.needs_flush else self.log_end_offset
 
     @property
     def is_leading(self) -> bool:
@@ -77,10 +132,6 @@ class Leader(Leadership):
     def is_lease_overdue(self, now_ms: int) -> bool:
         """Returns whether the lease of this broker's registration may have ended."""
         return self._lease.is_overdue(now_ms)
-
-    def begin(self, now_ms: int) -> list[LeaderAction]:
-        """Returns what to do first: the high watermark moves at once if nobody else counts."""
-        return self.on_tick(now_ms)
 
     # --- fetches --------------------------------------------------------------------------------
 
@@ -93,11 +144,12 @@ class Leader(Leadership):
         every follower behind.
         """
         if self._has_ended(now_ms):
-            return self._refused(ErrorCode.NOT_LEADER_OR_FOLLOWER), self._stepping_down()
-        answer = self._answer(request)
+            refusal = FetchAnswer(ErrorCode.NOT_LEADER_OR_FOLLOWER, self.leader_epoch)
+            return refusal, self._stepping_down()
+        answer = epochs.answer(self, request)
         if answer.error != ErrorCode.NONE or answer.diverging is not None:
             return answer, []
-        remote = self._remotes[request.replica]
+        remote = self.remotes[request.replica]
         remote.on_fetch(request, self.fetchable_end, now_ms)
         actions = [*self._join(remote, now_ms), *self._advance(now_ms)]
         if self.is_suspended:
@@ -107,15 +159,15 @@ class Leader(Leadership):
     def on_wake(self, request: FetchRequest, now_ms: int) -> FetchAnswer:
         """Answers a parked fetch. That is no new sign of the follower's life."""
         if self._has_ended(now_ms):
-            return self._refused(ErrorCode.NOT_LEADER_OR_FOLLOWER)
-        return self._answer(request)
+            return FetchAnswer(ErrorCode.NOT_LEADER_OR_FOLLOWER, self.leader_epoch)
+        return epochs.answer(self, request)
 
     def on_session(self, replica: int, fetched_ms: int) -> None:
         """Notes the last fetch of the session in which a follower waits for an answer.
 
         The shell calls this before `on_tick` and `on_forgotten`, at least while the lease is overdue.
         """
-        remote = self._remotes.get(replica)
+        remote = self.remotes.get(replica)
         if remote is not None:
             remote.on_session(fetched_ms)
 
@@ -123,7 +175,7 @@ class Leader(Leadership):
         """A follower asks for the partition no more: it follows another leader, or its session is over."""
         if self._has_ended(now_ms):
             return self._stepping_down()
-        remote = self._remotes.get(replica)
+        remote = self.remotes.get(replica)
         if remote is not None:
             remote.asked_ms = None
         return self._stand(now_ms)
@@ -131,27 +183,11 @@ class Leader(Leadership):
     def has_updates(self, request: FetchRequest) -> bool:
         """Returns whether a parked fetch is worth an answer: records, or a high watermark.
 
-        News of the high watermark alone may wait for records to go with (KAFKA-9952).
+        A high watermark alone may wait for records to go with (KAFKA-9952).
         """
         if not self.is_leading or request.fetch_offset < self.fetchable_end:
             return True
         return min(self.high_watermark, request.fetch_offset) > request.high_watermark
-
-    def _answer(self, request: FetchRequest) -> FetchAnswer:
-        error, diverging = self._judge(request)
-        if error not in {ErrorCode.NONE, ErrorCode.OFFSET_OUT_OF_RANGE}:
-            return self._refused(error)
-        return FetchAnswer(
-            error,
-            self.leader_epoch,
-            self.high_watermark,
-            self.log_start_offset,
-            self.log_end_offset if error else self.fetchable_end,
-            diverging,
-        )
-
-    def _refused(self, error: ErrorCode) -> FetchAnswer:
-        return FetchAnswer(error, self.leader_epoch)
 
     # --- the log --------------------------------------------------------------------------------
 
@@ -170,7 +206,7 @@ class Leader(Leadership):
     def _before_growth(self, now_ms: int) -> None:
         """Notes which members of the ISR had all that they could have until now."""
         end = self.fetchable_end
-        for remote in self._remotes.values():
+        for remote in self.remotes.values():
             if remote.broker in self.isr:
                 remote.before_growth(end, now_ms)
 
@@ -185,7 +221,7 @@ class Leader(Leadership):
 
     def _advance(self, now_ms: int) -> list[LeaderAction]:
         """Advances the high watermark, if it can; it never goes back."""
-        offset = self._high_watermark(now_ms)
+        offset = high_watermark.next_high_watermark(self, now_ms)
         if offset <= self.high_watermark:
             return []
         self.high_watermark = offset
@@ -231,12 +267,12 @@ class Leader(Leadership):
         if not self._in_sync.store(assignment):
             return []
         record = assignment.record
-        if record.leader != self._me or record.leader_epoch != self.leader_epoch:
+        if record.leader != self.me or record.leader_epoch != self.leader_epoch:
             return self._step_down(f"broker {record.leader} leads in epoch {record.leader_epoch}")
-        self._remotes = {
-            broker: self._remotes.get(broker) or RemoteReplica(broker, None)
+        self.remotes = {
+            broker: self.remotes.get(broker) or RemoteReplica(broker, None)
             for broker in record.replicas
-            if broker != self._me
+            if broker != self.me
         }
         return self._advance(now_ms)
 
@@ -253,7 +289,7 @@ class Leader(Leadership):
         self._may_propose = True
         return [
             *self._stand(now_ms),
-            *self._settle(self._members_after_lag(now_ms)),
+            *self._settle(isr.members_after_lag(self, now_ms)),
             *self._advance(now_ms),
         ]
 
@@ -266,8 +302,8 @@ class Leader(Leadership):
         lease = self._lease
         is_suspended = (
             lease.is_overdue(now_ms)
-            and self._has_rival()
-            and not self._is_followed(now_ms, lease.duration_ms)
+            and isr.has_rival(self)
+            and not isr.is_followed(self, now_ms, lease.duration_ms)
         )
         if is_suspended == self.is_suspended:
             return []
@@ -279,30 +315,20 @@ class Leader(Leadership):
         """Proposes what the stored state should be, or settles an earlier proposal by it."""
         if self._in_sync.is_pending:
             return [self._propose(members)] if self._in_sync.needs_settling else []
-        return [] if is_same(self._changed(members), self.record) else [self._propose(members)]
+        return (
+            [] if isr.is_same(isr.changed(self, members), self.record) else [self._propose(members)]
+        )
 
     def _join(self, remote: RemoteReplica, now_ms: int) -> list[LeaderAction]:
         """Proposes to add a follower that has just fetched, if it may join."""
         if not self._may_propose or self._in_sync.is_pending or remote.broker in self.isr:
             return []
-        if not self._may_join(remote, now_ms):
+        if not isr.may_join(self, remote, now_ms):
             return []
         return [self._propose([*self.isr, remote.broker])]
 
     def _propose(self, members: Collection[int]) -> ChangeIsr:
-        registration = self.brokers.get(self._me)
-        revision = self._in_sync.stored.mod_revision
-        self._nonces += 1
-        record = self._changed(members)._replace(
-            partition_epoch=self.record.partition_epoch + 1,
-            nonce=f"{self._me}-{registration and registration.epoch}-{revision}-{self._nonces}",
-        )
-        added = {
-            broker: self._remotes[broker].broker_epoch
-            for broker in record.isr
-            if broker not in self.isr
-        }
-        return self._in_sync.propose(record, added)
+        return self._in_sync.propose(self, members)
 
     # --- the end --------------------------------------------------------------------------------
 
@@ -344,7 +370,7 @@ class Leader(Leadership):
         Raises NotLeaderOrFollower; with acks=all NotEnoughReplicas if the stored ISR is too small.
         """
         self.check_leading(now_ms)
-        if acks == ACKS_ALL and not self._has_enough_to_append():
+        if acks == ACKS_ALL and len(self.isr) < self.min_isr:
             raise NotEnoughReplicas(
                 f"the ISR has {len(self.isr)} members, min.insync.replicas asks for {self.min_isr}"
             )
@@ -357,8 +383,8 @@ class Leader(Leadership):
         """
         if self._has_ended(now_ms) or self.is_suspended:
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
-        if self._is_committed(end_offset):
-            is_enough = self._has_enough_to_acknowledge()
+        if high_watermark.is_committed(self, end_offset):
+            is_enough = len(self.maximal_isr) >= self.min_isr
             return ErrorCode.NONE if is_enough else ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
         return ErrorCode.REQUEST_TIMED_OUT if now_ms >= deadline_ms else None
 
@@ -369,14 +395,5 @@ class Leader(Leadership):
         high watermark.
         """
         self.check_leading(now_ms)
-        if not self._is_end_known():
+        if not high_watermark.is_end_known(self):
             raise OffsetNotAvailable
-
-    def low_watermark(self) -> int:
-        """Returns the smallest log start of the live replicas, which DeleteRecords waits for."""
-        starts = [
-            remote.log_start_offset
-            for remote in self._remotes.values()
-            if remote.broker in self.brokers
-        ]
-        return min([self.log_start_offset, *starts])

@@ -16,11 +16,10 @@ from tidelog.broker.membership import clean_start, registration
 from tidelog.broker.membership.lease import Lease
 from tidelog.broker.metadata import transactions
 from tidelog.broker.metadata.store import Compare
-from tidelog.broker.partitions.replication import isr, isr_change, leadership
+from tidelog.broker.partitions.replication import epochs, high_watermark, isr, isr_change
 from tidelog.broker.partitions.replication.follower import Follower
 from tidelog.broker.partitions.replication.isr import InSyncReplicas
 from tidelog.broker.partitions.replication.leader import Leader
-from tidelog.broker.partitions.replication.leadership import Leadership
 from tidelog.broker.partitions.replication.messages import NO_EPOCH, Diverging
 from tidelog.protocol.errors import ErrorCode, NotLeaderOrFollower
 from tidelog.protocol.group_errors import NotCoordinator
@@ -112,11 +111,11 @@ def cut_to_high_watermark(self: Follower, request: Any, answer: Any, log: Any) -
     return ON_ANSWER(self, request, answer, log)
 
 
-def name_the_offset_alone(self: Leadership, request: Any) -> Diverging | None:
+def name_the_offset_alone(leader: Leader, request: Any) -> Diverging | None:
     """A leader says where an epoch ends, and not whether it ever had it, as before KIP-279."""
     if request.last_fetched_epoch == NO_EPOCH:
         return None
-    epoch, end_offset = self.epochs.end_of(request.last_fetched_epoch)
+    epoch, end_offset = leader.epochs.end_of(request.last_fetched_epoch)
     if end_offset >= request.fetch_offset:
         return None
     return Diverging(epoch if epoch == NO_EPOCH else request.last_fetched_epoch, end_offset)
@@ -143,9 +142,9 @@ def ask_nothing_but_the_lease(self: Leader, now_ms: int) -> None:
         raise NotLeaderOrFollower
 
 
-def followed_once(self: Leadership, now_ms: int, within_ms: int) -> bool:
+def followed_once(leader: Leader, now_ms: int, within_ms: int) -> bool:
     """A replica that has asked in this epoch keeps a leader from being suspended, however long ago."""
-    return any(remote.asked_ms is not None for remote in self._remotes.values())
+    return any(remote.asked_ms is not None for remote in leader.remotes.values())
 
 
 def by_the_clock_alone(rules: Any, _last: int | None, now_ms: int, *_: Any, **__: Any) -> Any:
@@ -182,14 +181,14 @@ BUGS: dict[str, Mistake] = {
     ),
     # (b)
     "a follower joins before it has reached the epoch": mistake(
-        Leadership, "_has_reached_epoch", always(True), known=8, fault="leave_behind"
+        isr, "has_reached_epoch", always(True), known=8, fault="leave_behind"
     ),
     # (c)
     "a follower cuts its log to its high watermark": mistake(
         Follower, "on_answer", cut_to_high_watermark, known=2
     ),
     "divergence is answered without the leader's epoch": mistake(
-        Leadership, "_diverging_epoch", name_the_offset_alone, known=3, fault="kill_all"
+        epochs, "diverging_epoch", name_the_offset_alone, known=3, fault="kill_all"
     ),
     "append times are not cut with the log": mistake(AppendTimes, "truncate", nothing, known=2),
     "epochs are not cut with the log": mistake(LeaderEpochs, "truncate_to", nothing, known=9),
@@ -197,8 +196,8 @@ BUGS: dict[str, Mistake] = {
     # (d)
     "a fetch of another epoch counts, and is not compared": Mistake(
         (
-            Patch(Leadership, "_judge_epoch", always(ErrorCode.NONE)),
-            Patch(Leadership, "_diverging_epoch", always(None)),
+            Patch(epochs, "judge_epoch", always(ErrorCode.NONE)),
+            Patch(epochs, "diverging_epoch", always(None)),
         ),
         known=2,
     ),
@@ -227,14 +226,14 @@ BUGS: dict[str, Mistake] = {
     ),
     # the rest
     "the high watermark moves below min.insync.replicas": mistake(
-        leadership, "may_advance", always(True), known=2
+        isr, "may_advance", always(True), known=2
     ),
     "acks=all is answered after the leader's append": mistake(
-        Leadership, "_is_committed", always(True)
+        high_watermark, "is_committed", always(True)
     ),
     "what is not flushed counts": Mistake(
         (
-            Patch(Leadership, "fetchable_end", property(lambda self: self.log_end_offset)),
+            Patch(Leader, "fetchable_end", property(lambda self: self.log_end_offset)),
             Patch(Follower, "_waits_for_flush", always(False)),
         ),
     ),
@@ -264,13 +263,13 @@ BUGS: dict[str, Mistake] = {
     "a change of the ISR compares no revision": mistake(
         isr_change, "unmodified", unchecked, known=10
     ),
-    "divergence is not noticed": mistake(Leadership, "_diverging_epoch", always(None), known=2),
+    "divergence is not noticed": mistake(epochs, "diverging_epoch", always(None), known=2),
     "a retry is appended again": mistake(Producers, "check", always(None), known=3),
     "who fetches is in sync": Mistake(
         (
-            Patch(Leadership, "_has_committed", always(True)),
-            Patch(Leadership, "_has_reached_epoch", always(True)),
-            Patch(Leadership, "_would_stay", always(True)),
+            Patch(isr, "has_committed", always(True)),
+            Patch(isr, "has_reached_epoch", always(True)),
+            Patch(isr, "would_stay", always(True)),
         ),
     ),
     "what is not committed is compacted": mistake(
@@ -297,7 +296,7 @@ BUGS: dict[str, Mistake] = {
         Leader, "check_leading", ask_nothing_but_the_lease, known=9, fault="cut_off"
     ),
     "who has followed once keeps a leader from being suspended": mistake(
-        Leadership, "_is_followed", followed_once, known=88, fault="cut_off"
+        isr, "is_followed", followed_once, known=88, fault="cut_off"
     ),
 }
 

@@ -109,7 +109,7 @@ class Led:
             self.lease,
             0,
         )
-        self.actions = self.leader.begin(0)
+        self.actions = self.leader.on_tick(0)
 
     @property
     def high_watermark(self):

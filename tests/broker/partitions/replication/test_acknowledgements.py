@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.broker.partitions.replication.scene import EPOCH, LEASE_MS, ME, ONE, TWO, Led, Log
+from tidelog.broker.partitions.replication.high_watermark import low_watermark
 from tidelog.protocol.errors import (
     ErrorCode,
     NotEnoughReplicas,
@@ -106,7 +107,7 @@ def test_delete_records_waits_for_the_live_replicas():
     led = Led(log=Log(*[4] * 10, high_watermark=10))
     led.leader.on_log_start(8)
     led.fetch(ONE, 10, log_start_offset=8), led.fetch(TWO, 10, log_start_offset=3)
-    assert led.leader.low_watermark() == 3
+    assert low_watermark(led.leader) == 3
     led.brokers = {broker: status for broker, status in led.brokers.items() if broker != TWO}
     led.see()
-    assert led.leader.low_watermark() == 8
+    assert low_watermark(led.leader) == 8

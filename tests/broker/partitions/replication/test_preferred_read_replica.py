@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.broker.partitions.replication.scene import LAG_MS, ME, ONE, TWO, Led, Log
+from tidelog.broker.partitions.replication.isr import preferred_read_replica
 
 EARLIER = [4] * 10  # records of an earlier epoch
 THREE = 3
@@ -21,39 +22,39 @@ def led_with(*fetches, isr=(ME, ONE, TWO, THREE)):
 
 def test_the_only_one_near():
     leader = led_with((ONE, 10), (TWO, 10))
-    assert leader.preferred_read_replica([TWO], 5) == TWO
-    assert leader.preferred_read_replica([], 5) is None
+    assert preferred_read_replica(leader, [TWO], 5) == TWO
+    assert preferred_read_replica(leader, [], 5) is None
 
 
 def test_a_follower_counts_from_its_first_fetch_in_this_epoch_on():
-    assert led_with((ONE, 10)).preferred_read_replica([TWO], 0) is None
+    assert preferred_read_replica(led_with((ONE, 10)), [TWO], 0) is None
 
 
 @pytest.mark.parametrize(("offset", "found"), [(0, ONE), (7, ONE), (8, None), (10, None)])
 def test_its_log_reaches_the_offset(offset, found):
-    assert led_with((ONE, 7)).preferred_read_replica([ONE], offset) == found
+    assert preferred_read_replica(led_with((ONE, 7)), [ONE], offset) == found
 
 
 def test_its_log_begins_before_the_offset():
     led = Led((ME, ONE), Log(*EARLIER))
     led.fetch(ONE, 10, log_start_offset=4)
-    assert led.leader.preferred_read_replica([ONE], 3) is None
-    assert led.leader.preferred_read_replica([ONE], 4) == ONE
+    assert preferred_read_replica(led.leader, [ONE], 3) is None
+    assert preferred_read_replica(led.leader, [ONE], 4) == ONE
 
 
 def test_one_out_of_sync_would_keep_the_consumer_behind():
     leader = led_with((ONE, 10), (TWO, 10), isr=(ME, TWO))
-    assert leader.preferred_read_replica([ONE], 0) is None
-    assert leader.preferred_read_replica([ONE, TWO], 0) == TWO
+    assert preferred_read_replica(leader, [ONE], 0) is None
+    assert preferred_read_replica(leader, [ONE, TWO], 0) == TWO
 
 
 def test_of_several_the_longest_log_then_the_last_caught_up_then_the_largest_id():
-    assert led_with((ONE, 10), (TWO, 9)).preferred_read_replica([ONE, TWO], 0) == ONE
-    assert led_with((TWO, 10), (ONE, 10)).preferred_read_replica([ONE, TWO], 0) == ONE
+    assert preferred_read_replica(led_with((ONE, 10), (TWO, 9)), [ONE, TWO], 0) == ONE
+    assert preferred_read_replica(led_with((TWO, 10), (ONE, 10)), [ONE, TWO], 0) == ONE
     led = Led((ME, ONE, TWO), Log(*EARLIER))
     for broker in (TWO, ONE):
         led.fetch(broker, 10)  # at the same time
-    assert led.leader.preferred_read_replica([ONE, TWO], 0) == TWO
+    assert preferred_read_replica(led.leader, [ONE, TWO], 0) == TWO
 
 
 def test_one_that_has_fallen_out_is_not_preferred_any_more():
@@ -65,4 +66,4 @@ def test_one_that_has_fallen_out_is_not_preferred_any_more():
     led.tick(LAG_MS + 1)
     led.apply(led.change)
     assert TWO not in led.leader.isr
-    assert led.leader.preferred_read_replica([TWO], 0) is None
+    assert preferred_read_replica(led.leader, [TWO], 0) is None
