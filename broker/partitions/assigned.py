@@ -1,6 +1,6 @@
 """The partitions that the metadata assign to this broker, each in its role.
 
-`apply` takes each image of the metadata after the reconciler has made its logs. `stop_all` ends
+`apply` applies each image of the metadata after the reconciler has made its logs. `stop_all` ends
 everything when the session of this broker has ended; the image of the next session begins it again.
 """
 
@@ -50,7 +50,7 @@ class AssignedPartitions:
         self._leaving: dict[TopicIdPartition, asyncio.Task[None]] = {}
 
     async def apply(self, image: Image) -> None:
-        """Takes an image whose logs are here. Without a session nothing leads or follows.
+        """Applies an image whose logs are here. Without a session nothing leads or follows.
 
         Gives way after some partitions each. What ends or begins a session meanwhile goes first.
         """
@@ -64,13 +64,13 @@ class AssignedPartitions:
                 self._applied = None  # the next image is applied whole
 
     def session_begun(self, _epoch: int) -> None:
-        """Takes the roles of a new session, once the reconciler has applied its image."""
+        """Begins the roles of a new session, if the reconciler has applied its image."""
         if self._reconciled is not None:
             for _ in self._applying(self._reconciled):
                 pass
 
     def _applying(self, image: Image) -> Iterator[None]:
-        """Gives the replicas on this broker the roles that an image assigns; yields after every few."""
+        """Applies the roles that an image assigns to the replicas here; yields after every few."""
         self._reconciled = image
         self._quotas.apply(image, self._services.config, self._services.store.config_of)
         cluster = self._cluster

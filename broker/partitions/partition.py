@@ -97,7 +97,7 @@ class ServedPartition:
     # --- what it shall be -------------------------------------------------------------------------
 
     def assign(self, assignment: Assignment, rules: LeaderRules) -> None:
-        """Takes what the image says of the partition. Metadata never goes back."""
+        """Applies what an image says of the partition. Metadata never goes back."""
         if self.assignment is not None and assignment.mod_revision < self.assignment.mod_revision:
             return
         self.assignment, self._rules = assignment, rules
@@ -150,7 +150,7 @@ class ServedPartition:
     # --- the change -------------------------------------------------------------------------------
 
     async def _become(self) -> None:
-        """Takes the wanted role, and again if another one is wanted meanwhile."""
+        """Begins the wanted role, and another one if that is wanted meanwhile."""
         try:
             while self._has != self._wanted:
                 await self._context.transitions.turn()
@@ -200,7 +200,7 @@ class ServedPartition:
         return partition
 
     async def _begin(self, part: _Part, partition: Partition) -> None:
-        """Lets the log begin the leader epoch, in a thread. Raises KafkaStorageError."""
+        """Begins the leader epoch in the log, in a thread. Raises KafkaStorageError."""
         work = self._context.transitions
         if part.leader == self._context.cluster.me:
             await work.run(partition, self._begin_leading, part, partition)

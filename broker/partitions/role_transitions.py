@@ -1,7 +1,7 @@
 """Changes of roles, thousands at once when a broker dies: in slices on the loop, together in threads.
 
 Each role that begins writes to its log, which may wait for the disk. A thread takes one piece of
-such work after another, and tells the loop of all that has ended meanwhile in one call: to hand over
+such work after another, and passes to the loop all that has ended meanwhile in one call: to hand over
 each piece by itself costs more than the piece. The loop begins and ends a few changes in each of its
 turns, so that thousands of them hold up nothing else, and least of all the lease of the session. Only
 a few logs are opened at a time, because that keeps processors busy more than disks.
@@ -135,7 +135,7 @@ class _Queue:
             error: Exception | None = None
             try:
                 piece.work(*piece.arguments)
-            except Exception as raised:  # noqa: BLE001 - whoever waits for the work is told
+            except Exception as raised:  # noqa: BLE001 - raised where the work is awaited
                 error = raised
             with self._lock:
                 self._ended.append((piece, error))

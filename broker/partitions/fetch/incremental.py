@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from tidelog.protocol.api.fetch import FetchRequest, FetchTopic, PartitionData
     from tidelog.storage.log.partition import Partition
 
-_LOOK_S = 1.0  # how often logs are looked at of which nothing was heard
+_LOOK_S = 1.0  # how often logs are checked that have woken nobody
 
 
 class WholeFetch:
@@ -104,7 +104,7 @@ class IncrementalFetch:
         return as_topics(read)
 
     def _recognize(self, topic: CachedTopic) -> None:
-        """Takes the name of a topic that was named by its id, and what the metadata say of it."""
+        """Sets the name of a topic that was named by its id, and what the metadata have of it."""
         image = self._services.metadata.image
         if not topic.name:
             topic.name = image.topic_name(topic.topic_id) or ""
@@ -247,14 +247,14 @@ def close(services: Services, session_id: int) -> None:
 
 
 def _leave(services: Services, session: FetchSession) -> None:
-    """Lets a session that was closed hear of nothing more; its fetch waits no longer."""
+    """Stops watching for a session that was closed; its fetch waits no longer."""
     unwatch(services, session)
     if session.sleeper is not None:
         session.sleeper.wake()
 
 
 def settle(services: Services, cached: Cached, data: PartitionData, at_end: int) -> None:
-    """Lets a partition be quiet if the client has all of it, and knows its offsets.
+    """Marks a partition as quiet if the client has all of it, and knows its offsets.
 
     `at_end` is the place in a log's `Ends` of the offset up to which the client reads.
     """
@@ -276,7 +276,7 @@ def settle(services: Services, cached: Cached, data: PartitionData, at_end: int)
 
 
 def watch(services: Services, cached: Cached) -> Partition | None:
-    """Lets a partition hear of its log, and returns that; None if there is none that is open."""
+    """Watches the log of a partition, and returns it; None if there is none that is open."""
     log = services.store.opened_partition(cached.topic.name, cached.wanted.partition)
     if cached.log is not log:
         unwatch(services, (cached,))
@@ -287,7 +287,7 @@ def watch(services: Services, cached: Cached) -> Partition | None:
 
 
 def unwatch(services: Services, gone: Iterable[Cached]) -> None:
-    """Lets partitions hear of their logs no more."""
+    """Stops watching the logs of partitions."""
     for cached in gone:
         if cached.log is not None:
             services.purgatory.leave(cast("Partition", cached.log), cached)

@@ -197,7 +197,7 @@ class Fetcher:
             watch.cancel()
 
     def answered(self, answer: Any) -> None:
-        """Takes the answer to the first fetch under way, and sends the next one."""
+        """Handles the answer to the first fetch under way, and sends the next one."""
         if self._failure is not None or not self._sent:
             return
         try:
@@ -336,7 +336,7 @@ class Fetcher:
             quota.record(len(data.records), self._context.now_ms())
 
     def _take(self, number: int, answer: Any) -> None:
-        """Takes the answer to a fetch, and asks again for what it has answered.
+        """Handles the answer to a fetch, and asks again for what it has answered.
 
         What came with records, and its topic, is asked for last: a leader with little room answers
         those without records that come late in a fetch, so each has to come early in its turn.

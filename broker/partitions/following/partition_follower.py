@@ -113,9 +113,7 @@ class PartitionFollower:
         self._pause: asyncio.Future[None] | None = None  # done when it may ask again
         self.work: asyncio.Future[None] | None = None  # what is done to its log in a thread
         self._waits_for_memory = False  # True until the memory is reserved
-        self._readable = (
-            partition.high_watermark
-        )  # up to where consumers were told that they may read
+        self._readable = partition.high_watermark  # up to where fetches of consumers were woken
         self._unreadable: deque[_Appended] = deque()  # what was appended, and may not be read yet
 
     def stop(self) -> None:
@@ -139,7 +137,7 @@ class PartitionFollower:
         return request
 
     def take(self, request: FetchRequest, data: PartitionData) -> None:
-        """Takes the leader's answer to a request."""
+        """Handles the leader's answer to a request."""
         if self.is_stopped or self.work is not None:
             return
         answer = received_answer(data, self.follower.leader_epoch)

@@ -54,7 +54,7 @@ class PendingElections:
         self, metadata: ClusterMetadata, cluster: Cluster, leaders: Leaders[PartitionLeader]
     ) -> None:
         self._metadata, self._cluster, self._leaders = metadata, cluster, leaders
-        # The requests that wait, with what tells whether they still have to.
+        # The requests that wait, with a function that returns whether they still have to.
         self._waiting: dict[asyncio.Future[None], Callable[[], bool]] = {}
         self._looking: asyncio.Task[None] | None = None  # while requests wait
         self._will_look = False
@@ -124,7 +124,7 @@ class PendingElections:
                 del self._asks[ask.name]
 
     def _refuse_overdue(self) -> None:
-        """Tells followers that have waited for long that this broker does not lead."""
+        """Refuses followers that have waited for long: this broker does not lead."""
         self._timer = None
         loop = asyncio.get_running_loop()
         now_s = loop.time()
@@ -156,7 +156,7 @@ class PendingElections:
                 self._looking = None
 
     async def _look_at_changes(self) -> None:
-        """Looks for all requests that wait, whenever something has changed."""
+        """Checks all requests that wait, whenever something has changed."""
         metadata, seen = self._metadata, None
         while True:
             revision = metadata.image.revision

@@ -92,7 +92,7 @@ class Follower:
     def on_answer(
         self, request: FetchRequest, answer: FetchAnswer, log: FollowerLog
     ) -> list[FollowerAction]:
-        """Takes the answer to a request. One to another request than the last is dropped."""
+        """Handles the answer to a request. One to another request than the last is dropped."""
         if not self._is_asked(request, log):
             return []
         self._asked = None
@@ -110,7 +110,7 @@ class Follower:
         return [Append()]
 
     def on_appended(self, answer: FetchAnswer, log: FollowerLog) -> list[FollowerAction]:
-        """Takes the log after the records of an answer, maybe none, are in it."""
+        """Handles that the records of an answer, maybe none, are in the log."""
         actions: list[FollowerAction] = []
         high_watermark = self._high_watermark(answer, log)
         if high_watermark > log.high_watermark:

@@ -83,7 +83,7 @@ class InSyncReplicas:
         return self._undecided
 
     def store(self, assignment: Assignment) -> bool:
-        """Takes a stored state; returns False if a newer one is known.
+        """Applies a stored state; returns False if a newer one is known.
 
         Metadata never goes back. Proposals on an older revision can no longer be applied.
         """
@@ -97,7 +97,7 @@ class InSyncReplicas:
         return True
 
     def refuse(self, change: ChangeIsr) -> None:
-        """Takes back a proposal that the coordinator has refused: it is certainly not applied."""
+        """Withdraws a proposal that the coordinator has refused: it is certainly not applied."""
         if self._undecided == change:
             self._undecided = None
             self._count()

@@ -138,7 +138,7 @@ class Leader:
     def on_fetch(
         self, request: FetchRequest, now_ms: int
     ) -> tuple[FetchAnswer, list[LeaderAction]]:
-        """Takes a follower's fetch; the records of the answer are read afterwards.
+        """Handles a follower's fetch; the records of the answer are read afterwards.
 
         The leader's log end is taken before that read: otherwise steady appends would keep
         every follower behind.
@@ -192,13 +192,13 @@ class Leader:
     # --- the log --------------------------------------------------------------------------------
 
     def on_appended(self, log_end_offset: int, now_ms: int) -> list[LeaderAction]:
-        """Takes the log's end after an append."""
+        """Handles an append, after which the log ends at an offset."""
         self._before_growth(now_ms)
         self.log_end_offset = log_end_offset
         return self._on_own_log(now_ms)
 
     def on_flushed(self, flushed_offset: int, now_ms: int) -> list[LeaderAction]:
-        """Takes the offset up to which the log is durable."""
+        """Handles that the log is durable up to an offset."""
         self._before_growth(now_ms)
         self.flushed_offset = max(self.flushed_offset, flushed_offset)
         return self._on_own_log(now_ms)
@@ -211,7 +211,7 @@ class Leader:
                 remote.before_growth(end, now_ms)
 
     def on_log_start(self, log_start_offset: int) -> None:
-        """Takes the log's start, after retention or DeleteRecords."""
+        """Handles another log start, after retention or DeleteRecords."""
         self.log_start_offset = log_start_offset
 
     def _on_own_log(self, now_ms: int) -> list[LeaderAction]:
@@ -232,18 +232,18 @@ class Leader:
     def on_assignment(
         self, assignment: Assignment, brokers: BrokerView, rules: LeaderRules, now_ms: int
     ) -> list[LeaderAction]:
-        """Takes a new image: the partition's stored state, the brokers, and the settings."""
+        """Handles a new image: the partition's stored state, the brokers, and the settings."""
         self.brokers, self.rules = brokers, rules
         return self._store(assignment, now_ms)
 
     def on_change_applied(self, assignment: Assignment, now_ms: int) -> list[LeaderAction]:
-        """Takes the outcome of a ChangeIsr: it is stored, at the revision of the assignment."""
+        """Handles the outcome of a ChangeIsr: it is stored, at the revision of the assignment."""
         return self._store(assignment, now_ms)
 
     def on_change_refused(
         self, change: ChangeIsr, assignment: Assignment | None, now_ms: int
     ) -> list[LeaderAction]:
-        """Takes the outcome of a ChangeIsr: one of its conditions was false.
+        """Handles the outcome of a ChangeIsr: one of its conditions was false.
 
         `assignment` was read afterwards; None if the partition is gone. The next proposal waits for
         a tick, because the image may lag behind what was refused.
@@ -255,7 +255,7 @@ class Leader:
         return self._store(assignment, now_ms)
 
     def on_change_unknown(self, change: ChangeIsr) -> None:
-        """Takes a ChangeIsr that ended without an outcome: it may still be applied.
+        """Handles a ChangeIsr that ended without an outcome: it may still be applied.
 
         Its members count on. The next tick settles it by another change on the same revision.
         """
@@ -279,7 +279,7 @@ class Leader:
     # --- time -----------------------------------------------------------------------------------
 
     def on_tick(self, now_ms: int) -> list[LeaderAction]:
-        """Looks at what time has changed: the lease, followers that lag or left, unsettled proposals.
+        """Handles what time has changed: the lease, followers that lag or left, unsettled proposals.
 
         Called at least twice in `lag_time_max_ms`, and at least every third of a lease: a longer
         silence may count as a pause in which the lease ended (`lease.py`).

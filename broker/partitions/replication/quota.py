@@ -120,7 +120,7 @@ class ReplicationQuotas:
     def apply(
         self, image: Image, config: BrokerConfig, config_of: Callable[[str], TopicConfig]
     ) -> None:
-        """Takes the settings of an image, of the broker and of a topic by its name."""
+        """Applies the settings of an image, of the broker and of a topic by its name."""
         leader, follower = self._sides
         leader.limit = config.replication.leader_replication_throttled_rate
         follower.limit = config.replication.follower_replication_throttled_rate

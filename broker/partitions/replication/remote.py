@@ -46,7 +46,7 @@ class RemoteReplica:
         self._end_at_last_fetch: int | None = None
 
     def on_fetch(self, request: FetchRequest, leader_end: int, now_ms: int) -> None:
-        """Takes what a fetch says. `leader_end` is where the leader's log ended before the read."""
+        """Applies what a fetch says. `leader_end` is where the leader's log ended before the read."""
         self._take_caught_up_time(request.fetch_offset, leader_end, now_ms)
         self.log_end_offset = request.fetch_offset
         self.log_start_offset = request.log_start_offset

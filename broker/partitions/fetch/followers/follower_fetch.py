@@ -68,7 +68,7 @@ class FollowerFetch:
     def __init__(
         self, services: Services, session: FollowerSession, request: FetchRequest, context: Context
     ) -> None:
-        """Tells the leaders of the fetch. Raises what `FollowerSession.take` raises."""
+        """Passes the fetch to the leaders. Raises what `FollowerSession.take` raises."""
         self._services, self._session = services, session
         self._request, self._context = request, context
         self._has_session = request.session_epoch != SESSIONLESS

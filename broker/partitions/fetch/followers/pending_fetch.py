@@ -62,7 +62,7 @@ class PendingFetch:
         *,
         is_coming: bool,
     ) -> None:
-        """Tells the leader of the partition what the question says of the follower's log."""
+        """Passes what the question says of the follower's log to the leader of the partition."""
         self.session, self.name, self.wanted, self.request = session, name, wanted, request
         self.led, self.error, self.is_coming = led, error, is_coming
         self.is_open = True
@@ -120,22 +120,22 @@ class PendingFetch:
             self.park()
 
     def wake(self) -> None:
-        """Notes that there may be an update."""
+        """Marks that there may be an update."""
         self.session.wake(self)
 
     def wake_soon(self) -> None:
-        """Notes that there may be an update, which can wait for more."""
+        """Marks that there may be an update, which can wait for more."""
         self.session.wake(self, at_once=False)
 
     def park(self) -> None:
-        """Lets the leader say when there is an update."""
+        """Waits with the leader, or for its election, until there is an update."""
         if self.led is not None:
             self.led.parked[self] = self.request
         elif self.is_coming:
             self.session.elections.park(self)
 
     def led_by(self, led: PartitionLeader) -> None:
-        """Tells the leader that the partition has got since the question was asked."""
+        """Passes the question to the leader that has started since."""
         self.led, self.is_coming = led, False
         self.answer = led.on_fetch(self.request)
         self.park()

@@ -6,7 +6,7 @@ log ends now. So a fetch costs what has changed, however many partitions a follo
 that of its connection, and ends with it.
 
 What a leader knows of its log beside the records changes without an update, too. It is compared with what
-the follower was told, now and then, and told again after a while whether or not it has changed: the
+the follower was sent, now and then, and sent again after a while whether or not it has changed: the
 follower may have failed to keep it. A follower joins the in-sync replicas by a fetch, so the question of
 one that is not among them is answered now and then, too: what kept it out may be over.
 """
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
 # Partitions with updates in one answer, at most: some 5 ms of work on the event loops of leader and follower.
 _ANSWERED = 64
-_LOOK_S = 0.5  # how often what leaders know is compared with what was told
+_LOOK_S = 0.5  # how often what leaders know is compared with what was last sent
 _LOOKED_AT, _LOOKS = 100, 8  # partitions at once: so many, or all in so many looks
 _SEND_AGAIN_S = 120.0
 _SENT_AGAIN = 32  # partitions in one answer, at most
@@ -135,7 +135,7 @@ class FollowerSession:
     # --- questions --------------------------------------------------------------------------------
 
     def take(self, request: FetchRequest) -> None:
-        """Takes the new questions of a fetch.
+        """Adds the new questions of a fetch.
 
         Raises FetchSessionIdNotFound and InvalidFetchSessionEpoch.
         """
@@ -193,7 +193,7 @@ class FollowerSession:
             self._late[ask] = None
 
     def _forget(self, name: TopicIdPartition) -> None:
-        """Notes that the follower asks for a partition no more."""
+        """Drops a partition for which the follower asks no more."""
         ask = self._asks.pop(name, None)
         if ask is not None:
             self._end(ask)
@@ -284,7 +284,7 @@ class FollowerSession:
     def _worth_an_answer(self) -> list[PendingFetch]:
         """Returns open questions of followers that should hear something, or ask again.
 
-        The leader knows something else than was told, or the follower is not in the ISR.
+        The leader knows something else than was sent, or the follower is not in the ISR.
         It looks at some of the questions, in turn, if they are many.
         """
         asks, sent = self._asks, self._last_sent
@@ -301,7 +301,7 @@ class FollowerSession:
         return found
 
     def _sent_long_ago(self, now_s: float) -> list[PendingFetch]:
-        """Returns open questions of which nothing was told for long, some of them if they are many."""
+        """Returns open questions of which nothing was sent for long, some of them if they are many."""
         found: list[PendingFetch] = []
         gone: list[
             TopicIdPartition
