@@ -92,7 +92,9 @@ class Services:
         self.coordinator = GroupCoordinator(self)
         self.producer_ids = ProducerIds(metadata)
         self.transactions = TransactionCoordinator(self, self.producer_ids)
-        self.connections = Connections(self.settings, metrics, memory, self.descriptors)
+        self.connections = Connections(
+            self.settings, metrics, memory, clock, metadata, self.descriptors
+        )
         self.fetch_sessions = FetchSessions(
             config.fetches.max_incremental_fetch_session_cache_slots,
             config.fetches.fetch_session_cache_max_partitions,

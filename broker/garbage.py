@@ -147,12 +147,12 @@ class Hold:
 
     def __init__(self, collector: Collector) -> None:
         self._collector = collector
-        self._is_begun = False
+        self.is_begun = False
 
     def begin(self) -> None:
         """Holds back full collections, if that has not been done."""
-        if not self._is_begun:
-            self._is_begun = True
+        if not self.is_begun:
+            self.is_begun = True
             self._collector.hold()
 
     def __del__(self) -> None:
@@ -161,6 +161,6 @@ class Hold:
 
     def end(self) -> None:
         """Allows full collections again, if they were held back."""
-        if self._is_begun:
-            self._is_begun = False
+        if self.is_begun:
+            self.is_begun = False
             self._collector.release()

@@ -254,7 +254,7 @@ def _begin_chores(
         loop.create_task(work)
         for work in (
             _chores(services),
-            services.connections.watch(services.clock),
+            services.connections.watch(),
             services.metrics.loop_lag.run(lambda: sum(services.metrics.requests.values())),
             rounds.run(),
             compaction.run(),
@@ -358,10 +358,10 @@ async def _chores(services: Services) -> None:
     interval_s = min(30.0, max(1.0, services.config.connections_max_idle_ms / 1000 / 4))
     while True:
         await asyncio.sleep(interval_s)
-        closed = services.connections.close_idle(services.clock)
+        closed = services.connections.close_idle()
         if closed:
             log.info("idle connections closed", extra={"count": closed})
-        services.connections.log_repeated(services.clock)
+        services.connections.log_repeated()
         services.transactions.refusals.log_repeated()
         try:  # the next round may go better; this loop must not end
             await checkpoint(services.store, services.pools, services.purgatory)

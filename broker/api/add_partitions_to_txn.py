@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from tidelog.broker.coordinators.transactions.messages import fenced_since
 from tidelog.broker.network.per_partition import per_partition, per_partition_async
-from tidelog.broker.network.scheduler import with_checkpoints
+from tidelog.broker.network.scheduler import listed
 from tidelog.protocol.acl import Operation, ResourceType
 from tidelog.protocol.api.add_partitions_to_txn import (
     AddPartitionsToTxnPartitionResult,
@@ -86,10 +86,10 @@ async def _one_of_several(
     transactional_id = asked.transactional_id
     producer = ProducerIdAndEpoch(asked.producer_id, asked.producer_epoch)
     if asked.verify_only:
-        results, failures = _checked(services, asked.topics)
+        results, failures = await _checked(services, asked.topics)
         if not failures:
             check = partial(services.transactions.verify, transactional_id, producer)
-            results = _each(services, asked.topics, check)
+            results = await _each(services, asked.topics, check)
     else:
         with services.transactions.refusals.logged(context, transactional_id):
             results = await _added(services, context, transactional_id, producer, asked.topics)
@@ -108,13 +108,11 @@ async def _added(
     services.authorizer.require(
         session, Operation.WRITE, ResourceType.TRANSACTIONAL_ID, transactional_id
     )
-    results, failures = _checked(services, topics, writer=session)
+    results, failures = await _checked(services, topics, writer=session)
     if failures:
         services.transactions.refusals.note(context, transactional_id, failures[0])
         return results
-    names = [
-        (topic.name, index) for topic in topics for index in with_checkpoints(topic.partitions)
-    ]
+    names = await listed((topic.name, index) for topic in topics for index in topic.partitions)
     with fenced_since(_FENCED_SINCE, version):
         await services.transactions.add(
             transactional_id, producer, names, 2 if version >= _OF_BROKERS_SINCE else 0
@@ -122,7 +120,7 @@ async def _added(
     return results
 
 
-def _checked(
+async def _checked(
     services: Services, topics: Topics, *, writer: Session | None = None
 ) -> tuple[Results, list[BrokerError]]:
     """Returns the result for each partition, and the errors of missing or forbidden ones.
@@ -142,7 +140,7 @@ def _checked(
             failures.append(error)
             raise
 
-    results = _each(services, topics, check)
+    results = await _each(services, topics, check)
     if failures:
         for topic in results:
             for result in topic.results_by_partition:
@@ -152,7 +150,9 @@ def _checked(
     return results, failures
 
 
-def _each(services: Services, topics: Topics, check: Callable[[TopicPartition], None]) -> Results:
+async def _each(
+    services: Services, topics: Topics, check: Callable[[TopicPartition], None]
+) -> Results:
     """Returns the result of a check for each partition."""
 
     def one(topic: str, index: int) -> AddPartitionsToTxnPartitionResult:
@@ -162,7 +162,7 @@ def _each(services: Services, topics: Topics, check: Callable[[TopicPartition], 
     return [
         AddPartitionsToTxnTopicResult(
             name=topic.name,
-            results_by_partition=per_partition(
+            results_by_partition=await per_partition(
                 services,
                 "add_partitions_to_txn",
                 topic.partitions,

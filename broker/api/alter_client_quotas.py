@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from tidelog.broker.metadata import client_quotas, own_configs
 from tidelog.broker.network.per_partition import per_partition
-from tidelog.broker.network.scheduler import with_checkpoints
+from tidelog.broker.network.scheduler import listed
 from tidelog.broker.quotas.checks import checked_changes, checked_entity
 from tidelog.protocol.api.alter_client_quotas import AlterClientQuotasResponse, EntryData
 from tidelog.protocol.errors import InvalidRequest, PolicyViolation
@@ -40,7 +40,7 @@ async def handle(
     if not request.validate_only:
         await services.catch_up()
     known, most = services.metadata.image.quotas, services.config.limits.max_quota_entities
-    times = Counter(_named(entry) for entry in with_checkpoints(request.entries))
+    times = Counter(await listed(_named(entry) for entry in request.entries))
 
     def check(entry: AlterEntryData) -> EntryData:
         if times[_named(entry)] > 1:
@@ -55,8 +55,8 @@ async def handle(
         changes[entity] = checked
         return EntryData(entity=entry.entity)
 
-    once = {_named(entry): entry for entry in with_checkpoints(request.entries)}.values()
-    entries = per_partition(services, "alter_client_quotas", once, check, _failed)
+    once = dict(await listed((_named(entry), entry) for entry in request.entries)).values()
+    entries = await per_partition(services, "alter_client_quotas", once, check, _failed)
     if changes and not request.validate_only:
         own_configs.check_readable(services.metadata.image, "quotas")
         await client_quotas.alter(services.metadata, changes)
@@ -77,8 +77,10 @@ def _failed(entry: AlterEntryData, error: BrokerError) -> EntryData:
     return EntryData(error_code=error.code, error_message=error.message, entity=entry.entity)
 
 
-def refuse(request: AlterClientQuotasRequest, error: BrokerError) -> AlterClientQuotasResponse:
+async def refuse(
+    request: AlterClientQuotasRequest, error: BrokerError
+) -> AlterClientQuotasResponse:
     """Returns the error for every entity."""
     return AlterClientQuotasResponse(
-        entries=[_failed(entry, error) for entry in with_checkpoints(request.entries)]
+        entries=await listed(_failed(entry, error) for entry in request.entries)
     )

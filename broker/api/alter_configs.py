@@ -24,7 +24,7 @@ from tidelog.broker.api.describe_configs import (
     no_such_resource,
 )
 from tidelog.broker.api.incremental_alter_configs import altered, check_changeable, topic_to_alter
-from tidelog.broker.network.scheduler import with_checkpoints
+from tidelog.broker.network.scheduler import listed
 from tidelog.broker.settings import (
     BASIS,
     BROKER_BASIS,
@@ -117,8 +117,8 @@ def _response(
     )
 
 
-def refuse(request: AlterConfigsRequest, error: BrokerError) -> AlterConfigsResponse:
+async def refuse(request: AlterConfigsRequest, error: BrokerError) -> AlterConfigsResponse:
     """Returns the error for every resource."""
     return AlterConfigsResponse(
-        responses=[_response(resource, error) for resource in with_checkpoints(request.resources)]
+        responses=await listed(_response(resource, error) for resource in request.resources)
     )

@@ -11,10 +11,10 @@ replica.
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tidelog.broker.network.per_partition import per_partition
-from tidelog.broker.network.scheduler import with_checkpoints
+from tidelog.broker.network.scheduler import listed
 from tidelog.protocol.api.alter_partition_reassignments import (
     AlterPartitionReassignmentsResponse,
     ReassignablePartitionResponse,
@@ -27,7 +27,7 @@ from tidelog.protocol.errors import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
+    from collections.abc import Callable
 
     from tidelog.broker.api.services import Services
     from tidelog.broker.network.context import Context
@@ -38,13 +38,13 @@ if TYPE_CHECKING:
     from tidelog.protocol.errors import BrokerError
 
 
-def handle(
+async def handle(
     services: Services, request: AlterPartitionReassignmentsRequest, _context: Context
-) -> AlterPartitionReassignmentsResponse | Coroutine[Any, Any, AlterPartitionReassignmentsResponse]:
+) -> AlterPartitionReassignmentsResponse:
     """Starts the reassignments; a broker that is alone only checks the request."""
     if services.cluster.is_shared:
-        return _reassign(services, request)
-    return _response(services, request, partial(_check, services))
+        return await _reassign(services, request)
+    return await _response(services, request, partial(_check, services))
 
 
 async def _reassign(
@@ -65,10 +65,10 @@ async def _reassign(
         if error is not None:
             raise error
 
-    return _response(services, request, check)
+    return await _response(services, request, check)
 
 
-def _response(
+async def _response(
     services: Services,
     request: AlterPartitionReassignmentsRequest,
     check: Callable[[str, ReassignablePartition], None],
@@ -78,7 +78,7 @@ def _response(
         responses=[
             ReassignableTopicResponse(
                 name=topic.name,
-                partitions=per_partition(
+                partitions=await per_partition(
                     services,
                     "alter_partition_reassignments",
                     topic.partitions,
@@ -121,7 +121,7 @@ def _failed(wanted: ReassignablePartition, error: BrokerError) -> ReassignablePa
     )
 
 
-def refuse(
+async def refuse(
     request: AlterPartitionReassignmentsRequest, error: BrokerError
 ) -> AlterPartitionReassignmentsResponse:
     """Returns the error at the top, and for every partition."""
@@ -131,10 +131,8 @@ def refuse(
         responses=[
             ReassignableTopicResponse(
                 name=topic.name,
-                partitions=[
-                    _failed(wanted, error) for wanted in with_checkpoints(topic.partitions)
-                ],
+                partitions=await listed(_failed(wanted, error) for wanted in topic.partitions),
             )
-            for topic in with_checkpoints(request.topics)
+            for topic in request.topics
         ],
     )

@@ -13,7 +13,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from tidelog.broker.network.per_partition import per_partition
-from tidelog.broker.network.scheduler import with_checkpoints
+from tidelog.broker.network.scheduler import checkpoint, listed
 from tidelog.protocol.api.alter_replica_log_dirs import (
     AlterReplicaLogDirPartitionResult,
     AlterReplicaLogDirsResponse,
@@ -43,7 +43,7 @@ class _Move(NamedTuple):
     path: str
 
 
-def handle(
+async def handle(
     services: Services, request: AlterReplicaLogDirsRequest, _context: Context
 ) -> AlterReplicaLogDirsResponse:
     """Refuses every move that would change something."""
@@ -52,19 +52,22 @@ def handle(
         _check(services, move)
         return move, 0
 
-    return _answer(
-        per_partition(services, "alter_replica_log_dirs", _moves(request), accept, _failed)
+    moves = await _moves(request)
+    return await _answer(
+        await per_partition(services, "alter_replica_log_dirs", moves, accept, _failed)
     )
 
 
-def _moves(request: AlterReplicaLogDirsRequest) -> list[_Move]:
+async def _moves(request: AlterReplicaLogDirsRequest) -> list[_Move]:
     """Returns every partition once; the last directory that is named for it counts."""
-    found = {
-        (topic.name, index): _Move(topic.name, index, each.path)
-        for each in request.dirs
-        for topic in each.topics
-        for index in with_checkpoints(topic.partitions)
-    }
+    found = dict(
+        await listed(
+            ((topic.name, index), _Move(topic.name, index, each.path))
+            for each in request.dirs
+            for topic in each.topics
+            for index in topic.partitions
+        )
+    )
     return list(found.values())
 
 
@@ -86,11 +89,12 @@ def _failed(move: _Move, error: BrokerError) -> tuple[_Move, int]:
     return move, error.code
 
 
-def _answer(outcomes: Iterable[tuple[_Move, int]]) -> AlterReplicaLogDirsResponse:
+async def _answer(outcomes: Iterable[tuple[_Move, int]]) -> AlterReplicaLogDirsResponse:
     topics: dict[str, list[AlterReplicaLogDirPartitionResult]] = {}
-    for move, code in with_checkpoints(outcomes):
+    for move, code in outcomes:
         result = AlterReplicaLogDirPartitionResult(partition_index=move.partition, error_code=code)
         topics.setdefault(move.topic, []).append(result)
+        await checkpoint()
     return AlterReplicaLogDirsResponse(
         results=[
             AlterReplicaLogDirTopicResult(topic_name=name, partitions=partitions)
@@ -99,6 +103,8 @@ def _answer(outcomes: Iterable[tuple[_Move, int]]) -> AlterReplicaLogDirsRespons
     )
 
 
-def refuse(request: AlterReplicaLogDirsRequest, error: BrokerError) -> AlterReplicaLogDirsResponse:
+async def refuse(
+    request: AlterReplicaLogDirsRequest, error: BrokerError
+) -> AlterReplicaLogDirsResponse:
     """Returns the error for every partition."""
-    return _answer((move, error.code) for move in _moves(request))
+    return await _answer([(move, error.code) for move in await _moves(request)])

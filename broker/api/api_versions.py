@@ -17,7 +17,7 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from tidelog.broker.coordinators.transactions.messages import FEATURE, VERSION
-from tidelog.broker.network.encoded import Encoded
+from tidelog.broker.network.answers import Encoded
 from tidelog.protocol.api.api_versions import (
     API,
     ApiVersion,

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NoReturn
 
-from tidelog.broker.network.scheduler import with_checkpoints
+from tidelog.broker.network.scheduler import listed
 from tidelog.protocol.api.create_acls import AclCreationResult, CreateAclsResponse
 from tidelog.protocol.errors import SecurityDisabled
 
@@ -25,11 +25,11 @@ def handle(_services: Services, _request: CreateAclsRequest, _context: Context) 
     raise SecurityDisabled("no authorizer is configured: everybody may do everything")
 
 
-def refuse(request: CreateAclsRequest, error: BrokerError) -> CreateAclsResponse:
+async def refuse(request: CreateAclsRequest, error: BrokerError) -> CreateAclsResponse:
     """Returns the error for every rule."""
     return CreateAclsResponse(
-        results=[
+        results=await listed(
             AclCreationResult(error_code=error.code, error_message=error.message)
-            for _ in with_checkpoints(request.creations)
-        ]
+            for _ in request.creations
+        )
     )

@@ -19,7 +19,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from tidelog.broker.network.per_partition import per_partition_async
-from tidelog.broker.network.scheduler import with_checkpoints
+from tidelog.broker.network.scheduler import listed
 from tidelog.broker.topics.partition_counts import grown_count
 from tidelog.protocol.acl import Operation, ResourceType
 from tidelog.protocol.api.create_partitions import (
@@ -46,7 +46,7 @@ async def handle(
 ) -> CreatePartitionsResponse:
     """Adds partitions to each topic separately."""
     is_strict = context.version >= _STRICT_SINCE
-    times = Counter(topic.name for topic in with_checkpoints(request.topics))
+    times = Counter(await listed(topic.name for topic in request.topics))
 
     async def grow(topic: CreatePartitionsTopic) -> CreatePartitionsTopicResult:
         if times[topic.name] > 1:
@@ -62,7 +62,7 @@ async def handle(
             quota.changed(topic.count - before.partitions, is_strict=is_strict)
         return CreatePartitionsTopicResult(name=topic.name)
 
-    once = {topic.name: topic for topic in with_checkpoints(request.topics)}.values()
+    once = dict(await listed((topic.name, topic) for topic in request.topics)).values()
     return CreatePartitionsResponse(
         results=await per_partition_async(services, "create_partitions", once, grow, _failed)
     )
@@ -84,8 +84,8 @@ def _failed(wanted: CreatePartitionsTopic, error: BrokerError) -> CreatePartitio
     )
 
 
-def refuse(request: CreatePartitionsRequest, error: BrokerError) -> CreatePartitionsResponse:
+async def refuse(request: CreatePartitionsRequest, error: BrokerError) -> CreatePartitionsResponse:
     """Returns the error for every topic."""
     return CreatePartitionsResponse(
-        results=[_failed(topic, error) for topic in with_checkpoints(request.topics)]
+        results=await listed(_failed(topic, error) for topic in request.topics)
     )

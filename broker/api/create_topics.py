@@ -21,7 +21,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from tidelog.broker.network.per_partition import per_partition_async
-from tidelog.broker.network.scheduler import with_checkpoints
+from tidelog.broker.network.scheduler import listed
 from tidelog.broker.settings import check_size
 from tidelog.broker.topics.partition_counts import initial
 from tidelog.config import topic_entries
@@ -53,7 +53,7 @@ async def handle(
 ) -> CreateTopicsResponse:
     """Creates each topic separately."""
     is_strict = context.version >= _STRICT_SINCE
-    times = Counter(topic.name for topic in with_checkpoints(request.topics))
+    times = Counter(await listed(topic.name for topic in request.topics))
 
     async def create(topic: CreatableTopic) -> CreatableTopicResult:
         if times[topic.name] > 1:
@@ -72,7 +72,7 @@ async def handle(
             quota.changed(created.partitions, is_strict=is_strict)
         return _described(services, context, created)
 
-    once = {topic.name: topic for topic in with_checkpoints(request.topics)}.values()
+    once = dict(await listed((topic.name, topic) for topic in request.topics)).values()
     return CreateTopicsResponse(
         topics=await per_partition_async(services, "create_topics", once, create, _failed)
     )
@@ -135,8 +135,8 @@ def _failed(wanted: CreatableTopic, error: BrokerError) -> CreatableTopicResult:
     )
 
 
-def refuse(request: CreateTopicsRequest, error: BrokerError) -> CreateTopicsResponse:
+async def refuse(request: CreateTopicsRequest, error: BrokerError) -> CreateTopicsResponse:
     """Returns the error for every topic."""
     return CreateTopicsResponse(
-        topics=[_failed(topic, error) for topic in with_checkpoints(request.topics)]
+        topics=await listed(_failed(topic, error) for topic in request.topics)
     )

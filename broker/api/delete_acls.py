@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NoReturn
 
-from tidelog.broker.network.scheduler import with_checkpoints
+from tidelog.broker.network.scheduler import listed
 from tidelog.protocol.api.delete_acls import DeleteAclsFilterResult, DeleteAclsResponse
 from tidelog.protocol.errors import SecurityDisabled
 
@@ -25,13 +25,13 @@ def handle(_services: Services, _request: DeleteAclsRequest, _context: Context) 
     raise SecurityDisabled("no authorizer is configured: everybody may do everything")
 
 
-def refuse(request: DeleteAclsRequest, error: BrokerError) -> DeleteAclsResponse:
+async def refuse(request: DeleteAclsRequest, error: BrokerError) -> DeleteAclsResponse:
     """Returns the error for every filter."""
     return DeleteAclsResponse(
-        filter_results=[
+        filter_results=await listed(
             DeleteAclsFilterResult(
                 error_code=error.code, error_message=error.message, matching_acls=[]
             )
-            for _ in with_checkpoints(request.filters)
-        ]
+            for _ in request.filters
+        )
     )

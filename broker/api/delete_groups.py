@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tidelog.broker.network.per_partition import per_partition_async
-from tidelog.broker.network.scheduler import with_checkpoints
+from tidelog.broker.network.scheduler import listed
 from tidelog.protocol.acl import Operation, ResourceType
 from tidelog.protocol.api.delete_groups import DeletableGroupResult, DeleteGroupsResponse
 
@@ -44,8 +44,8 @@ def _failed(group_id: str, error: BrokerError) -> DeletableGroupResult:
     return DeletableGroupResult(group_id=group_id, error_code=error.code)
 
 
-def refuse(request: DeleteGroupsRequest, error: BrokerError) -> DeleteGroupsResponse:
+async def refuse(request: DeleteGroupsRequest, error: BrokerError) -> DeleteGroupsResponse:
     """Returns the error for every group."""
     return DeleteGroupsResponse(
-        results=[_failed(group_id, error) for group_id in with_checkpoints(request.groups_names)]
+        results=await listed(_failed(group_id, error) for group_id in request.groups_names)
     )

@@ -19,7 +19,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from tidelog.broker.network.per_partition import per_partition_async
-from tidelog.broker.network.scheduler import with_checkpoints
+from tidelog.broker.network.scheduler import listed
 from tidelog.broker.settings import is_internal
 from tidelog.protocol.acl import Operation, ResourceType
 from tidelog.protocol.api.delete_records import (
@@ -98,16 +98,14 @@ def _failed(wanted: DeleteRecordsPartition, error: BrokerError) -> DeleteRecords
     )
 
 
-def refuse(request: DeleteRecordsRequest, error: BrokerError) -> DeleteRecordsResponse:
+async def refuse(request: DeleteRecordsRequest, error: BrokerError) -> DeleteRecordsResponse:
     """Returns the error for every partition."""
     return DeleteRecordsResponse(
         topics=[
             DeleteRecordsTopicResult(
                 name=topic.name,
-                partitions=[
-                    _failed(wanted, error) for wanted in with_checkpoints(topic.partitions)
-                ],
+                partitions=await listed(_failed(wanted, error) for wanted in topic.partitions),
             )
-            for topic in with_checkpoints(request.topics)
+            for topic in request.topics
         ]
     )

@@ -17,7 +17,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from tidelog.broker.network.per_partition import per_partition_async
-from tidelog.broker.network.scheduler import with_checkpoints
+from tidelog.broker.network.scheduler import checkpoint, listed
 from tidelog.protocol.acl import Operation, ResourceType
 from tidelog.protocol.api.delete_topics import (
     DeletableTopicResult,
@@ -47,9 +47,9 @@ async def handle(
     services: Services, request: DeleteTopicsRequest, context: Context
 ) -> DeleteTopicsResponse:
     """Deletes each topic separately."""
-    asked = _wanted(request, context.version)
+    asked = await _wanted(request, context.version)
     is_strict = context.version >= _STRICT_SINCE
-    times = Counter(_topic(services, wanted) for wanted in with_checkpoints(asked))
+    times = Counter(await listed(_topic(services, wanted) for wanted in asked))
 
     async def delete(wanted: DeleteTopicState) -> DeletableTopicResult:
         if not services.config.delete_topic_enable:
@@ -68,9 +68,14 @@ async def handle(
             quota.changed(topic.partitions, is_strict=is_strict)
         return DeletableTopicResult(name=topic.name, topic_id=topic.topic_id)
 
-    once = {(each.name, each.topic_id): each for each in with_checkpoints(asked)}.values()
+    once: dict[tuple[str | None, UUID], DeleteTopicState] = {}
+    for each in asked:
+        once[each.name, each.topic_id] = each
+        await checkpoint()
     return DeleteTopicsResponse(
-        responses=await per_partition_async(services, "delete_topics", once, delete, _failed)
+        responses=await per_partition_async(
+            services, "delete_topics", once.values(), delete, _failed
+        )
     )
 
 
@@ -93,10 +98,10 @@ def _require_deletion(
     authorizer.require(session, Operation.DELETE, ResourceType.TOPIC, name)
 
 
-def _wanted(request: DeleteTopicsRequest, version: int) -> list[DeleteTopicState]:
+async def _wanted(request: DeleteTopicsRequest, version: int) -> list[DeleteTopicState]:
     if version >= _TOPIC_IDS_SINCE:
         return request.topics
-    return [DeleteTopicState(name=name) for name in with_checkpoints(request.topic_names)]
+    return await listed(DeleteTopicState(name=name) for name in request.topic_names)
 
 
 def _topic(services: Services, wanted: DeleteTopicState) -> str | UUID:
@@ -118,11 +123,9 @@ def _failed(wanted: DeleteTopicState, error: BrokerError) -> DeletableTopicResul
     )
 
 
-def refuse(request: DeleteTopicsRequest, error: BrokerError) -> DeleteTopicsResponse:
+async def refuse(request: DeleteTopicsRequest, error: BrokerError) -> DeleteTopicsResponse:
     """Returns the error for every topic."""
-    wanted = request.topics or [
-        DeleteTopicState(name=name) for name in with_checkpoints(request.topic_names)
-    ]
-    return DeleteTopicsResponse(
-        responses=[_failed(topic, error) for topic in with_checkpoints(wanted)]
+    wanted = request.topics or await listed(
+        DeleteTopicState(name=name) for name in request.topic_names
     )
+    return DeleteTopicsResponse(responses=await listed(_failed(topic, error) for topic in wanted))

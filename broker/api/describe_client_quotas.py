@@ -14,7 +14,7 @@ import contextlib
 from ipaddress import ip_address
 from typing import TYPE_CHECKING
 
-from tidelog.broker.network.scheduler import with_checkpoints
+from tidelog.broker.network.scheduler import listed
 from tidelog.broker.quotas.entity import IP, KINDS
 from tidelog.protocol.api.describe_client_quotas import (
     DescribeClientQuotasResponse,
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 _EXACT, _DEFAULT, _ANY = range(3)
 
 
-def handle(
+async def handle(
     services: Services, request: DescribeClientQuotasRequest, _context: Context
 ) -> DescribeClientQuotasResponse:
     """Returns the quotas that match every component, if the filter is valid."""
@@ -50,14 +50,16 @@ def handle(
     if IP in kinds and len(kinds) > 1:
         raise InvalidRequest("an address cannot be combined with a user or a client")
     return DescribeClientQuotasResponse(
-        entries=[
+        entries=await listed(
             EntryData(
                 entity=[EntityData(entity_type=kind, entity_name=name) for kind, name in entity],
                 values=[ValueData(key=key, value=value) for key, value in quotas.items()],
             )
-            for entity, quotas in with_checkpoints(services.metadata.image.quotas.items())
-            if _matches(request, dict(entity))
-        ]
+            for entity, quotas in await listed(
+                services.metadata.image.quotas.items(),
+                lambda each: _matches(request, dict(each[0])),
+            )
+        )
     )
 
 

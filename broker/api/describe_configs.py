@@ -22,8 +22,8 @@ from typing import TYPE_CHECKING
 
 from tidelog.broker.metadata import own_configs
 from tidelog.broker.metadata.names import check_topic_name
-from tidelog.broker.network.per_partition import per_partition
-from tidelog.broker.network.scheduler import with_checkpoints
+from tidelog.broker.network.per_partition import per_partition_async
+from tidelog.broker.network.scheduler import checkpoint, listed
 from tidelog.broker.security.authorizer import CLUSTER_NAME
 from tidelog.config import (
     BROKER_ALIASES,
@@ -75,33 +75,36 @@ async def handle(
     # A broker that cannot reach the metadata store describes its last image.
     with contextlib.suppress(KafkaStorageError):
         await services.catch_up()
-    return _describe_all(services, request, context)
+    return await _describe_all(services, request, context)
 
 
-def _describe_all(
+async def _describe_all(
     services: Services, request: DescribeConfigsRequest, context: Context
 ) -> DescribeConfigsResponse:
     left = _MOST_ENTRIES
 
-    def describe(resource: DescribeConfigsResource) -> DescribeConfigsResult:
+    async def describe(resource: DescribeConfigsResource) -> DescribeConfigsResult:
         nonlocal left
         if left <= 0:
             raise InvalidRequest(
                 f"the answer has {_MOST_ENTRIES} settings already: ask for fewer resources at a time"
             )
-        result = _describe(services, context.session, request, resource)
+        result = await _describe(services, context.session, request, resource)
         left -= len(result.configs)
         return result
 
     once: dict[tuple[int, str], DescribeConfigsResource] = {}
-    for each in with_checkpoints(request.resources):
+    for each in request.resources:
         once.setdefault((each.resource_type, each.resource_name), each)
+        await checkpoint()
     return DescribeConfigsResponse(
-        results=per_partition(services, "describe_configs", once.values(), describe, _failed)
+        results=await per_partition_async(
+            services, "describe_configs", once.values(), describe, _failed
+        )
     )
 
 
-def _describe(
+async def _describe(
     services: Services,
     session: Session,
     request: DescribeConfigsRequest,
@@ -111,7 +114,7 @@ def _describe(
     entries = _entries(services, resource)
     if resource.configuration_keys:
         aliases = TOPIC_ALIASES if resource.resource_type == TOPIC else BROKER_ALIASES
-        entries = _asked(entries, resource.configuration_keys, aliases)
+        entries = await _asked(entries, resource.configuration_keys, aliases)
     return DescribeConfigsResult(
         resource_type=resource.resource_type,
         resource_name=resource.resource_name,
@@ -119,13 +122,14 @@ def _describe(
     )
 
 
-def _asked(
+async def _asked(
     entries: Iterable[ConfigEntry], keys: Iterable[str], aliases: Mapping[str, str]
 ) -> list[ConfigEntry]:
     """Returns the entries that a request names, each under the name in the request."""
     names: dict[str, list[str]] = {}
-    for key in with_checkpoints(dict.fromkeys(keys)):
+    for key in dict.fromkeys(keys):
         names.setdefault(aliases.get(key, key), []).append(key)
+        await checkpoint()
     return [entry._replace(name=name) for entry in entries for name in names.get(entry.name, ())]
 
 
@@ -280,8 +284,8 @@ def _failed(resource: DescribeConfigsResource, error: BrokerError) -> DescribeCo
     )
 
 
-def refuse(request: DescribeConfigsRequest, error: BrokerError) -> DescribeConfigsResponse:
+async def refuse(request: DescribeConfigsRequest, error: BrokerError) -> DescribeConfigsResponse:
     """Returns the error for every resource."""
     return DescribeConfigsResponse(
-        results=[_failed(resource, error) for resource in with_checkpoints(request.resources)]
+        results=await listed(_failed(resource, error) for resource in request.resources)
     )

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from tidelog.broker.coordinators.groups.messages import State
 from tidelog.broker.network.per_partition import per_partition
-from tidelog.broker.network.scheduler import with_checkpoints
+from tidelog.broker.network.scheduler import listed
 from tidelog.protocol.acl import Operation, ResourceType
 from tidelog.protocol.api.describe_groups import (
     DescribedGroup,
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 _NOT_FOUND_SINCE = 6
 
 
-def handle(
+async def handle(
     services: Services, request: DescribeGroupsRequest, context: Context
 ) -> DescribeGroupsResponse:
     """Describes each group."""
@@ -57,7 +57,7 @@ def handle(
         return described
 
     return DescribeGroupsResponse(
-        groups=per_partition(
+        groups=await per_partition(
             services, "describe_groups", dict.fromkeys(request.groups), describe, _failed
         )
     )
@@ -94,8 +94,8 @@ def _failed(group_id: str, error: BrokerError) -> DescribedGroup:
     )
 
 
-def refuse(request: DescribeGroupsRequest, error: BrokerError) -> DescribeGroupsResponse:
+async def refuse(request: DescribeGroupsRequest, error: BrokerError) -> DescribeGroupsResponse:
     """Returns the error for every group."""
     return DescribeGroupsResponse(
-        groups=[_failed(group_id, error) for group_id in with_checkpoints(request.groups)]
+        groups=await listed(_failed(group_id, error) for group_id in request.groups)
     )

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from tidelog.broker.coordinators.transactions import coordinator_epochs
 from tidelog.broker.metadata.names import check_topic_name
 from tidelog.broker.network.per_partition import per_partition_async
-from tidelog.broker.network.scheduler import with_checkpoints
+from tidelog.broker.network.scheduler import listed
 from tidelog.protocol.acl import Operation, ResourceType
 from tidelog.protocol.api.describe_producers import (
     DescribeProducersResponse,
@@ -107,16 +107,16 @@ def _failed(index: int, error: BrokerError) -> PartitionResponse:
     )
 
 
-def refuse(request: DescribeProducersRequest, error: BrokerError) -> DescribeProducersResponse:
+async def refuse(
+    request: DescribeProducersRequest, error: BrokerError
+) -> DescribeProducersResponse:
     """Returns the error for every partition."""
     return DescribeProducersResponse(
         topics=[
             TopicResponse(
                 name=topic.name,
-                partitions=[
-                    _failed(index, error) for index in with_checkpoints(topic.partition_indexes)
-                ],
+                partitions=await listed(_failed(index, error) for index in topic.partition_indexes),
             )
-            for topic in with_checkpoints(request.topics)
+            for topic in request.topics
         ]
     )

@@ -18,7 +18,7 @@ from tidelog.broker.metadata.brokers.visible import visible_brokers, visible_par
 from tidelog.broker.metadata.names import check_topic_name
 from tidelog.broker.metadata.records import NO_LEADER
 from tidelog.broker.network.per_partition import per_partition
-from tidelog.broker.network.scheduler import with_checkpoints
+from tidelog.broker.network.scheduler import listed
 from tidelog.broker.security.authorizer import NOT_ASKED
 from tidelog.broker.settings import is_internal
 from tidelog.protocol.acl import Operation, ResourceType
@@ -59,7 +59,9 @@ async def handle(
         if topic is None or not _may_describe(services, context, name):
             if request.topics:
                 why = partial(_raise_why_not, services, context)
-                topics += per_partition(services, "describe_topic_partitions", [name], why, _failed)
+                topics += await per_partition(
+                    services, "describe_topic_partitions", [name], why, _failed
+                )
             continue
         indexes = range(begin, topic.partitions)[:left]
         begin = 0
@@ -156,10 +158,10 @@ def _failed(name: str, error: BrokerError) -> DescribeTopicPartitionsResponseTop
     )
 
 
-def refuse(
+async def refuse(
     request: DescribeTopicPartitionsRequest, error: BrokerError
 ) -> DescribeTopicPartitionsResponse:
     """Returns the error for every topic."""
     return DescribeTopicPartitionsResponse(
-        topics=[_failed(topic.name, error) for topic in with_checkpoints(request.topics)]
+        topics=await listed(_failed(topic.name, error) for topic in request.topics)
     )

@@ -11,8 +11,8 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from tidelog.broker.network.per_partition import per_partition
-from tidelog.broker.network.scheduler import with_checkpoints
+from tidelog.broker.network.per_partition import per_partition_async
+from tidelog.broker.network.scheduler import checkpoint, listed
 from tidelog.protocol.acl import Operation, ResourceType
 from tidelog.protocol.api.describe_transactions import (
     DescribeTransactionsResponse,
@@ -29,12 +29,12 @@ if TYPE_CHECKING:
     from tidelog.protocol.errors import BrokerError
 
 
-def handle(
+async def handle(
     services: Services, request: DescribeTransactionsRequest, context: Context
 ) -> DescribeTransactionsResponse:
     """Describes each id separately."""
     return DescribeTransactionsResponse(
-        transaction_states=per_partition(
+        transaction_states=await per_partition_async(
             services,
             "describe_transactions",
             dict.fromkeys(request.transactional_ids),
@@ -44,7 +44,9 @@ def handle(
     )
 
 
-def _described(services: Services, session: Session, transactional_id: str) -> TransactionState:
+async def _described(
+    services: Services, session: Session, transactional_id: str
+) -> TransactionState:
     require, allows = services.authorizer.require, services.authorizer.allows
     require(session, Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, transactional_id)
     transaction = services.transactions.get(transactional_id)
@@ -52,9 +54,10 @@ def _described(services: Services, session: Session, transactional_id: str) -> T
         raise TransactionalIdNotFound(f"there is no transactional id {transactional_id}")
     metadata = transaction.metadata
     topics: dict[str, list[int]] = {}
-    for topic, index in with_checkpoints(transaction.partitions):
+    for topic, index in transaction.partitions:
         if allows(session, Operation.DESCRIBE, ResourceType.TOPIC, topic):
             topics.setdefault(topic, []).append(index)
+        await checkpoint()
     return TransactionState(
         transactional_id=transactional_id,
         transaction_state=transaction.state.word,
@@ -72,12 +75,10 @@ def _failed(name: str, error: BrokerError) -> TransactionState:
     return TransactionState(transactional_id=name, error_code=error.code, topics=[])
 
 
-def refuse(
+async def refuse(
     request: DescribeTransactionsRequest, error: BrokerError
 ) -> DescribeTransactionsResponse:
     """Returns the error for every transaction."""
     return DescribeTransactionsResponse(
-        transaction_states=[
-            _failed(name, error) for name in with_checkpoints(request.transactional_ids)
-        ]
+        transaction_states=await listed(_failed(name, error) for name in request.transactional_ids)
     )

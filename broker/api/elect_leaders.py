@@ -20,7 +20,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from tidelog.broker.network.per_partition import per_partition
-from tidelog.broker.network.scheduler import with_checkpoints
+from tidelog.broker.network.scheduler import listed
 from tidelog.protocol.api.elect_leaders import (
     ElectLeadersResponse,
     PartitionResult,
@@ -54,17 +54,15 @@ async def handle(
     else:
         asked = _asked(request)
     elect = elect_preferred if request.election_type == _PREFERRED else elect_any
-    wanted = [
-        (topic, index) for topic, indexes in asked.items() for index in with_checkpoints(indexes)
-    ]
+    wanted = await listed((topic, index) for topic, indexes in asked.items() for index in indexes)
     failed = await elect(services, wanted, request.timeout_ms)
+
+    def is_shown(topic: str, index: int) -> bool:
+        return not isinstance(failed.get((topic, index)), ElectionNotNeeded)
+
     if is_all:
         asked = {
-            topic: [
-                index
-                for index in with_checkpoints(indexes)
-                if not isinstance(failed.get((topic, index)), ElectionNotNeeded)
-            ]
+            topic: await listed(indexes, partial(is_shown, topic))
             for topic, indexes in asked.items()
         }
 
@@ -74,14 +72,14 @@ async def handle(
             raise error
         return PartitionResult(partition_id=index)
 
-    return _response(services, asked, lambda topic: partial(result, topic))
+    return await _response(services, asked, lambda topic: partial(result, topic))
 
 
 def _asked(request: ElectLeadersRequest) -> dict[str, list[int]]:
     return {each.topic: each.partitions for each in request.topic_partitions or ()}
 
 
-def _response(
+async def _response(
     services: Services,
     asked: Mapping[str, list[int]],
     elect_in: Callable[[str], Callable[[int], PartitionResult]],
@@ -91,7 +89,7 @@ def _response(
         replica_election_results=[
             ReplicaElectionResult(
                 topic=topic,
-                partition_result=per_partition(
+                partition_result=await per_partition(
                     services, "elect_leaders", indexes, elect_in(topic), _failed
                 ),
             )
@@ -104,17 +102,15 @@ def _failed(index: int, error: BrokerError) -> PartitionResult:
     return PartitionResult(partition_id=index, error_code=error.code, error_message=error.message)
 
 
-def refuse(request: ElectLeadersRequest, error: BrokerError) -> ElectLeadersResponse:
+async def refuse(request: ElectLeadersRequest, error: BrokerError) -> ElectLeadersResponse:
     """Returns the error at the top (v1), and for every named partition."""
     return ElectLeadersResponse(
         error_code=error.code,
         replica_election_results=[
             ReplicaElectionResult(
                 topic=each.topic,
-                partition_result=[
-                    _failed(index, error) for index in with_checkpoints(each.partitions)
-                ],
+                partition_result=await listed(_failed(index, error) for index in each.partitions),
             )
-            for each in with_checkpoints(request.topic_partitions or ())
+            for each in request.topic_partitions or ()
         ],
     )

@@ -35,9 +35,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tidelog.broker.network.scheduler import with_checkpoints
+from tidelog.broker.network.scheduler import listed
 from tidelog.broker.partitions.fetch import delayed_fetch, incremental
-from tidelog.broker.partitions.fetch.fetch_read import TOPIC_IDS_SINCE, FetchRead, is_replica
+from tidelog.broker.partitions.fetch.fetch_read import (
+    TOPIC_IDS_SINCE,
+    FetchRead,
+    are_few,
+    is_replica,
+)
 from tidelog.broker.partitions.fetch.named_once import name_each_once
 from tidelog.broker.partitions.fetch.parts import failed
 from tidelog.broker.partitions.fetch.session_epochs import FIRST, NO_SESSION, SESSIONLESS
@@ -81,10 +86,11 @@ def handle(
     topics = request.topics
     if len(topics) != 1 or len(topics[0].partitions) != 1:
         name_each_once(request, by_id=context.version >= TOPIC_IDS_SINCE)
-    if quota is not None:
+    if quota is not None or not are_few(topics):
         return delayed_fetch.answer(services, incremental.WholeFetch(services, request, context))
+    attempt = FetchRead(services, request, context, ON_LOOP, request.topics)
     try:
-        attempt = FetchRead(services, request, context, ON_LOOP, request.topics)
+        attempt.read_few()
     except WouldBlock:
         return delayed_fetch.wait(
             services, incremental.WholeFetch(services, request, context), None
@@ -105,7 +111,7 @@ def _for_replica(
     return services.replicas.answer_follower(request, context)
 
 
-def refuse(request: FetchRequest, error: BrokerError) -> FetchResponse:
+async def refuse(request: FetchRequest, error: BrokerError) -> FetchResponse:
     """Returns the error at the top from version 7 on; before, for every partition."""
     return FetchResponse(
         error_code=error.code,
@@ -121,11 +127,10 @@ def refuse(request: FetchRequest, error: BrokerError) -> FetchResponse:
             FetchableTopicResponse(
                 topic=topic.topic,
                 topic_id=topic.topic_id,
-                partitions=[
-                    failed(wanted.partition, error.code)
-                    for wanted in with_checkpoints(topic.partitions)
-                ],
+                partitions=await listed(
+                    failed(wanted.partition, error.code) for wanted in topic.partitions
+                ),
             )
-            for topic in with_checkpoints(request.topics)
+            for topic in request.topics
         ],
     )

@@ -16,15 +16,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tidelog.broker.network.per_partition import per_partition
-from tidelog.broker.network.scheduler import with_checkpoints
+from tidelog.broker.network.scheduler import listed
 from tidelog.protocol.acl import Operation, ResourceType
 from tidelog.protocol.api.find_coordinator import Coordinator, FindCoordinatorResponse
 from tidelog.protocol.errors import InvalidRequest
 from tidelog.protocol.group_errors import CoordinatorNotAvailable
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine
-
     from tidelog.broker.api.services import Services
     from tidelog.broker.coordinators.internal_topic import InternalTopic
     from tidelog.broker.network.context import Context
@@ -37,29 +35,22 @@ _SEVERAL_KEYS_SINCE = 4
 _NO_ERROR = "NONE"  # Kafka's message if there is no error
 
 
-def handle(
+async def handle(
     services: Services, request: FindCoordinatorRequest, context: Context
-) -> FindCoordinatorResponse | Coroutine[None, None, FindCoordinatorResponse]:
+) -> FindCoordinatorResponse:
     """Returns the coordinators; later, if a topic has to be created."""
     if context.version > 0 and request.key_type != _GROUP:
         if request.key_type != _TRANSACTION:
-            return refuse(request, InvalidRequest(_NOT_SERVED))
+            return await refuse(request, InvalidRequest(_NOT_SERVED))
         topic = services.transactions.runtime.topic
     else:
         topic = services.coordinator.runtime.topic
     if services.cluster.is_shared and topic.is_missing:
-        return _found_after_creation(services, topic, request, context)
-    return _found(services, topic, request, context)
+        await topic.create()
+    return await _found(services, topic, request, context)
 
 
-async def _found_after_creation(
-    services: Services, topic: InternalTopic, request: FindCoordinatorRequest, context: Context
-) -> FindCoordinatorResponse:
-    await topic.create()
-    return _found(services, topic, request, context)
-
-
-def _found(
+async def _found(
     services: Services, topic: InternalTopic, request: FindCoordinatorRequest, context: Context
 ) -> FindCoordinatorResponse:
     is_group = context.version == 0 or request.key_type == _GROUP
@@ -77,7 +68,7 @@ def _found(
             node_id=found.node_id, host=found.host, port=found.port, error_message=text
         )
     return FindCoordinatorResponse(
-        coordinators=per_partition(
+        coordinators=await per_partition(
             services, "find_coordinator", request.coordinator_keys, find, _none_for_key
         )
     )
@@ -115,12 +106,10 @@ def _none_for_key(key: str, error: BrokerError) -> Coordinator:
     )
 
 
-def refuse(request: FindCoordinatorRequest, error: BrokerError) -> FindCoordinatorResponse:
+async def refuse(request: FindCoordinatorRequest, error: BrokerError) -> FindCoordinatorResponse:
     """Returns no coordinator, for the key or for every key."""
     if not request.coordinator_keys:
         return _none(error)
     return FindCoordinatorResponse(
-        coordinators=[
-            _none_for_key(key, error) for key in with_checkpoints(request.coordinator_keys)
-        ]
+        coordinators=await listed(_none_for_key(key, error) for key in request.coordinator_keys)
     )

@@ -25,7 +25,7 @@ from tidelog.broker.api.describe_configs import (
 from tidelog.broker.metadata import own_configs
 from tidelog.broker.metadata.names import check_topic_name
 from tidelog.broker.network.per_partition import per_partition_async
-from tidelog.broker.network.scheduler import with_checkpoints
+from tidelog.broker.network.scheduler import listed
 from tidelog.broker.settings import broker_changes, check_size, topic_changes
 from tidelog.config import (
     BROKER_ALIASES,
@@ -83,9 +83,7 @@ async def altered(
     api: str,
 ) -> list[_Response]:
     """Alters resources one after another, each on its own; returns the response to each."""
-    times = Counter(
-        (each.resource_type, each.resource_name) for each in with_checkpoints(resources)
-    )
+    times = Counter(await listed((each.resource_type, each.resource_name) for each in resources))
 
     async def alter_one(resource: _Resource) -> _Response:
         if times[resource.resource_type, resource.resource_name] > 1:
@@ -196,10 +194,10 @@ def _response(
     )
 
 
-def refuse(
+async def refuse(
     request: IncrementalAlterConfigsRequest, error: BrokerError
 ) -> IncrementalAlterConfigsResponse:
     """Returns the error for every resource."""
     return IncrementalAlterConfigsResponse(
-        responses=[_response(resource, error) for resource in with_checkpoints(request.resources)]
+        responses=await listed(_response(resource, error) for resource in request.resources)
     )

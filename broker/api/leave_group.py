@@ -23,7 +23,9 @@ if TYPE_CHECKING:
 _SEVERAL_SINCE = 3
 
 
-def handle(services: Services, request: LeaveGroupRequest, context: Context) -> LeaveGroupResponse:
+async def handle(
+    services: Services, request: LeaveGroupRequest, context: Context
+) -> LeaveGroupResponse:
     """Removes the members from the group."""
     services.authorizer.require(
         context.session, Operation.READ, ResourceType.GROUP, request.group_id
@@ -41,7 +43,7 @@ def handle(services: Services, request: LeaveGroupRequest, context: Context) -> 
         return _member(member, error.code)
 
     return LeaveGroupResponse(
-        members=per_partition(services, "leave_group", request.members, leave, failed)
+        members=await per_partition(services, "leave_group", request.members, leave, failed)
     )
 
 

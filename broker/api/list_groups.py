@@ -10,12 +10,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tidelog.broker.network.scheduler import with_checkpoints
+from tidelog.broker.network.scheduler import listed
 from tidelog.protocol.acl import Operation, ResourceType
 from tidelog.protocol.api.list_groups import ListedGroup, ListGroupsResponse
 
 if TYPE_CHECKING:
     from tidelog.broker.api.services import Services
+    from tidelog.broker.coordinators.groups.group_metadata import GroupMetadata
     from tidelog.broker.network.context import Context
     from tidelog.protocol.api.list_groups import ListGroupsRequest
     from tidelog.protocol.errors import BrokerError
@@ -23,27 +24,34 @@ if TYPE_CHECKING:
 _TYPE = "classic"
 
 
-def handle(services: Services, request: ListGroupsRequest, context: Context) -> ListGroupsResponse:
+async def handle(
+    services: Services, request: ListGroupsRequest, context: Context
+) -> ListGroupsResponse:
     """Lists the groups that match and that the client may describe."""
     session, allows = context.session, services.authorizer.allows
     sees_all = services.authorizer.allows_on_cluster(session, Operation.DESCRIBE)
-    states = {state.lower() for state in with_checkpoints(request.states_filter)}
-    types = {each.lower() for each in with_checkpoints(request.types_filter)}
-    groups = [
+    states = set(await listed(state.lower() for state in request.states_filter))
+    types = set(await listed(each.lower() for each in request.types_filter))
+
+    def is_wanted(entry: GroupMetadata) -> bool:
+        return (
+            (not states or entry.group.state.value.lower() in states)
+            and (not types or _TYPE in types)
+            and (
+                sees_all
+                or allows(session, Operation.DESCRIBE, ResourceType.GROUP, entry.group.group_id)
+            )
+        )
+
+    groups = await listed(
         ListedGroup(
             group_id=entry.group.group_id,
             protocol_type=entry.group.protocol_type or "",
             group_state=entry.group.state.value,
             group_type=_TYPE,
         )
-        for entry in with_checkpoints(services.coordinator.runtime.all())
-        if (not states or entry.group.state.value.lower() in states)
-        and (not types or _TYPE in types)
-        and (
-            sees_all
-            or allows(session, Operation.DESCRIBE, ResourceType.GROUP, entry.group.group_id)
-        )
-    ]
+        for entry in await listed(services.coordinator.runtime.all(), is_wanted)
+    )
     return ListGroupsResponse(groups=groups)
 
 

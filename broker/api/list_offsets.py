@@ -16,10 +16,10 @@ from __future__ import annotations
 
 from collections import Counter
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tidelog.broker.network.per_partition import per_partition
-from tidelog.broker.network.scheduler import with_checkpoints
+from tidelog.broker.network.scheduler import listed
 from tidelog.broker.partitions.offload import answer, unpacking
 from tidelog.protocol.acl import Operation, ResourceType
 from tidelog.protocol.api.list_offsets import (
@@ -37,8 +37,6 @@ from tidelog.protocol.records.layout import NO_TIMESTAMP
 from tidelog.storage.time.lookup import LookupTarget, is_target
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine
-
     from tidelog.broker.api.services import Services
     from tidelog.broker.network.context import Context
     from tidelog.broker.partitions.services import Replication
@@ -61,27 +59,29 @@ _READ_COMMITTED = 1
 _OFFSET_NOT_AVAILABLE_SINCE = 5
 
 
-def handle(
+async def handle(
     services: Services, request: ListOffsetsRequest, context: Context
-) -> ListOffsetsResponse | Coroutine[Any, Any, ListOffsetsResponse]:
+) -> ListOffsetsResponse:
     """Returns the result now, or from a thread if a log has to be opened, or a long one read."""
     names = (
         (topic.name, wanted.partition_index)
         for topic in request.topics
         for wanted in topic.partitions
     )
-    return answer(services, names, partial(_answer, services, request, context))
+    return await answer(services, names, partial(_answer, services, request, context))
 
 
-def _answer(
+async def _answer(
     services: Services, request: ListOffsetsRequest, context: Context, permit: Permit
 ) -> ListOffsetsResponse:
     """Finds the offset of each partition separately. Raises Abandoned if the request has ended."""
     version = context.version
     times = Counter(
-        (topic.name, wanted.partition_index)
-        for topic in request.topics
-        for wanted in with_checkpoints(topic.partitions)
+        await listed(
+            (topic.name, wanted.partition_index)
+            for topic in request.topics
+            for wanted in topic.partitions
+        )
     )
 
     def look_up(name: str, wanted: ListOffsetsPartition) -> ListOffsetsPartitionResponse:
@@ -100,7 +100,7 @@ def _answer(
         topics=[
             ListOffsetsTopicResponse(
                 name=topic.name,
-                partitions=per_partition(
+                partitions=await per_partition(
                     services,
                     "list_offsets",
                     topic.partitions,
@@ -207,16 +207,14 @@ def _failed(wanted: ListOffsetsPartition, error: BrokerError) -> ListOffsetsPart
     )
 
 
-def refuse(request: ListOffsetsRequest, error: BrokerError) -> ListOffsetsResponse:
+async def refuse(request: ListOffsetsRequest, error: BrokerError) -> ListOffsetsResponse:
     """Returns the error for every partition."""
     return ListOffsetsResponse(
         topics=[
             ListOffsetsTopicResponse(
                 name=topic.name,
-                partitions=[
-                    _failed(wanted, error) for wanted in with_checkpoints(topic.partitions)
-                ],
+                partitions=await listed(_failed(wanted, error) for wanted in topic.partitions),
             )
-            for topic in with_checkpoints(request.topics)
+            for topic in request.topics
         ]
     )

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tidelog.broker.network.scheduler import with_checkpoints
+from tidelog.broker.network.scheduler import listed
 from tidelog.protocol.acl import Operation, ResourceType
 from tidelog.protocol.api.list_transactions import ListTransactionsResponse, TransactionState
 from tidelog.protocol.transaction_log import State
@@ -49,15 +49,14 @@ async def handle(
             )
         )
 
-    found = [
+    found = await listed(
         TransactionState(
             transactional_id=each.transactional_id,
             producer_id=each.metadata.producer_id,
             transaction_state=each.state.word,
         )
-        for each in with_checkpoints(services.transactions.all())
-        if is_wanted(each)
-    ]
+        for each in await listed(services.transactions.all(), is_wanted)
+    )
     if request.transactional_id_pattern:
         ids = (each.transactional_id for each in found)
         matched = await services.transactions.patterns.matching(
@@ -65,9 +64,7 @@ async def handle(
         )
         found = [found[at] for at in matched]
     return ListTransactionsResponse(
-        unknown_state_filters=[
-            each for each in with_checkpoints(request.state_filters) if each not in _STATES
-        ],
+        unknown_state_filters=await listed(request.state_filters, lambda each: each not in _STATES),
         transaction_states=found,
     )
 

@@ -16,16 +16,16 @@ be refused; 5 offline replicas; 7 leader epochs; 8 authorized operations (all, i
 
 from __future__ import annotations
 
-from collections.abc import Coroutine
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tidelog.broker.metadata.brokers.visible import visible_brokers, visible_partition
 from tidelog.broker.metadata.names import check_topic_name
-from tidelog.broker.network.encoded import Encoded, encode_in_steps
+from tidelog.broker.network.answers import Encoded
+from tidelog.broker.network.encoded import encode_in_steps
 from tidelog.broker.network.listed_brokers import listed_brokers
-from tidelog.broker.network.per_partition import per_partition, per_partition_async
-from tidelog.broker.network.scheduler import with_checkpoints
+from tidelog.broker.network.per_partition import per_partition_async
+from tidelog.broker.network.scheduler import checkpoint, listed
 from tidelog.broker.security.authorizer import CLUSTER_NAME, NOT_ASKED, OpenAuthorizer
 from tidelog.broker.settings import is_internal
 from tidelog.broker.topics import auto_creation
@@ -45,7 +45,8 @@ from tidelog.protocol.errors import (
 from tidelog.protocol.message import codec
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Iterable
+    from collections.abc import Iterable
+    from uuid import UUID
 
     from tidelog.broker.api.services import Services
     from tidelog.broker.metadata.brokers.visible import VisibleBroker
@@ -54,7 +55,6 @@ if TYPE_CHECKING:
     from tidelog.broker.network.context import Context
     from tidelog.protocol.api.metadata import MetadataRequest, MetadataRequestTopic
     from tidelog.protocol.errors import BrokerError
-    from tidelog.protocol.topic_partition import TopicPartition
 
 Answer = MetadataResponse | Encoded
 _ALL_REPLICAS_SINCE = 1
@@ -63,9 +63,9 @@ _LISTENER_NOT_FOUND_SINCE = 6
 _BY_ID_SINCE = 12
 
 
-def handle(
+async def handle(
     services: Services, request: MetadataRequest, context: Context
-) -> Answer | Pending | Coroutine[Any, Any, Answer]:
+) -> Answer | Pending:
     """Describes the cluster and the requested topics, once the leader epochs are known.
 
     A partition whose leader has just died is described when it has a new leader.
@@ -77,15 +77,16 @@ def handle(
     pending_elections = services.replicas.pending_elections
     topics = partial(_existing_topics, services, request, context.version)
     if pending_elections.is_near(topics()):
-        return _answer_later(services, request, context, pending_elections.elected(topics))
-    unread = [
+        await pending_elections.elected(topics)
+        return await _answer(services, request, context)
+    unread = await listed(
         name
-        for topic in with_checkpoints(topics())
+        for topic in topics()
         for name in services.replicas.unread_epochs(topic, range(topic.partitions))
-    ]
+    )
     if unread:
-        return _read_and_answer(services, request, context, unread)
-    return _answer(services, request, context)
+        await services.pools.reads.run(services.store.read_leader_epochs, unread)
+    return await _answer(services, request, context)
 
 
 def _existing_topics(services: Services, request: MetadataRequest, version: int) -> Iterable[Topic]:
@@ -102,40 +103,21 @@ def _existing_topics(services: Services, request: MetadataRequest, version: int)
     return (topic for topic in found if topic is not None)
 
 
-async def _answer_later(
-    services: Services, request: MetadataRequest, context: Context, elected: Awaitable[None]
-) -> Answer:
-    """Returns the response when leaders are elected, or after a moment."""
-    await elected
-    answer = _answer(services, request, context)
-    return await answer if isinstance(answer, Coroutine) else answer
-
-
-async def _read_and_answer(
-    services: Services, request: MetadataRequest, context: Context, unread: list[TopicPartition]
-) -> Answer:
-    """Reads the leader epochs of closed partitions, then returns the response."""
-    await services.pools.reads.run(services.store.read_leader_epochs, unread)
-    answer = _answer(services, request, context)
-    return await answer if isinstance(answer, Coroutine) else answer
-
-
-def _answer(
-    services: Services, request: MetadataRequest, context: Context
-) -> Answer | Coroutine[Any, Any, Answer]:
+async def _answer(services: Services, request: MetadataRequest, context: Context) -> Answer:
     image = services.metadata.image
     if _asks_for_all(request, context.version):
-        return _answer_all(services, request, context)
-    wanted = _without_duplicates(request.topics or [])
+        return await _answer_all(services, request, context)
+    wanted = await _without_duplicates(request.topics or [])
     asked = context.version < _AUTO_CREATE_FLAG_SINCE or request.allow_auto_topic_creation
     if auto_creation.is_allowed(services.config, request_allows=asked) and any(
-        topic.name is not None and topic.name not in image.topics
-        for topic in with_checkpoints(wanted)
+        await listed(topic.name is not None and topic.name not in image.topics for topic in wanted)
     ):
-        return _create_and_answer(services, request, wanted, context)
+        return await _create_and_answer(services, request, wanted, context)
     failed = partial(_failed, context.version)
-    topics = per_partition(services, "metadata", wanted, partial(_one, services, context), failed)
-    return _response(services, request, context, topics)
+    topics = await per_partition_async(
+        services, "metadata", wanted, partial(_one, services, context), failed
+    )
+    return await _response(services, request, context, topics)
 
 
 def _asks_for_all(request: MetadataRequest, version: int) -> bool:
@@ -169,41 +151,46 @@ def _cache_state(services: Services, context: Context) -> tuple[tuple[VisibleBro
     return tuple(listed.brokers), listed.controller
 
 
-def _answer_all(
+async def _answer_all(
     services: Services, request: MetadataRequest, context: Context
 ) -> Encoded | MetadataResponse:
     """Describes all topics, once for all clients while nothing changes."""
     image = services.metadata.image
     allows, session = services.authorizer.allows, context.session
 
-    def describe() -> MetadataResponse:
-        described = [
-            _describe(services, topic, context)
-            for topic in with_checkpoints(image.topics.values())
-            if allows(session, Operation.DESCRIBE, ResourceType.TOPIC, topic.name)
-        ]
-        return _response(services, request, context, described)
+    async def describe() -> MetadataResponse:
+        shown = await listed(
+            image.topics.values(),
+            lambda topic: allows(session, Operation.DESCRIBE, ResourceType.TOPIC, topic.name),
+        )
+        described = [await _describe(services, topic, context) for topic in shown]
+        return await _response(services, request, context, described)
 
     if not isinstance(services.authorizer, OpenAuthorizer):
-        return describe()
+        return await describe()
 
-    def encode() -> Encoded:
-        parts = encode_in_steps(codec(MetadataResponse, context.version), describe(), "Metadata")
+    async def encode() -> Encoded:
+        response = await describe()
+        parts = await encode_in_steps(
+            codec(MetadataResponse, context.version), response, "Metadata"
+        )
         return Encoded(b"".join(parts))
 
     cached = _cached_answer(services, request, context)  # made by somebody else meanwhile
     if isinstance(cached, Encoded):
         return cached
-    return services.encoded.make(
+    return await services.encoded.make(
         _cache_key(request, context), image, _cache_state(services, context), encode
     )
 
 
-def _without_duplicates(topics: list[MetadataRequestTopic]) -> list[MetadataRequestTopic]:
+async def _without_duplicates(topics: list[MetadataRequestTopic]) -> list[MetadataRequestTopic]:
     """Returns each topic once, however often it is named."""
-    return list(
-        {(topic.name, topic.topic_id): topic for topic in with_checkpoints(topics)}.values()
-    )
+    once: dict[tuple[str | None, UUID], MetadataRequestTopic] = {}
+    for topic in topics:
+        once[topic.name, topic.topic_id] = topic
+        await checkpoint()
+    return list(once.values())
 
 
 async def _create_and_answer(
@@ -226,14 +213,14 @@ async def _create_and_answer(
                 raise UnknownTopicOrPartition
             left -= 1
             await auto_creation.create_missing(services, context.session, topic.name)
-        return _one(services, context, topic)
+        return await _one(services, context, topic)
 
     failed = partial(_failed, context.version)
     topics = await per_partition_async(services, "metadata", wanted, create, failed)
-    return _response(services, request, context, topics)
+    return await _response(services, request, context, topics)
 
 
-def _one(
+async def _one(
     services: Services, context: Context, wanted: MetadataRequestTopic
 ) -> MetadataResponseTopic:
     """Describes one topic, by name or, from version 12 on, by id."""
@@ -255,7 +242,7 @@ def _one(
         services.authorizer.require(
             context.session, Operation.DESCRIBE, ResourceType.TOPIC, found.name
         )
-    return _describe(services, found, context)
+    return await _describe(services, found, context)
 
 
 def _failed(
@@ -268,24 +255,24 @@ def _failed(
     )
 
 
-def _describe(services: Services, topic: Topic, context: Context) -> MetadataResponseTopic:
+async def _describe(services: Services, topic: Topic, context: Context) -> MetadataResponseTopic:
     """Describes an existing topic; the metadata name the leaders of its partitions."""
     return MetadataResponseTopic(
         name=topic.name,
         topic_id=topic.topic_id,
         is_internal=is_internal(topic.name),
-        partitions=_partitions(services, topic, context),
+        partitions=await _partitions(services, topic, context),
     )
 
 
-def _partitions(
+async def _partitions(
     services: Services, topic: Topic, context: Context
 ) -> list[MetadataResponsePartition]:
     """Describes the partitions of a topic."""
     image, epoch_of = services.metadata.image, services.replicas.leader_epoch
     reachable = visible_brokers(image, context.connection.listener.name)
     described = []
-    for index, record in enumerate(with_checkpoints(topic.assignments)):
+    for index, record in enumerate(topic.assignments):
         seen = visible_partition(image, reachable, topic, index)
         replicas, isr = list(record.replicas), list(record.isr)
         code = _leader_code(image, record.leader, context.version) if seen.leader < 0 else 0
@@ -305,6 +292,7 @@ def _partitions(
                 offline_replicas=seen.offline,
             )
         )
+        await checkpoint()
     return described
 
 
@@ -316,18 +304,19 @@ def _leader_code(image: Image, leader: int, version: int) -> ErrorCode:
     return ErrorCode.LISTENER_NOT_FOUND
 
 
-def _response(
+async def _response(
     services: Services,
     request: MetadataRequest,
     context: Context,
     topics: list[MetadataResponseTopic],
 ) -> MetadataResponse:
     if request.include_topic_authorized_operations:
-        for topic in with_checkpoints(topics):
+        for topic in topics:
             if topic.error_code != UnknownTopicId.code:  # then the topic is not known
                 topic.topic_authorized_operations = services.authorizer.operations(
                     context.session, ResourceType.TOPIC, topic.name or ""
                 )
+            await checkpoint()
     listed = listed_brokers(services, context, with_departed=True)
     return MetadataResponse(
         brokers=[
@@ -347,10 +336,10 @@ def _response(
     )
 
 
-def refuse(request: MetadataRequest, error: BrokerError) -> MetadataResponse:
+async def refuse(request: MetadataRequest, error: BrokerError) -> MetadataResponse:
     """Returns the error at the top (v13) and for every named topic."""
     return MetadataResponse(
         error_code=error.code,
         brokers=[],
-        topics=[_failed(0, topic, error) for topic in with_checkpoints(request.topics or ())],
+        topics=await listed(_failed(0, topic, error) for topic in request.topics or ()),
     )

@@ -17,13 +17,12 @@ static members; 8 flexible.
 
 from __future__ import annotations
 
-from collections.abc import Coroutine
 from typing import TYPE_CHECKING
 
 from tidelog.broker.api import admission
 from tidelog.broker.coordinators.groups.committed import Commit, Committed, Committer
 from tidelog.broker.network.per_partition import per_partition, per_partition_async
-from tidelog.broker.network.scheduler import with_checkpoints
+from tidelog.broker.network.scheduler import listed
 from tidelog.config.setting import LONG_MAX
 from tidelog.protocol.api.offset_commit import (
     OffsetCommitResponse,
@@ -48,10 +47,10 @@ if TYPE_CHECKING:
 _MEAN_NONE = (0, -1)  # times of a commit, and retention times
 
 
-def handle(
+async def handle(
     services: Services, request: OffsetCommitRequest, context: Context
-) -> OffsetCommitResponse | Coroutine[None, None, OffsetCommitResponse]:
-    """Stores the admitted offsets; synchronously, if no other broker and no disk has to be waited for."""
+) -> OffsetCommitResponse:
+    """Stores the admitted offsets."""
     commit = _Commit(services, request)
     waiting: list[tuple[_Wanted, asyncio.Future[None]]] = []
 
@@ -64,10 +63,10 @@ def handle(
         else:
             waiting.append((wanted, answer))
 
-    per_partition(services, "offset_commit", _wanted(request), admit, commit.refuse)
+    await per_partition(services, "offset_commit", _wanted(request), admit, commit.refuse)
     if waiting:
-        return commit.store_when_admitted(waiting)
-    return commit.store()
+        return await commit.store_when_admitted(waiting)
+    return await commit.store()
 
 
 def _wanted(request: OffsetCommitRequest) -> Iterator[_Wanted]:
@@ -113,23 +112,19 @@ class _Commit:
             self.refuse(asked[0], error)
 
         await per_partition_async(self._services, "offset_commit", waiting, admit, refuse)
-        answer = self.store()
-        return await answer if isinstance(answer, Coroutine) else answer
+        return await self.store()
 
-    def store(self) -> OffsetCommitResponse | Coroutine[None, None, OffsetCommitResponse]:
+    async def store(self) -> OffsetCommitResponse:
         """Writes the accepted offsets to the group's log; at once if it is open and not synced."""
         request = self._request
         committer = Committer(
             request.member_id, request.group_instance_id, request.generation_id_or_member_epoch
         )
-        commit = Commit.of(request.group_id, committer, self._offsets)
+        commit = await Commit.of_many(request.group_id, committer, self._offsets)
         if self._services.coordinator.offsets.commit_now(commit):
-            return _answer(request, self._codes, 0)
-        return self._stored(commit)
-
-    async def _stored(self, commit: Commit) -> OffsetCommitResponse:
+            return await _answer(request, self._codes, 0)
         await self._services.coordinator.offsets.commit(commit)
-        return _answer(self._request, self._codes, 0)
+        return await _answer(request, self._codes, 0)
 
 
 def _committed(
@@ -148,30 +143,28 @@ def _committed(
     )
 
 
-def _answer(
+async def _answer(
     request: OffsetCommitRequest, codes: dict[TopicPartition, int], otherwise: int
 ) -> OffsetCommitResponse:
     return OffsetCommitResponse(
         topics=[
             OffsetCommitResponseTopic(
                 name=topic.name,
-                partitions=[
+                partitions=await listed(
                     OffsetCommitResponsePartition(
                         partition_index=index,
                         error_code=codes.get((topic.name, index), otherwise),
                     )
-                    for index in with_checkpoints(
-                        dict.fromkeys(
-                            each.partition_index for each in with_checkpoints(topic.partitions)
-                        )
+                    for index in dict.fromkeys(
+                        await listed(each.partition_index for each in topic.partitions)
                     )
-                ],
+                ),
             )
             for topic in request.topics
         ]
     )
 
 
-def refuse(request: OffsetCommitRequest, error: BrokerError) -> OffsetCommitResponse:
+async def refuse(request: OffsetCommitRequest, error: BrokerError) -> OffsetCommitResponse:
     """Returns the error for every partition, because the response has no other field for it."""
-    return _answer(request, {}, error.code)
+    return await _answer(request, {}, error.code)

@@ -12,21 +12,21 @@ from typing import TYPE_CHECKING
 
 from tidelog.broker.api import admission
 from tidelog.broker.coordinators.groups.committed import Commit, Committed, Committer
+from tidelog.broker.network.answers import Encoded
 from tidelog.protocol.api.offset_commit_single import read, write
 from tidelog.protocol.errors import BrokerError
 from tidelog.protocol.records.layout import NO_TIMESTAMP
 
 if TYPE_CHECKING:
     from tidelog.broker.api.services import Services
-    from tidelog.broker.security.session import Session
+    from tidelog.broker.network.context import ClientConnection
     from tidelog.protocol.message import RequestHeader
-    from tidelog.protocol.wire import Buffer
 
 
 def shortcut(
-    services: Services, session: Session, header: RequestHeader, frame: bytes | memoryview
-) -> list[Buffer] | None:
-    """Stores the offset and returns the response's frame; None for the ordinary path."""
+    services: Services, client: ClientConnection, header: RequestHeader, frame: bytes | memoryview
+) -> Encoded | None:
+    """Stores the offset and returns the response; None for the ordinary path."""
     version = header.api_version
     request = read(frame, header.body_offset, version)
     if request is None:
@@ -34,7 +34,7 @@ def shortcut(
     group, generation, member, instance, topic, index, offset, leader_epoch, metadata = request
     try:
         name = (str(topic, "utf-8"), index)
-        if admission.admit_commit(services, session, group, name, metadata) is not None:
+        if admission.admit_commit(services, client.session, group, name, metadata) is not None:
             return None
         offsets = services.coordinator.offsets
         committed = Committed(offset, leader_epoch, metadata, offsets.now_ms(), NO_TIMESTAMP)
@@ -43,4 +43,4 @@ def shortcut(
             return None
     except (BrokerError, UnicodeDecodeError):
         return None
-    return [write(version, header.correlation_id, topic, index)]
+    return Encoded(write(version, header.correlation_id, topic, index), is_frame=True)

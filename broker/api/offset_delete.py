@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from tidelog.broker.coordinators.groups.messages import State
 from tidelog.broker.network.per_partition import per_partition
-from tidelog.broker.network.scheduler import with_checkpoints
+from tidelog.broker.network.scheduler import checkpoint, listed
 from tidelog.protocol.acl import Operation, ResourceType
 from tidelog.protocol.api.offset_delete import (
     OffsetDeleteResponse,
@@ -51,9 +51,11 @@ async def handle(
     codes: dict[TopicPartition, int] = {}
     going: list[TopicPartition] = []
     asked = dict.fromkeys(
-        (topic.name, each.partition_index)
-        for topic in request.topics
-        for each in with_checkpoints(topic.partitions)
+        await listed(
+            (topic.name, each.partition_index)
+            for topic in request.topics
+            for each in topic.partitions
+        )
     )
 
     def check(name: TopicPartition) -> None:
@@ -64,14 +66,15 @@ async def handle(
     def failed(name: TopicPartition, error: BrokerError) -> None:
         codes[name] = error.code
 
-    per_partition(services, "offset_delete", asked, check, failed)
+    await per_partition(services, "offset_delete", asked, check, failed)
     await services.coordinator.offsets.delete(request.group_id, going)
     topics: dict[str, list[OffsetDeleteResponsePartition]] = {}
-    for name in with_checkpoints(asked):
+    for name in asked:
         partition = OffsetDeleteResponsePartition(
             partition_index=name[1], error_code=codes.get(name, 0)
         )
         topics.setdefault(name[0], []).append(partition)
+        await checkpoint()
     return OffsetDeleteResponse(
         topics=[
             OffsetDeleteResponseTopic(name=name, partitions=partitions)

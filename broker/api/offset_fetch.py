@@ -13,8 +13,8 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from tidelog.broker.network.per_partition import per_partition
-from tidelog.broker.network.scheduler import with_checkpoints
+from tidelog.broker.network.per_partition import per_partition_async
+from tidelog.broker.network.scheduler import checkpoint, listed
 from tidelog.protocol.acl import Operation, ResourceType
 from tidelog.protocol.api.offset_fetch import (
     OffsetFetchResponse,
@@ -49,32 +49,30 @@ _UNSTABLE = ErrorCode.UNSTABLE_OFFSET_COMMIT
 Found = dict[str, list[tuple[int, "Committed | None"]]]
 
 
-def handle(
+async def handle(
     services: Services, request: OffsetFetchRequest, context: Context
 ) -> OffsetFetchResponse:
     """Returns the committed offsets."""
     if context.version >= _SEVERAL_SINCE:
-        return _several(services, request, context)
+        return await _several(services, request, context)
     services.authorizer.require(
         context.session, Operation.DESCRIBE, ResourceType.GROUP, request.group_id
     )
     entry = services.coordinator.get(request.group_id, may_be_empty=True)
     missing = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if context.version == 0 else ErrorCode.NONE
     topics = []
-    for name, partitions in _found(entry, request.topics).items():
+    for name, partitions in (await _found(entry, request.topics)).items():
         if _may_describe(services, context, name):
-            answers = [
+            answers = await listed(
                 _partition(index, None, _UNSTABLE)
                 if request.require_stable and _is_unstable(entry, name, index)
                 else _partition(index, at, missing)
-                for index, at in with_checkpoints(partitions)
-            ]
+                for index, at in partitions
+            )
         elif request.topics is None:
             continue
         else:
-            answers = [
-                _partition(index, None, _DENIED) for index, _ in with_checkpoints(partitions)
-            ]
+            answers = await listed(_partition(index, None, _DENIED) for index, _ in partitions)
         topics.append(OffsetFetchResponseTopic(name=name, partitions=answers))
     return OffsetFetchResponse(topics=topics)
 
@@ -89,7 +87,7 @@ def _is_unstable(entry: GroupMetadata | None, topic: str, index: int) -> bool:
     return entry is not None and (topic, index) in entry.pending_offsets
 
 
-def _found(
+async def _found(
     entry: GroupMetadata | None,
     wanted: Sequence[OffsetFetchRequestTopic] | Sequence[OffsetFetchRequestTopics] | None,
 ) -> Found:
@@ -97,27 +95,28 @@ def _found(
     offsets = {} if entry is None else entry.offsets
     names: Iterable[TopicPartition]
     if wanted is None:
-        names = _in_order(offsets)
+        names = await _in_order(offsets)
     else:
-        asked = (
-            (topic.name, index)
-            for topic in wanted
-            for index in with_checkpoints(topic.partition_indexes)
+        asked = await listed(
+            (topic.name, index) for topic in wanted for index in topic.partition_indexes
         )
         names = dict.fromkeys(asked)
     found: Found = {}
-    for name in with_checkpoints(names):
+    for name in names:
         found.setdefault(name[0], []).append((name[1], offsets.get(name)))
+        await checkpoint()
     return found
 
 
-def _in_order(offsets: Iterable[TopicPartition]) -> Iterator[TopicPartition]:
-    """Yields partitions in the order of `sorted`, in steps: sorting all at once would block for long."""
+async def _in_order(offsets: Iterable[TopicPartition]) -> list[TopicPartition]:
+    """Returns partitions in the order of `sorted`, in steps: sorting all at once would block for long."""
     by_topic: dict[str, list[int]] = {}
-    for name, index in with_checkpoints(list(offsets)):
+    for name, index in list(offsets):
         by_topic.setdefault(name, []).append(index)
-    for name in sorted(by_topic):
-        yield from ((name, index) for index in sorted(by_topic[name]))
+        await checkpoint()
+    return await listed(
+        (name, index) for name in sorted(by_topic) for index in sorted(by_topic[name])
+    )
 
 
 def _partition(index: int, at: Committed | None, missing: int) -> OffsetFetchResponsePartition:
@@ -133,11 +132,11 @@ def _partition(index: int, at: Committed | None, missing: int) -> OffsetFetchRes
     )
 
 
-def _several(
+async def _several(
     services: Services, request: OffsetFetchRequest, context: Context
 ) -> OffsetFetchResponse:
     return OffsetFetchResponse(
-        groups=per_partition(
+        groups=await per_partition_async(
             services,
             "offset_fetch",
             _each_once(request.groups),
@@ -158,7 +157,7 @@ def _each_once(groups: Iterable[OffsetFetchRequestGroup]) -> Iterator[OffsetFetc
             yield group
 
 
-def _of_group(
+async def _of_group(
     services: Services, context: Context, require_stable: bool, wanted: OffsetFetchRequestGroup
 ) -> OffsetFetchResponseGroup:
     services.authorizer.require(
@@ -166,13 +165,13 @@ def _of_group(
     )
     entry = services.coordinator.get(wanted.group_id, may_be_empty=True)
     answer = OffsetFetchResponseGroup(group_id=wanted.group_id, topics=[])
-    for name, partitions in _found(entry, wanted.topics).items():
+    for name, partitions in (await _found(entry, wanted.topics)).items():
         is_allowed = _may_describe(services, context, name)
         if not is_allowed and wanted.topics is None:
             continue
         topic = OffsetFetchResponseTopics(name=name, partitions=[])
         answer.topics.append(topic)
-        for index, at in with_checkpoints(partitions):
+        for index, at in partitions:
             one = OffsetFetchResponsePartitions(
                 partition_index=index, committed_offset=-1, metadata=""
             )
@@ -184,6 +183,7 @@ def _of_group(
                 one.committed_offset, one.metadata = at.offset, at.metadata
                 one.committed_leader_epoch = at.leader_epoch
             topic.partitions.append(one)
+            await checkpoint()
     return answer
 
 
@@ -191,25 +191,25 @@ def _failed(wanted: OffsetFetchRequestGroup, error: BrokerError) -> OffsetFetchR
     return OffsetFetchResponseGroup(group_id=wanted.group_id, topics=[], error_code=error.code)
 
 
-def refuse(request: OffsetFetchRequest, error: BrokerError) -> OffsetFetchResponse:
+async def refuse(request: OffsetFetchRequest, error: BrokerError) -> OffsetFetchResponse:
     """Returns the error in every field that the version has for it."""
     topics = [
         OffsetFetchResponseTopic(
             name=topic.name,
-            partitions=[
+            partitions=await listed(
                 OffsetFetchResponsePartition(
                     partition_index=index,
                     committed_offset=-1,
                     metadata="",
                     error_code=error.code,
                 )
-                for index in with_checkpoints(topic.partition_indexes)
-            ],
+                for index in topic.partition_indexes
+            ),
         )
-        for topic in with_checkpoints(request.topics or ())
+        for topic in request.topics or ()
     ]
     if request.groups:
         return OffsetFetchResponse(
-            groups=[_failed(group, error) for group in with_checkpoints(request.groups)]
+            groups=await listed(_failed(group, error) for group in request.groups)
         )
     return OffsetFetchResponse(topics=topics, error_code=error.code)

@@ -10,10 +10,10 @@ id; 4 flexible.
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tidelog.broker.network.per_partition import per_partition
-from tidelog.broker.network.scheduler import with_checkpoints
+from tidelog.broker.network.scheduler import listed
 from tidelog.broker.partitions.offload import answer
 from tidelog.protocol.acl import Operation, ResourceType
 from tidelog.protocol.api.offset_for_leader_epoch import (
@@ -23,8 +23,6 @@ from tidelog.protocol.api.offset_for_leader_epoch import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine
-
     from tidelog.broker.api.services import Services
     from tidelog.broker.network.context import Context
     from tidelog.broker.pools import Permit
@@ -35,17 +33,17 @@ if TYPE_CHECKING:
     from tidelog.protocol.errors import BrokerError
 
 
-def handle(
+async def handle(
     services: Services, request: OffsetForLeaderEpochRequest, context: Context
-) -> OffsetForLeaderEpochResponse | Coroutine[Any, Any, OffsetForLeaderEpochResponse]:
+) -> OffsetForLeaderEpochResponse:
     """Returns the results now, or after the partitions have been opened."""
     names = (
         (topic.topic, wanted.partition) for topic in request.topics for wanted in topic.partitions
     )
-    return answer(services, names, partial(_answer, services, request, context))
+    return await answer(services, names, partial(_answer, services, request, context))
 
 
-def _answer(
+async def _answer(
     services: Services, request: OffsetForLeaderEpochRequest, context: Context, permit: Permit
 ) -> OffsetForLeaderEpochResponse:
     """Finds the end offset of each partition's epoch separately."""
@@ -62,7 +60,7 @@ def _answer(
         topics=[
             OffsetForLeaderTopicResult(
                 topic=topic.topic,
-                partitions=per_partition(
+                partitions=await per_partition(
                     services,
                     "offset_for_leader_epoch",
                     topic.partitions,
@@ -92,7 +90,7 @@ def _failed(wanted: OffsetForLeaderPartition, error: BrokerError) -> EpochEndOff
     )
 
 
-def refuse(
+async def refuse(
     request: OffsetForLeaderEpochRequest, error: BrokerError
 ) -> OffsetForLeaderEpochResponse:
     """Returns the error for every partition."""
@@ -100,10 +98,8 @@ def refuse(
         topics=[
             OffsetForLeaderTopicResult(
                 topic=topic.topic,
-                partitions=[
-                    _failed(wanted, error) for wanted in with_checkpoints(topic.partitions)
-                ],
+                partitions=await listed(_failed(wanted, error) for wanted in topic.partitions),
             )
-            for topic in with_checkpoints(request.topics)
+            for topic in request.topics
         ]
     )

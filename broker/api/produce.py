@@ -26,10 +26,14 @@ from tidelog.broker.api.produce_parts import (
     failed_in_transaction,
     failed_part,
 )
-from tidelog.broker.coordinators.transactions.verification import Verified, check_one_producer
+from tidelog.broker.coordinators.transactions.verification import (
+    Verified,
+    check_one_producer,
+    producer_in,
+)
 from tidelog.broker.network.answers import CloseConnection
-from tidelog.broker.network.per_partition import per_partition
-from tidelog.broker.network.scheduler import with_checkpoints
+from tidelog.broker.network.per_partition import FEW, few_partitions, per_partition
+from tidelog.broker.network.scheduler import checkpoint, listed
 from tidelog.protocol.api.produce import (
     PartitionProduceResponse,
     ProduceResponse,
@@ -44,6 +48,7 @@ from tidelog.storage.would_block import WouldBlock
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator
 
+    from tidelog.broker.api.produce_parts import Answer
     from tidelog.broker.api.services import Services
     from tidelog.broker.network.context import Context
     from tidelog.broker.partitions.leader_hints import Addresses
@@ -51,6 +56,7 @@ if TYPE_CHECKING:
     from tidelog.protocol.api.produce import ProduceRequest
     from tidelog.protocol.errors import BrokerError
     from tidelog.protocol.topic_partition import TopicPartition
+    from tidelog.protocol.wire import Buffer
 
     Coming = frozenset[TopicPartition]  # what this broker is about to lead
 
@@ -61,26 +67,52 @@ _ADMITTED = (Partition, Verified)
 
 def handle(
     services: Services, request: ProduceRequest, context: Context
-) -> ProduceResponse | Coroutine[Any, Any, ProduceResponse | None] | None:
+) -> Answer | Coroutine[Any, Any, Answer]:
     """Appends the records of each partition separately; opens closed partitions first.
 
     Waits for partitions that this broker is about to lead. The others of the request are not delayed:
     their records are stored, and visible, meanwhile; only the response waits for all.
     """
+    if sum(len(topic.partition_data) for topic in request.topic_data) > FEW:
+        return _handle_many(services, request, context)
     if request.transactional_id is not None:
-        check_one_producer(
-            data.records or b""
-            for topic in request.topic_data
-            for data in with_checkpoints(topic.partition_data)
-        )
-    named = _names(services, request, context.version)
-    coming = frozenset(services.replicas.pending_elections.coming(named))
+        check_one_producer(map(producer_in, _record_sets(request)))
+    coming = frozenset(
+        services.replicas.pending_elections.coming(_names(services, request, context.version))
+    )
     closed = services.partitions.opener.closed(_names(services, request, context.version))
     if coming:
         closed = [each for each in closed if each not in coming]
     if closed:
         return _open_and_append(services, request, context, closed, coming)
-    return _append(services, request, context, {}, coming)
+    work = _Appending(services, request, context, {}, coming)
+    return work.response(
+        [
+            few_partitions(services, "produce", work.parts(topic), work.append, work.failed)
+            for topic in request.topic_data
+        ]
+    )
+
+
+async def _handle_many(services: Services, request: ProduceRequest, context: Context) -> Answer:
+    if request.transactional_id is not None:
+        check_one_producer(await listed(map(producer_in, _record_sets(request))))
+    names = await listed(_names(services, request, context.version))
+    coming: set[TopicPartition] = set()
+    closed: list[TopicPartition] = []
+    for at in range(0, len(names), FEW):
+        coming.update(services.replicas.pending_elections.coming(names[at : at + FEW]))
+        closed += services.partitions.opener.closed(names[at : at + FEW])
+        await checkpoint()
+    closed = [each for each in closed if each not in coming]
+    return await _open_and_append(services, request, context, closed, frozenset(coming))
+
+
+def _record_sets(request: ProduceRequest) -> Iterator[Buffer]:
+    """Yields the records of each partition."""
+    for topic in request.topic_data:
+        for data in topic.partition_data:
+            yield data.records or b""
 
 
 def _names(services: Services, request: ProduceRequest, version: int) -> Iterator[TopicPartition]:
@@ -88,7 +120,7 @@ def _names(services: Services, request: ProduceRequest, version: int) -> Iterato
     for topic in request.topic_data:
         name = _name_of(services, topic, version)
         if name is not None:
-            for data in with_checkpoints(topic.partition_data):
+            for data in topic.partition_data:
                 yield name, data.index
 
 
@@ -105,47 +137,62 @@ async def _open_and_append(
     context: Context,
     closed: list[TopicPartition],
     coming: Coming,
-) -> ProduceResponse | None:
-    answer = _append(
-        services, request, context, await services.partitions.opener.open(closed), coming
+) -> Answer:
+    not_opened = await services.partitions.opener.open(closed) if closed else {}
+    work = _Appending(services, request, context, not_opened, coming)
+    answer = work.response(
+        [
+            await per_partition(services, "produce", work.parts(topic), work.append, work.failed)
+            for topic in request.topic_data
+        ]
     )
     return await answer if isinstance(answer, Coroutine) else answer
 
 
-def _append(
-    services: Services,
-    request: ProduceRequest,
-    context: Context,
-    not_opened: Failures,
-    coming: Coming,
-) -> ProduceResponse | Coroutine[Any, Any, ProduceResponse | None] | None:
-    pending: list[Part] = []
-    leaders: Addresses = {}
-    append = partial(_append_one, services, request, context, not_opened, coming, pending)
-    failed = partial(failed_part, services, context, leaders)
-    if request.transactional_id is not None:
-        failed = partial(
-            failed_in_transaction, services, context, leaders, request.transactional_id
+class _Appending:
+    """The appends of one request, and what is known when all of them have begun."""
+
+    def __init__(
+        self,
+        services: Services,
+        request: ProduceRequest,
+        context: Context,
+        not_opened: Failures,
+        coming: Coming,
+    ) -> None:
+        self._services, self._request = services, request
+        self._pending: list[Part] = []
+        self._leaders: Addresses = {}
+        self.append = partial(
+            _append_one, services, request, context, not_opened, coming, self._pending
         )
-    response = ProduceResponse(
-        responses=[
-            TopicProduceResponse(
-                name=topic.name,
-                topic_id=topic.topic_id,
-                partition_responses=per_partition(
-                    services,
-                    "produce",
-                    [Part(topic, data) for data in with_checkpoints(topic.partition_data)],
-                    append,
-                    failed,
-                ),
+        self.failed = partial(failed_part, services, context, self._leaders)
+        if request.transactional_id is not None:
+            self.failed = partial(
+                failed_in_transaction, services, context, self._leaders, request.transactional_id
             )
-            for topic in request.topic_data
-        ]
-    )
-    if pending:
-        return _finish(services, request, response, pending, failed, leaders)
-    return answered(request, response, leaders)
+
+    def parts(self, topic: TopicProduceData) -> Iterator[Part]:
+        """Yields the parts of a request that concern a topic."""
+        return (Part(topic, data) for data in topic.partition_data)
+
+    def response(
+        self, results: list[list[PartitionProduceResponse]]
+    ) -> Answer | Coroutine[Any, Any, Answer]:
+        """Returns the response with the results of each topic; later, if an append has to wait."""
+        response = ProduceResponse(
+            responses=[
+                TopicProduceResponse(
+                    name=topic.name, topic_id=topic.topic_id, partition_responses=partitions
+                )
+                for topic, partitions in zip(self._request.topic_data, results, strict=True)
+            ]
+        )
+        if self._pending:
+            return _finish(
+                self._services, self._request, response, self._pending, self.failed, self._leaders
+            )
+        return answered(self._request, response, self._leaders)
 
 
 def _append_one(
@@ -286,7 +333,7 @@ async def _finish(
     pending: list[Part],
     failed: Callable[[Part, BrokerError], PartitionProduceResponse],
     leaders: Addresses,
-) -> ProduceResponse | None:
+) -> Answer:
     """Waits for the appends that run in a thread or wait for the disk."""
 
     def finish(each: Part) -> PartitionProduceResponse:
@@ -297,7 +344,7 @@ async def _finish(
         *(each.pending for each in pending if each.pending), return_exceptions=True
     )
     try:
-        per_partition(services, "produce", pending, finish, failed)
+        await per_partition(services, "produce", pending, finish, failed)
     finally:
         # An error's traceback refers to this frame, and this frame to the error. Without the future
         # there is no cycle, so the append's decompressed records are freed at once.
@@ -306,7 +353,7 @@ async def _finish(
     return answered(request, response, leaders)
 
 
-def refuse(request: ProduceRequest, error: BrokerError) -> ProduceResponse:
+async def refuse(request: ProduceRequest, error: BrokerError) -> ProduceResponse:
     """Returns the error for every partition."""
     if request.acks == 0:
         raise CloseConnection(f"acks=0 and {error.code.name}: {error.message}")
@@ -315,7 +362,7 @@ def refuse(request: ProduceRequest, error: BrokerError) -> ProduceResponse:
             TopicProduceResponse(
                 name=topic.name,
                 topic_id=topic.topic_id,
-                partition_responses=[
+                partition_responses=await listed(
                     PartitionProduceResponse(
                         index=data.index,
                         error_code=error.code,
@@ -324,9 +371,9 @@ def refuse(request: ProduceRequest, error: BrokerError) -> ProduceResponse:
                         log_append_time_ms=NO_TIMESTAMP,
                         log_start_offset=-1,
                     )
-                    for data in with_checkpoints(topic.partition_data)
-                ],
+                    for data in topic.partition_data
+                ),
             )
-            for topic in with_checkpoints(request.topic_data)
+            for topic in request.topic_data
         ]
     )

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tidelog.broker.network.answers import CloseConnection
+from tidelog.broker.network.answers import NO_RESPONSE, CloseConnection
 from tidelog.broker.network.per_partition import code_for
-from tidelog.broker.network.scheduler import with_checkpoints
 from tidelog.broker.partitions.leader_hints import leader_hint
 from tidelog.protocol.api.produce import (
     BatchIndexAndErrorMessage,
@@ -30,11 +29,14 @@ if TYPE_CHECKING:
     import asyncio
 
     from tidelog.broker.api.services import Services
+    from tidelog.broker.network.answers import Encoded
     from tidelog.broker.network.context import Context
     from tidelog.broker.partitions.leader_hints import Addresses
     from tidelog.protocol.api.produce import ProduceRequest
     from tidelog.protocol.errors import BrokerError
     from tidelog.storage.log.partition import Appended, Partition
+
+    Answer = ProduceResponse | Encoded
 
 TOPIC_IDS_SINCE = 13
 _LEADERS_SINCE = 10
@@ -78,21 +80,19 @@ class Part:
         return self.result
 
 
-def answered(
-    request: ProduceRequest, response: ProduceResponse, leaders: Addresses
-) -> ProduceResponse | None:
-    """Returns the response, or None for acks=0, for which an error closes the connection."""
+def answered(request: ProduceRequest, response: ProduceResponse, leaders: Addresses) -> Answer:
+    """Returns the response; with acks=0 there is none, and an error closes the connection."""
     if request.acks != 0:
         if leaders:
             add_leader_addresses(response, leaders)
         return response
     for topic in response.responses:
-        for result in with_checkpoints(topic.partition_responses):
+        for result in topic.partition_responses:
             if result.error_code:
                 raise CloseConnection(
                     f"acks=0 and {ERRORS[result.error_code].name}: {result.error_message}"
                 )
-    return None
+    return NO_RESPONSE
 
 
 def add_leader_addresses(response: ProduceResponse, leaders: Addresses) -> None:
@@ -152,10 +152,9 @@ def failed_part(
 
 
 def failed_alone(
-    services: Services, appended: tuple[str, Partition], error: BrokerError, context: Context
+    services: Services, context: Context, topic: str, partition: Partition, error: BrokerError
 ) -> ProduceResponse:
     """Returns the response with an error for a request with one partition, whose append has failed."""
-    topic, partition = appended
     wanted = Part(TopicProduceData(name=topic), PartitionProduceData(index=partition.index))
     wanted.partition = partition
     leaders: Addresses = {}

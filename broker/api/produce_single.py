@@ -15,32 +15,26 @@ from typing import TYPE_CHECKING
 
 from tidelog.broker.api import admission
 from tidelog.broker.api.produce_parts import failed_alone
-from tidelog.broker.network.answers import Pending
+from tidelog.broker.network.answers import NO_RESPONSE, Encoded, Pending
+from tidelog.broker.network.context import Context
 from tidelog.protocol.api.produce_single import read, write
 from tidelog.protocol.errors import BrokerError
 from tidelog.storage.log.partition import Appended, Partition
 from tidelog.storage.would_block import WouldBlock
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from tidelog.broker.api.services import Services
-    from tidelog.broker.network.context import Context
-    from tidelog.broker.security.session import Session
+    from tidelog.broker.network.context import ClientConnection
     from tidelog.protocol.api.produce import ProduceResponse
     from tidelog.protocol.message import RequestHeader
-    from tidelog.protocol.wire import Buffer
-
-    Waited = list[Buffer] | Callable[[Context], ProduceResponse]
 
 
 def shortcut(
-    services: Services, session: Session, header: RequestHeader, frame: bytes | memoryview
-) -> list[Buffer] | Pending | None:
-    """Appends, and returns the response's frame: one buffer, or none for acks=0.
+    services: Services, client: ClientConnection, header: RequestHeader, frame: bytes | memoryview
+) -> Encoded | Pending | None:
+    """Appends, and returns the response, which may have to wait until other replicas have the records.
 
-    Returns the result of `_when_acknowledged` if other replicas have to store the records first, and None
-    if the request has to take the ordinary path.
+    Returns None if the request has to take the ordinary path.
     """
     version = header.api_version
     request = read(frame, header.body_offset, version)
@@ -49,7 +43,7 @@ def shortcut(
     acks, timeout_ms, name, index, records = request
     try:
         partition = admission.admit_produce(
-            services, session, str(name, "utf-8"), index, acks, None, records, version
+            services, client.session, str(name, "utf-8"), index, acks, None, records, version
         )
         if not isinstance(partition, Partition):
             return None
@@ -59,7 +53,7 @@ def shortcut(
     if appended is None:
         return None
     if not acks:
-        return []
+        return NO_RESPONSE
     if acks == -1:
         waited: Appended | asyncio.Future[Appended]
         try:
@@ -68,13 +62,13 @@ def shortcut(
             waited = asyncio.get_running_loop().create_future()
             waited.set_exception(error)
         if not isinstance(waited, Appended):
-            finish = partial(_when_acknowledged, services, header, name, partition, waited)
+            finish = partial(_when_acknowledged, services, client, header, name, partition, waited)
             return Pending(waited, finish, is_stored=True)
-    return [_written(header, name, index, appended)]
+    return _written(header, name, index, appended)
 
 
-def _written(header: RequestHeader, name: bytes, index: int, appended: Appended) -> bytes:
-    return write(
+def _written(header: RequestHeader, name: bytes, index: int, appended: Appended) -> Encoded:
+    frame = write(
         header.api_version,
         header.correlation_id,
         name,
@@ -83,21 +77,21 @@ def _written(header: RequestHeader, name: bytes, index: int, appended: Appended)
         appended.log_append_time_ms,
         appended.log_start_offset,
     )
+    return Encoded(frame, is_frame=True)
 
 
 def _when_acknowledged(
     services: Services,
+    client: ClientConnection,
     header: RequestHeader,
     name: bytes,
     partition: Partition,
     waited: asyncio.Future[Appended],
-) -> Waited:
-    """Returns the response's frame, once all in-sync replicas have the records.
-
-    If the append has failed, returns a function that makes the response from the context.
-    """
+) -> Encoded | ProduceResponse:
+    """Returns the response, once all in-sync replicas have the records, or the append has failed."""
     try:
         appended = waited.result()
     except BrokerError as error:
-        return partial(failed_alone, services, (str(name, "utf-8"), partition), error)
-    return [_written(header, name, partition.index, appended)]
+        context = Context(header, client)
+        return failed_alone(services, context, str(name, "utf-8"), partition, error)
+    return _written(header, name, partition.index, appended)

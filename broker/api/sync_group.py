@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tidelog.broker.network.scheduler import with_checkpoints
+from tidelog.broker.network.scheduler import listed
 from tidelog.protocol.acl import Operation, ResourceType
 from tidelog.protocol.api.sync_group import SyncGroupResponse
 from tidelog.protocol.group_errors import (
@@ -49,10 +49,11 @@ async def handle(
             request.group_instance_id,
             request.generation_id,
             protocols,
-            {
-                each.member_id: bytes(each.assignment)
-                for each in with_checkpoints(request.assignments)
-            },
+            dict(
+                await listed(
+                    (each.member_id, bytes(each.assignment)) for each in request.assignments
+                )
+            ),
         )
     except CoordinatorLoadInProgress as error:
         raise RebalanceInProgress(error.message) from None

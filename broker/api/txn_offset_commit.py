@@ -18,7 +18,7 @@ from tidelog.broker.api import admission
 from tidelog.broker.coordinators.groups.committed import Commit, Committed, Committer
 from tidelog.broker.coordinators.transactions import verification
 from tidelog.broker.network.per_partition import per_partition
-from tidelog.broker.network.scheduler import with_checkpoints
+from tidelog.broker.network.scheduler import listed
 from tidelog.protocol.acl import Operation, ResourceType
 from tidelog.protocol.api.txn_offset_commit import (
     TxnOffsetCommitResponse,
@@ -87,21 +87,21 @@ async def _stored(
             raise error
         codes[wanted[0]] = error.code
 
-    per_partition(services, "txn_offset_commit", _wanted(request), admit, failed)
+    await per_partition(services, "txn_offset_commit", _wanted(request), admit, failed)
     committer = Committer(request.member_id, request.group_instance_id, request.generation_id)
     producer = ProducerIdAndEpoch(request.producer_id, request.producer_epoch)
     verify = partial(_verify, services, request.transactional_id, producer, version)
     try:
-        commit = Commit.of(request.group_id, committer, offsets)
+        commit = await Commit.of_many(request.group_id, committer, offsets)
         await services.coordinator.offsets.commit_in_transaction(commit, producer, verify)
     except BrokerError as error:
         raise _as_commit_error(error, version) from None
-    return _answer(request, codes, 0)
+    return await _answer(request, codes, 0)
 
 
 def _wanted(request: TxnOffsetCommitRequest) -> Iterator[_Wanted]:
     for topic in request.topics:
-        for partition in with_checkpoints(topic.partitions):
+        for partition in topic.partitions:
             yield (topic.name, partition.partition_index), partition
 
 
@@ -126,28 +126,28 @@ def _as_commit_error(error: BrokerError, version: int) -> BrokerError:
     return error
 
 
-def _answer(
+async def _answer(
     request: TxnOffsetCommitRequest, codes: dict[TopicPartition, int], otherwise: int
 ) -> TxnOffsetCommitResponse:
     return TxnOffsetCommitResponse(
         topics=[
             TxnOffsetCommitResponseTopic(
                 name=topic.name,
-                partitions=[
+                partitions=await listed(
                     TxnOffsetCommitResponsePartition(
                         partition_index=index,
                         error_code=codes.get((topic.name, index), otherwise),
                     )
                     for index in dict.fromkeys(
-                        each.partition_index for each in with_checkpoints(topic.partitions)
+                        await listed(each.partition_index for each in topic.partitions)
                     )
-                ],
+                ),
             )
             for topic in request.topics
         ]
     )
 
 
-def refuse(request: TxnOffsetCommitRequest, error: BrokerError) -> TxnOffsetCommitResponse:
+async def refuse(request: TxnOffsetCommitRequest, error: BrokerError) -> TxnOffsetCommitResponse:
     """Returns the error for every partition, because the response has no other field for it."""
-    return _answer(request, {}, error.code)
+    return await _answer(request, {}, error.code)

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 from tidelog.broker.coordinators.transactions import coordinator_epochs
 from tidelog.broker.network.per_partition import per_partition, per_partition_async
-from tidelog.broker.network.scheduler import with_checkpoints
+from tidelog.broker.network.scheduler import listed
 from tidelog.protocol.api.write_txn_markers import (
     WritableTxnMarkerPartitionResult,
     WritableTxnMarkerResult,
@@ -86,13 +86,15 @@ async def handle(
     allowed = await _allowed(services, context, ordered)
     for first in range(0, len(allowed), AT_ONCE):
         some = allowed[first : first + AT_ONCE]
-        per_partition(services, _API, some, partial(_begin, services, not_opened), _failed_write)
+        await per_partition(
+            services, _API, some, partial(_begin, services, not_opened), _failed_write
+        )
         await asyncio.sleep(0)
     pending = [each for each in allowed if each.pending is not None]
     await asyncio.gather(
         *(each.pending for each in pending if each.pending is not None), return_exceptions=True
     )
-    per_partition(services, _API, pending, _finish, _failed_write)
+    await per_partition(services, _API, pending, _finish, _failed_write)
     fenced = [each for each in allowed if each.is_fenced]
     await per_partition_async(
         services, _API, fenced, partial(_write_again, services), _failed_write
@@ -177,7 +179,7 @@ def _failed(index: int, error: BrokerError) -> WritableTxnMarkerPartitionResult:
     return WritableTxnMarkerPartitionResult(partition_index=index, error_code=error.code)
 
 
-def refuse(request: WriteTxnMarkersRequest, error: BrokerError) -> WriteTxnMarkersResponse:
+async def refuse(request: WriteTxnMarkersRequest, error: BrokerError) -> WriteTxnMarkersResponse:
     """Returns the error for every partition."""
     return WriteTxnMarkersResponse(
         markers=[
@@ -186,14 +188,13 @@ def refuse(request: WriteTxnMarkersRequest, error: BrokerError) -> WriteTxnMarke
                 topics=[
                     WritableTxnMarkerTopicResult(
                         name=topic.name,
-                        partitions=[
-                            _failed(index, error)
-                            for index in with_checkpoints(topic.partition_indexes)
-                        ],
+                        partitions=await listed(
+                            _failed(index, error) for index in topic.partition_indexes
+                        ),
                     )
-                    for topic in with_checkpoints(marker.topics)
+                    for topic in marker.topics
                 ],
             )
-            for marker in with_checkpoints(request.markers)
+            for marker in request.markers
         ]
     )

@@ -21,6 +21,7 @@ from tidelog.broker.coordinators.deadlines import Deadlines
 from tidelog.broker.coordinators.internal_topic import InternalTopic
 from tidelog.broker.coordinators.ownership import Load, Ownership, Resign
 from tidelog.broker.folded_log import folded
+from tidelog.broker.timer import timeout
 from tidelog.protocol.errors import BrokerError
 from tidelog.protocol.group_errors import CoordinatorLoadInProgress
 
@@ -170,7 +171,7 @@ class Runtime(Generic[EntryT, ReadT]):
         with contextlib.suppress(CoordinatorLoadInProgress):
             return self.get(key)
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(_WAIT_S):
+            async with timeout(_WAIT_S):
                 while True:
                     await self._changed.wait()
                     with contextlib.suppress(CoordinatorLoadInProgress):

@@ -39,7 +39,7 @@ class Connection(asyncio.BufferedProtocol):
     """One client's connection, from accept to close."""
 
     def __init__(self, services: Services, listener: Listener) -> None:
-        self.services = services
+        self._services = services
         self.listener = listener
         self.session = Session(ANONYMOUS, "", listener.name)
         self.peer = ""
@@ -96,18 +96,18 @@ class Connection(asyncio.BufferedProtocol):
         self.peer = f"{peer[0]}:{peer[1]}" if peer else "?"
         if peer:
             self.session = self.session._replace(host=peer[0])
-        self.last_active_s = self.services.clock.monotonic_s()
-        if not self.services.connections.admit(self):
+        self.last_active_s = self._services.clock.monotonic_s()
+        if not self._services.connections.admit(self):
             transport.abort()
 
     def connection_lost(self, _exc: Exception | None) -> None:
         """Cleans up; cancels a fetch or lookup in progress, but finishes a request that writes."""
         self.outgoing.lost()
-        self.services.connections.discard(self)
+        self._services.connections.discard(self)
         have = self._frames.have_bytes
         if not self._frames.is_empty:
-            self.services.metrics.disconnects_mid_request += 1
-            if self.services.connections.is_shown(self, _MID_REQUEST):
+            self._services.metrics.disconnects_mid_request += 1
+            if self._services.connections.is_shown(self, _MID_REQUEST):
                 log.info(_MID_REQUEST, extra={"peer": self.peer, "bytes": have})
         self._requests.lost()
         del self._requests  # which has this connection: else they would keep each other in memory
@@ -140,7 +140,9 @@ class Connection(asyncio.BufferedProtocol):
     def get_buffer(self, _sizehint: int) -> memoryview:
         """Returns where the next bytes go."""
         scheduler = self._scheduler
-        is_crowded = scheduler.has_round and scheduler.is_crowded(self.services.clock.monotonic_s())
+        is_crowded = scheduler.has_round and scheduler.is_crowded(
+            self._services.clock.monotonic_s()
+        )
         return self._incoming.buffer(is_crowded=is_crowded)
 
     def buffer_updated(self, nbytes: int) -> None:
@@ -160,7 +162,7 @@ class Connection(asyncio.BufferedProtocol):
         It does so for connections.max.idle.ms at most; meanwhile the connection is not idle.
         """
         if self._state.reading is not ReadState.LOST:
-            most_s = self.services.config.connections_max_idle_ms / 1000
+            most_s = self._services.config.connections_max_idle_ms / 1000
             self._requests.mute(min(delay_s, most_s))
 
     def hang_up(self) -> None:

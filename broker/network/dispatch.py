@@ -1,8 +1,9 @@
 """From a frame to a response: decode, call the handler, encode, map errors, count.
 
 `routes.py` finds the handler of a request: a function `(services, request, context)` that returns a response
-message, a coroutine or `Pending` of one, or None (acks=0). It raises `BrokerError` for a request that fails
-as a whole; its module's `refuse(request, error)` then makes the response that carries the code.
+or a `Pending` (`answers.py`), or a coroutine of one, which becomes a `Pending` here and nowhere else. It
+raises `BrokerError` for a request that fails as a whole; its module's `refuse(request, error)` then makes the
+response that carries the code.
 
 Error codes are written in two places only: here, and in `per_partition()`. An unexpected exception
 is UNKNOWN_SERVER_ERROR, a logged traceback and a counter. A request that cannot be parsed, an
@@ -12,18 +13,16 @@ unknown API or version, and any error with acks=0 close the connection, as in Ka
 from __future__ import annotations
 
 import logging
-from collections.abc import Coroutine
 from functools import partial
 from types import CoroutineType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tidelog.broker.network import routes, throttling
 from tidelog.broker.network.accepting.admission import ASKED_BETWEEN_BROKERS, TOO_MANY
-from tidelog.broker.network.answers import CloseConnection, Excessive, NoRoom, Pending
+from tidelog.broker.network.answers import CloseConnection, Encoded, Excessive, NoRoom, Pending
 from tidelog.broker.network.context import Context
-from tidelog.broker.network.encoded import Encoded, decode_in_steps, encode_in_steps
-from tidelog.broker.network.per_partition import as_broker_error
-from tidelog.broker.network.scheduler import is_in_slices
+from tidelog.broker.network.encoded import decode_in_steps, encode_in_steps
+from tidelog.broker.network.per_partition import FEW, as_broker_error
 from tidelog.broker.security.authorizer import CLUSTER_NAME
 from tidelog.protocol.message import (
     DecodeError,
@@ -36,9 +35,10 @@ from tidelog.protocol.message import (
 from tidelog.protocol.wire import Buffer
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable
+    from collections.abc import Callable
 
     from tidelog.broker.network.context import ClientConnection
+    from tidelog.broker.network.encoded import Decoding
     from tidelog.broker.network.routes import Route
     from tidelog.broker.network.services import Services
     from tidelog.protocol.message import Message
@@ -46,25 +46,24 @@ if TYPE_CHECKING:
 log = logging.getLogger("tidelog.dispatch")
 
 Answer = list[Buffer] | None
-Coming = Coroutine[Any, Any, Answer] | Pending  # of an Answer
 # Frames from this size on are decoded in steps.
 _STEPS_BYTES = 4096
 _COPIED_BYTES = 64 << 10  # of an answer, so that it is one buffer with its header
 _WAITING = (1, 11, 14)  # Fetch, JoinGroup, SyncGroup: they wait for others
 _MAYBE_SLOW_S = 0.01  # what takes less is not compared with the setting
-# Small requests of Produce, Fetch and Heartbeat are the bulk of what is asked, and never take long: they
-# are served at once. All others are served in slices.
+# Requests of Produce, Fetch and Heartbeat are the bulk of what is asked: those that name few partitions are
+# served by calls alone. All others are coroutines, which are served in slices.
 _PLAIN = (0, 1, 12)
-_PLAIN_BYTES = 1024
+_PLAIN_STEPS = FEW + 2  # a decoder stops once for each topic of a request, or more often
 
 
 def dispatch(
     services: Services, connection: ClientConnection, frame: bytes | memoryview
-) -> Answer | Coming:
+) -> Answer | Pending:
     """Serves one frame (without its length).
 
-    Returns the response's buffers, beginning with its length; None if there is no response; or an
-    coroutine or `Pending` of one of these. Raises CloseConnection.
+    Returns the response's buffers, beginning with its length; None if there is no response; or a `Pending` of
+    one of these. Raises CloseConnection.
     """
     started_s = services.clock.monotonic_s()
     try:
@@ -80,25 +79,19 @@ def dispatch(
         if quota is not None:
             route = quota.around(route)
         elif route.shortcut is not None:
-            answer = route.shortcut(services, connection.session, header, frame)
-            if answer is not None:
+            response = route.shortcut(services, connection, header, frame)
+            if response is not None:
                 connection.client_id = header.client_id
-                if not isinstance(answer, list):
-                    return _short_later(
-                        services, route, Context(header, connection), answer, started_s
-                    )
-                taken_s = services.clock.monotonic_s() - started_s
-                services.metrics.request_done(header.api_key, header.api_version, taken_s)
-                return answer or None
+                if isinstance(response, Pending):
+                    return _short_later(services, route, header, response, started_s)
+                return _encode(services, route, header, response, started_s)
     except DecodeError as error:
         raise _unparsable(error) from None
     connection.client_id = header.client_id
     context = Context(header, connection, quota)
-    if header.api_key in _PLAIN and len(frame) <= _PLAIN_BYTES:
-        return _serve(services, route, context, frame, started_s)
-    return services.scheduler.serve(
-        partial(_serve_in_slices, services, route, context, frame, started_s)
-    )
+    if header.api_key in _PLAIN:
+        return _serve_plain(services, route, context, frame, started_s)
+    return services.scheduler.serve(_serve(services, route, context, frame, started_s))
 
 
 def _unparsable(error: DecodeError) -> CloseConnection:
@@ -106,110 +99,141 @@ def _unparsable(error: DecodeError) -> CloseConnection:
     return Excessive(text, text) if isinstance(error, TooMuch) else CloseConnection(text)
 
 
-def _serve(
+def _serve_plain(
     services: Services, route: Route, context: Context, frame: bytes | memoryview, started_s: float
-) -> Answer | Coming:
-    """Decodes a request, asks for its rights, and calls its handler."""
+) -> Answer | Pending:
+    """Serves a request without a coroutine, unless it has many elements or its handler needs one."""
+    try:
+        if len(frame) < _STEPS_BYTES:
+            request, _ = route.request.decode(frame, context.header.body_offset)
+        else:
+            steps = route.request.decode_in_steps(frame, context.header.body_offset)
+            for _ in range(_PLAIN_STEPS):
+                next(steps)
+            return services.scheduler.serve(
+                _serve(services, route, context, frame, started_s, steps)
+            )
+    except StopIteration as end:
+        request = end.value[0]
+    except DecodeError as error:
+        raise _unparsable(error) from None
+    response = _handle(services, route, context, request)
+    if isinstance(response, Pending | CoroutineType):
+        return _answer(_Call(services, route, context.header, request, started_s), response)
+    return _encode(services, route, context.header, response, started_s)
+
+
+async def _serve(
+    services: Services,
+    route: Route,
+    context: Context,
+    frame: bytes | memoryview,
+    started_s: float,
+    steps: Decoding | None = None,
+) -> Answer | Pending:
+    """Serves a request that may be long: others have their turn in between, also between `steps`."""
     header = context.header
     try:
         if len(frame) >= _STEPS_BYTES:
-            request: Message = decode_in_steps(route.request, frame, header.body_offset)
+            steps = steps or route.request.decode_in_steps(frame, header.body_offset)
+            request: Message = await decode_in_steps(steps)
         else:
             request, _ = route.request.decode(frame, header.body_offset)
     except DecodeError as error:
         raise _unparsable(error) from None
+    response = _handle(services, route, context, request)
+    return await _answer_in_steps(_Call(services, route, header, request, started_s), response)
+
+
+class _Call(NamedTuple):
+    """A request that its handler has to answer."""
+
+    services: Services
+    route: Route
+    header: RequestHeader
+    request: Any
+    started_s: float
+
+    def refuse(self, error: Exception) -> Any:
+        """Returns the response to a request that has failed as a whole."""
+        return _refuse(self.services, self.route, self.request, error)
+
+
+def _refuse(services: Services, route: Route, request: Any, error: Exception) -> Any:
+    return route.refuse(request, as_broker_error(services, error, route.name))
+
+
+def _handle(services: Services, route: Route, context: Context, request: Any) -> Any:
+    """Asks for the rights of a request, and calls its handler."""
     try:
         for need in route.needs:
             services.authorizer.require(
                 context.session, need.operation, need.resource_type, CLUSTER_NAME
             )
-        response = route.handle(services, request, context)
+        return route.handle(services, request, context)
     except Exception as error:
-        response = route.refuse(request, as_broker_error(services, error, route.name))
-    if response is None:
-        _count(services, header, started_s)
-        return None
-    if isinstance(response, CoroutineType):
-        return _wait(services, route, header, request, response, started_s)
+        return _refuse(services, route, request, error)
+
+
+def _answer(call: _Call, response: Any) -> Answer | Pending:
+    """Returns the answer to a short request, for which a coroutine is needed only if its handler is one."""
     if isinstance(response, Pending):
-        finish = partial(_finish, services, route, header, request, response, started_s)
-        return Pending(response.happened, finish, response.dropped)
-    return _answer(services, route, header, request, response, started_s)
+        return response._replace(finish=partial(_finish, call, response, _answer))
+    if isinstance(response, CoroutineType):
+        return call.services.scheduler.serve(_answer_in_steps(call, response))
+    return _encode(call.services, call.route, call.header, response, call.started_s)
 
 
-def _serve_in_slices(
-    services: Services, route: Route, context: Context, frame: bytes | memoryview, started_s: float
-) -> Answer | Coming:
-    """Does what `_serve` does where it may pause, and whatever comes after a wait too."""
-    return _in_slices(services, _serve(services, route, context, frame, started_s))
+async def _answer_in_steps(call: _Call, response: Any) -> Answer | Pending:
+    """Returns the answer to a request, in steps; what is left of the request is freed so, too."""
+    services, route, header, request, started_s = call
+    if isinstance(response, CoroutineType):
+        try:
+            response = await response
+        except CloseConnection:
+            raise
+        except Exception as error:
+            response = call.refuse(error)
+            if isinstance(response, CoroutineType):
+                response = await response
+    if isinstance(response, Pending):
+        return response._replace(finish=partial(_finish, call, response, _serve_answer))
+    if isinstance(response, Encoded):
+        return _encode(services, route, header, response, started_s)
+    try:
+        parts = await encode_in_steps(route.response, response, route.name)
+    except CloseConnection:
+        raise
+    except Exception as error:
+        raise _not_encoded(services, route, error) from None
+    services.scheduler.leftovers.take(request, response)
+    return _framed(services, header, parts, started_s)
 
 
-def _in_slices(services: Services, answer: Answer | Coming) -> Answer | Coming:
-    """Returns the same answer, of which all that is still to be done may pause."""
-    if isinstance(answer, CoroutineType):
-        return services.scheduler.in_slices(answer)
-    if isinstance(answer, Pending):
-        later = answer
-
-        def go_on() -> Answer | Coming:
-            return _in_slices(services, later.finish())
-
-        return Pending(later.happened, partial(services.scheduler.serve, go_on), later.dropped)
-    return answer
+def _serve_answer(call: _Call, response: Any) -> Answer | Pending:
+    return call.services.scheduler.serve(_answer_in_steps(call, response))
 
 
 def _finish(
-    services: Services,
-    route: Route,
-    header: RequestHeader,
-    request: Message,
-    later: Pending,
-    started_s: float,
-) -> Answer | Coroutine[Any, Any, Answer]:
+    call: _Call, pending: Pending, answer: Callable[[_Call, Any], Answer | Pending]
+) -> Answer | Pending:
     """Finishes a request for which its handler has waited."""
     try:
-        response = later.finish()
+        response = pending.finish()
     except CloseConnection:
         raise
     except Exception as error:
-        response = route.refuse(request, as_broker_error(services, error, route.name))
-    if isinstance(response, CoroutineType):
-        return _wait(services, route, header, request, response, started_s)
-    return _answer(services, route, header, request, response, started_s)
-
-
-async def _wait(
-    services: Services,
-    route: Route,
-    header: RequestHeader,
-    request: Message,
-    pending: Awaitable[Message | None],
-    started_s: float,
-) -> Answer:
-    """Finishes a request whose handler has to wait."""
-    try:
-        response = await pending
-    except CloseConnection:
-        raise
-    except Exception as error:
-        response = route.refuse(request, as_broker_error(services, error, route.name))
-    if response is None:
-        _count(services, header, started_s)
-        return None
-    return _answer(services, route, header, request, response, started_s)
+        response = call.refuse(error)
+    return answer(call, response)
 
 
 def _short_later(
-    services: Services, route: Route, context: Context, later: Pending, started_s: float
+    services: Services, route: Route, header: RequestHeader, later: Pending, started_s: float
 ) -> Pending:
     """Returns the answer to a request for which its shortcut waits."""
 
     def finish() -> Answer:
-        answer = later.finish()
-        if not isinstance(answer, list):
-            return _encode(services, route, context.header, answer(context), started_s)
-        _count(services, context.header, started_s)
-        return answer
+        return _encode(services, route, header, later.finish(), started_s)
 
     return later._replace(finish=finish)
 
@@ -236,42 +260,35 @@ def _log_slow(services: Services, header: RequestHeader, taken_s: float) -> None
     log.warning("request was slow", extra=extra)
 
 
-def _answer(
-    services: Services,
-    route: Route,
-    header: RequestHeader,
-    request: Message,
-    response: Any,
-    started_s: float,
-) -> list[Buffer]:
-    """Does what `_encode` does; what is left of a request that is served in slices is freed so, too."""
-    answer = _encode(services, route, header, response, started_s)
-    if is_in_slices():
-        services.scheduler.leftovers.take(request, response)
-    return answer
-
-
 def _encode(
     services: Services, route: Route, header: RequestHeader, response: Any, started_s: float
-) -> list[Buffer]:
-    """Returns a response as buffers that begin with the frame's length.
+) -> Answer:
+    """Returns a response as buffers that begin with the frame's length; None for no response.
 
-    Raises CloseConnection for a response that its version cannot carry, which is a bug, and for one of
-    more than ANSWER_BYTES.
+    Raises CloseConnection for a response that its version cannot carry, which is a bug.
     """
-    parts: list[Buffer]
+    if isinstance(response, Encoded):
+        if response.is_frame:
+            _count(services, header, started_s)
+            return [response.body] if response.body else None
+        return _framed(services, header, [response.body], started_s)
     try:
-        if isinstance(response, Encoded):
-            parts = [response.body]
-        elif is_in_slices():
-            parts = encode_in_steps(route.response, response, route.name)
-        else:
-            parts = route.response.encode_parts(response)
-    except CloseConnection:
-        raise
+        parts = route.response.encode_parts(response)
     except Exception as error:
-        as_broker_error(services, error, f"encoding the answer of {route.name}")
-        raise CloseConnection(f"no answer could be made to {route.name}") from None
+        raise _not_encoded(services, route, error) from None
+    return _framed(services, header, parts, started_s)
+
+
+def _not_encoded(services: Services, route: Route, error: Exception) -> CloseConnection:
+    """Logs that no response could be encoded; returns why the connection is closed."""
+    as_broker_error(services, error, f"encoding the answer of {route.name}")
+    return CloseConnection(f"no answer could be made to {route.name}")
+
+
+def _framed(
+    services: Services, header: RequestHeader, parts: list[Buffer], started_s: float
+) -> list[Buffer]:
+    """Returns the parts of a response's body with its length and its header before them."""
     head = response_header(header.api_key, header.api_version, header.correlation_id)
     size = len(head)
     for part in parts:

@@ -1,43 +1,38 @@
-"""Codecs of long messages in slices, and responses that are encoded once for all who ask the same."""
+"""Codecs of long messages in steps, and responses that are encoded once for all who ask the same."""
 
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 
-from tidelog.broker.network.answers import Excessive, Pending
+from tidelog.broker.network.answers import Encoded, Excessive, Pending
 from tidelog.broker.network.scheduler import checkpoint
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable
+    from collections.abc import Awaitable, Callable, Generator, Hashable
 
     from tidelog.protocol.message import Codec, Message
     from tidelog.protocol.wire import Buffer
+
+    Decoding = Generator[None, None, tuple[Any, int]]
 
 ANSWER_BYTES: Final = 64 << 20
 """The most bytes of a response, records aside: librdkafka refuses more than 100 MB."""
 _MOST_KEPT = 16
 
 
-class Encoded(NamedTuple):
-    """A response as the bytes of its body."""
-
-    body: bytes
-
-
-def decode_in_steps(codec: Codec, frame: Buffer, position: int) -> Message:
-    """Decodes a request that may have many elements. Raises DecodeError."""
-    steps = codec.decode_in_steps(frame, position)
+async def decode_in_steps(steps: Decoding) -> Message:
+    """Decodes a request that may have many elements, step by step. Raises DecodeError."""
     while True:
         try:
             next(steps)
         except StopIteration as end:
             request: Message = end.value[0]
             return request
-        checkpoint()
+        await checkpoint()
 
 
-def encode_in_steps(codec: Codec, response: Any, what: str) -> list[Buffer]:
+async def encode_in_steps(codec: Codec, response: Any, what: str) -> list[Buffer]:
     """Encodes a response that may have many elements.
 
     Raises EncodeError, and Excessive for one of more than ANSWER_BYTES.
@@ -52,7 +47,7 @@ def encode_in_steps(codec: Codec, response: Any, what: str) -> list[Buffer]:
         if size_bytes > ANSWER_BYTES:
             text = f"the answer to {what} would have more than {ANSWER_BYTES} bytes"
             raise Excessive(text, text)
-        checkpoint()
+        await checkpoint()
 
 
 class EncodedOnce:
@@ -83,13 +78,13 @@ class EncodedOnce:
         making = self._making.get(key)
         return None if making is None else Pending(making, again)
 
-    def make(
-        self, key: Hashable, basis: object, state: Hashable, make: Callable[[], Encoded]
+    async def make(
+        self, key: Hashable, basis: object, state: Hashable, make: Callable[[], Awaitable[Encoded]]
     ) -> Encoded:
         """Makes a response, and keeps it unless the basis has changed meanwhile."""
         happened = self._making[key] = asyncio.get_running_loop().create_future()
         try:
-            made = make()
+            made = await make()
         finally:
             if self._making.get(key) is happened:  # another one may be making it, too
                 del self._making[key]

@@ -7,7 +7,7 @@ UNKNOWN_SERVER_ERROR, a logged traceback and a counter. `CloseConnection` is rai
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from tidelog.broker.network.answers import CloseConnection
 from tidelog.broker.network.scheduler import checkpoint
@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from tidelog.broker.network.services import Services
 
 log = logging.getLogger("tidelog.dispatch")
+
+FEW: Final = 16
+"""So many partitions need not give way to others."""
 
 Wanted = TypeVar("Wanted")
 Result = TypeVar("Result")
@@ -47,7 +50,7 @@ def code_for(code: ErrorCode, before_storage_errors: bool) -> int:
     return code
 
 
-def per_partition(
+def few_partitions(
     services: Services,
     api: str,
     wanted: Iterable[Wanted],
@@ -56,9 +59,8 @@ def per_partition(
 ) -> list[Result]:
     """Serves each partition in turn; `failed` makes the result of one whose `serve` raises.
 
-    Others have their turn in between, if need be. Abandoned and WouldBlock end the whole loop,
-    because they do not concern one partition. `api`
-    names the request in the log.
+    Abandoned and WouldBlock end the whole loop, because they do not concern one partition. `api` names the
+    request in the log.
     """
     results = []
     for each in wanted:
@@ -68,7 +70,21 @@ def per_partition(
             raise
         except Exception as error:
             results.append(failed(each, as_broker_error(services, error, api)))
-        checkpoint()
+    return results
+
+
+async def per_partition(
+    services: Services,
+    api: str,
+    wanted: Iterable[Wanted],
+    serve: Callable[[Wanted], Result],
+    failed: Callable[[Wanted, BrokerError], Result],
+) -> list[Result]:
+    """Does what `few_partitions` does for any number: others have their turn in between, if need be."""
+    results: list[Result] = []
+    for each in wanted:
+        results += few_partitions(services, api, (each,), serve, failed)
+        await checkpoint()
     return results
 
 
@@ -86,5 +102,5 @@ async def per_partition_async(
             results.append(await serve(each))
         except Exception as error:
             results.append(failed(each, as_broker_error(services, error, api)))
-        checkpoint()
+        await checkpoint()
     return results

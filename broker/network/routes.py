@@ -8,17 +8,16 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from tidelog.broker.network.answers import NotServed, Pending
+from tidelog.broker.network.answers import NotServed
 from tidelog.protocol.acl import ResourceType
 from tidelog.protocol.message import API_VERSIONS, api_of, codec
-from tidelog.protocol.wire import Buffer
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from types import ModuleType
 
+    from tidelog.broker.network.answers import Encoded, Pending
     from tidelog.broker.network.context import Context
-    from tidelog.broker.security.session import Session
     from tidelog.protocol.acl import Need
     from tidelog.protocol.errors import BrokerError
     from tidelog.protocol.message import Api, Codec, Message, RequestHeader
@@ -26,11 +25,6 @@ if TYPE_CHECKING:
 # The modules that can serve a request of the most frequent shape without message objects: their
 # `shortcut` returns None if the request has to take the ordinary path.
 _SHORTCUTS = {0: "produce_single", 8: "offset_commit_single"}
-
-
-# What a shortcut answers: frames; frames later, or what makes the response of a context; None if it
-# does not answer.
-Short = list[Buffer] | Pending | None
 
 
 class Route(NamedTuple):
@@ -41,7 +35,8 @@ class Route(NamedTuple):
     response: Codec
     handle: Callable[[Any, Any, Context], Any]  # of the services, the request and its context
     refuse: Callable[[Any, BrokerError], Any]
-    shortcut: Callable[[Any, Session, RequestHeader, Any], Short] | None = None
+    # Of the services, the connection, the header and the frame; None if the handler has to serve the request.
+    shortcut: Callable[[Any, Any, RequestHeader, Any], Encoded | Pending | None] | None = None
     needs: tuple[Need, ...] = ()  # the rights on the cluster that every request requires
     fixed: Message | None = None  # the response, whatever the body of the request is
 

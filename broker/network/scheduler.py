@@ -9,13 +9,13 @@ From the first that queues on, time is cut into rounds, one for each time that t
 All who are served in a round share its `ROUND_S`: requests as they come, answers that were waited for,
 steps of coroutines, and the queue. Who comes after that queues for the next round.
 
-A request is cut into slices without any change to its handler: it runs in a greenlet, and where it may be
-interrupted it calls `checkpoint()`, which returns at once until the slice is over (docs/decisions/0041). The
-places are `per_partition()`, the codecs, and loops of handlers over `with_checkpoints()`. Outside of a
-greenlet of this file, as in a thread of a pool, `checkpoint()` does nothing.
+A request that may take long is a coroutine, and where it may be interrupted it awaits `checkpoint()`
+(docs/decisions/0061): after each partition of `per_partition()`, in `listed()`, in loops of handlers over
+what a client has sent, and between the steps of the codecs. `Scheduler.serve` drives it: it has
+no task before it first queues or waits.
 
-While `checkpoint()` waits, anything else may run on the loop. So it must not be called with a lock held, or
-between two steps that belong together.
+While a coroutine awaits `checkpoint()`, anything else may run on the loop. So there is none between two steps
+that belong together: those are functions, which cannot await.
 """
 
 from __future__ import annotations
@@ -23,18 +23,16 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from functools import partial
+from itertools import islice
 from types import coroutine
 from typing import TYPE_CHECKING, Any, Final, TypeVar
-
-from greenlet import GreenletExit, getcurrent, greenlet
 
 from tidelog.broker.garbage import Hold
 from tidelog.broker.network.answers import Pending
 from tidelog.broker.network.leftovers import Leftovers
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Generator, Iterable, Iterator
+    from collections.abc import Callable, Coroutine, Generator, Iterable
 
     from tidelog.broker.garbage import Collector
 
@@ -53,100 +51,79 @@ _NEW_S: Final = 0.003  # of a round, shared by those that are new
 _LEAST_NEW_S: Final = 0.0001  # for each of them
 _CROWDED_S: Final = 0.0005  # instead of FIRST_S, while others queue
 _UNSEEN_S: Final = 0.002  # of work that has not queued: then a round begins
-_IDLE_WORKERS: Final = 8
+_LISTED_AT_ONCE: Final = 32
+
+_BEGIN: Final = object()  # what a coroutine waits for that has not begun
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
-_PAUSED: Final = object()
 
-
-def checkpoint() -> None:
+@coroutine
+def checkpoint() -> Generator[None, None, None]:
     """Serves the others first if this request has had its turn.
 
-    Raises CancelledError if nobody waits for the response any more.
+    Raises CancelledError if nobody waits for the response any more. In a task that no scheduler has made, the
+    loop goes round once.
     """
-    me = getcurrent()
-    if type(me) is _Worker and me.now_s() > me.ends_s:
-        me.wait()
+    yield
 
 
-def is_in_slices() -> bool:
-    """Returns whether what runs now is a request that is served in slices."""
-    return type(getcurrent()) is _Worker
+async def listed(
+    items: Iterable[Item], is_wanted: Callable[[Item], object] | None = None
+) -> list[Item]:
+    """Returns a list of the wanted items, made a few at a time, with a `checkpoint()` after them."""
+    results: list[Item] = []
+    left = iter(items)
+    while True:
+        some = list(islice(left, _LISTED_AT_ONCE))
+        results += some if is_wanted is None else filter(is_wanted, some)
+        await checkpoint()
+        if len(some) < _LISTED_AT_ONCE:
+            return results
 
 
-def held_s() -> float | None:
-    """Returns for how long what runs now has held the loop; None if it is not served in slices."""
-    me = getcurrent()
-    return me.held_s + me.now_s() - me.began_s if type(me) is _Worker else None
+def at_once(work: Coroutine[Any, Any, Result]) -> Result:
+    """Returns what a coroutine returns that awaits nothing but `checkpoint()`: in a thread of a pool."""
+    try:
+        while work.send(None) is None:
+            pass
+    except StopIteration as end:
+        result: Result = end.value
+        return result
+    work.close()
+    raise RuntimeError("what runs at once waits for something")
 
 
-def with_checkpoints(items: Iterable[Item]) -> Iterator[Item]:
-    """Returns the items, with a `checkpoint()` after each."""
-    for each in items:
-        yield each
-        checkpoint()
+def _awaited(happened: asyncio.Future[None]) -> Any:
+    """Returns what a coroutine yields to its task that awaits a future."""
+    return next(iter(happened.__await__()))
 
 
-class _Failed:
-    """The error that a job has raised."""
+class _Slice:
+    """A time for which one coroutine is served."""
 
-    def __init__(self, error: BaseException) -> None:
-        self.error = error
+    __slots__ = ("_raised", "began_s", "held_s")
 
+    def __init__(self, began_s: float, held_s: float, raised: BaseException | None = None) -> None:
+        self.began_s = began_s
+        self.held_s = held_s
+        """How long the slices before it took."""
+        self._raised = raised
 
-class _Worker(greenlet):  # type: ignore[misc]
-    """Runs one job after the other; switches back to the loop when a job ends or pauses.
+    def first_step(self, work: Coroutine[Any, Any, Any]) -> Any:
+        """Goes on with a coroutine, or raises in it what its wait has raised.
 
-    An outcome is left in `outcome` for who switches to the worker, and is taken from there: nothing of a
-    job stays in memory while the worker waits for the next one.
-    """
+        No frame refers to the error then: the error would refer to the frame.
+        """
+        if self._raised is None:
+            return work.send(None)
+        return work.throw(self._take())
 
-    def __init__(self, now_s: Callable[[], float]) -> None:
-        super().__init__()
-        self.now_s = now_s
-        self.ends_s = 0.0
-        self.began_s = self.held_s = (
-            0.0  # when this slice began, and how long the ones before it took
-        )
-        self.outcome: Any = None
-
-    def run(self, job: Callable[[], Any]) -> None:
-        """Runs `job`, and each that it is switched to with later."""
-        loop = self.parent
-        assert loop is not None
-        while True:
-            try:
-                self.outcome = job()
-            except GreenletExit:
-                raise
-            except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001 - raised by `take`
-                self.outcome = _Failed(error)
-            del job
-            job = loop.switch()
-
-    def go_on(self, value: Any) -> bool:
-        """Switches to the worker, with a job or with what `checkpoint()` raises; whether the job is done."""
-        return self.switch(value) is not _PAUSED
-
-    def take(self) -> Any:
-        """Returns the outcome of a job that is done; raises what it has raised."""
-        outcome, self.outcome = self.outcome, None
-        if not isinstance(outcome, _Failed):
-            return outcome
-        try:
-            raise outcome.error
-        finally:
-            del outcome  # else the error would refer to this frame, and the frame to the error
-
-    def wait(self) -> None:
-        """Waits for the next turn."""
-        assert self.parent is not None
-        self.held_s += self.now_s() - self.began_s
-        error = self.parent.switch(_PAUSED)
-        if error is not None:
-            raise error
+    def _take(self) -> BaseException:
+        raised, self._raised = self._raised, None
+        assert raised is not None
+        return raised
 
 
 class Scheduler:
@@ -157,10 +134,11 @@ class Scheduler:
         self._now_s = now_s
         self._new: deque[Turn] = deque()  # connections that have not been served in this round
         self._old: deque[Turn] = deque()
-        self._idle: list[_Worker] = []
         self.has_round = False  # whether a round is under way
         self._ends_s = 0.0  # when this round ends
         self._unseen_s = 0.0  # how long requests have taken since the last round
+        self._slice: _Slice | None = None  # the one that is under way
+        self._is_closed = False
         self.collector = collector
         self.leftovers = Leftovers(now_s, self.join)
 
@@ -182,6 +160,8 @@ class Scheduler:
         It may return for how many seconds it has left work to the next round. One that `is_new` comes
         before those who have had a turn already.
         """
+        if self._is_closed:
+            return
         (self._new if is_new else self._old).append(turn)
         if not self.has_round:
             self._begin()
@@ -229,116 +209,106 @@ class Scheduler:
         loop.call_soon(self._run)
 
     def close(self) -> None:
-        """Ends all workers: nothing is served any more, and who has paused does not go on."""
-        for turn in (*self._new, *self._old):
-            if isinstance(turn, partial) and isinstance(turn.args[0], _Worker):
-                turn.args[0].throw(GreenletExit)
-        for worker in self._idle:
-            worker.throw(GreenletExit)
+        """Serves nothing any more: who has paused does not go on."""
+        self._is_closed = True
         self._new.clear()
         self._old.clear()
-        self._idle.clear()
 
-    # -- requests in slices ----------------------------------------------------------------------
+    # -- coroutines in slices --------------------------------------------------------------------
 
-    def serve(self, job: Callable[[], Result]) -> Result | Pending:
-        """Returns what `job` returns, or a Pending of that if it pauses; raises what it raises."""
-        worker = self._worker()
-        is_done = worker.go_on(job)
-        self.note(worker.began_s)
-        if is_done:
-            return self._end(worker)  # type: ignore[no-any-return]
-        self.collector.hold()
-        happened = asyncio.get_running_loop().create_future()
-        self.join(partial(self._go_on, worker, happened))
-        return Pending(happened, happened.result)
+    def held_s(self) -> float | None:
+        """Returns for how long the coroutine that is served now has held the loop; None if none is."""
+        now = self._slice
+        return None if now is None else now.held_s + self._now_s() - now.began_s
 
-    def _worker(self) -> _Worker:
-        worker = self._idle.pop() if self._idle else _Worker(self._now_s)
-        self._begin_slice(worker, _CROWDED_S if self.has_round else FIRST_S)
-        worker.held_s = 0.0
-        return worker
+    def serve(self, work: Coroutine[Any, Any, Result]) -> Result | Pending:
+        """Returns what a coroutine returns, or a `Pending` of that if it pauses or waits.
 
-    def _begin_slice(self, worker: _Worker, slice_s: float) -> None:
-        """Begins a slice of a worker, which ends with the round at the latest."""
-        worker.began_s = now_s = self._now_s()
-        worker.ends_s = now_s + slice_s
-        if self.has_round and worker.ends_s > self._ends_s:
-            worker.ends_s = self._ends_s
-
-    def _end(self, worker: _Worker) -> Any:
-        """Returns the outcome of a job that is done; raises what it has raised."""
-        if len(self._idle) < _IDLE_WORKERS:
-            self._idle.append(worker)
-            return worker.take()
-        try:
-            return worker.take()
-        finally:
-            worker.throw(GreenletExit)  # one that is only dropped would stay in memory for ever
-
-    def _go_on(self, worker: _Worker, happened: asyncio.Future[Any]) -> None:
-        """Goes on with a job that has paused; ends it if nobody waits for it."""
-        self._begin_slice(worker, SLICE_S)
-        if not worker.go_on(asyncio.CancelledError() if happened.done() else None):
-            self.join(partial(self._go_on, worker, happened))
-            return
-        self.collector.release()
-        try:
-            value = self._end(worker)
-        except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001 - raised by finish
-            if not happened.done():
-                happened.set_exception(error)
-            return
-        if not happened.done():
-            happened.set_result(value)
-
-    def in_slices(self, pending: Coroutine[Any, Any, Result]) -> Coroutine[Any, Any, Result]:
-        """Returns a coroutine that awaits another one, of which every step may pause.
-
-        If what asks for it is long already, full collections are held back from now on: what it has
-        made, such as the objects of a request, is there until the coroutine ends.
+        It has no task until then: what needs one, uses `timer.timeout`. Raises what it raises.
         """
-        hold, me = Hold(self.collector), getcurrent()
-        if type(me) is _Worker and me.held_s:
-            hold.begin()
-        return self._in_slices(pending, hold)
-
-    async def _in_slices(self, pending: Coroutine[Any, Any, Result], hold: Hold) -> Result:
+        now = _Slice(self._now_s(), 0.0)
         try:
-            result: Result = await self._steps(pending, hold)
+            waits_for = self._go_on(work, now, _CROWDED_S if self.has_round else FIRST_S)
+        except StopIteration as end:
+            result: Result = end.value
+            return result
+        finally:
+            self.note(now.began_s)
+        loop, hold = asyncio.get_running_loop(), Hold(self.collector)
+        if waits_for is not None:
+            task = loop.create_task(self._rest(work, waits_for, hold, now.held_s))
+            return Pending(task, task.result)
+        hold.begin()
+        turn = loop.create_future()
+        task = loop.create_task(self._rest(work, _awaited(turn), hold, now.held_s))
+        self._queue(turn)
+        return Pending(task, task.result)
+
+    async def in_slices(self, work: Coroutine[Any, Any, Result]) -> Result:
+        """Does what `serve` does, in a task."""
+        return await self._rest(work, _BEGIN, Hold(self.collector), 0.0)
+
+    def _go_on(self, work: Coroutine[Any, Any, Any], now: _Slice, slice_s: float) -> Any:
+        """Serves a coroutine for a slice; returns what it waits for then, None if it only pauses.
+
+        The slice ends with the round at the latest. Raises StopIteration when the coroutine is done.
+        """
+        ends_s = now.began_s + slice_s
+        if self.has_round and ends_s > self._ends_s:
+            ends_s = self._ends_s
+        now_s, send = self._now_s, work.send
+        self._slice = now
+        try:
+            waits_for = now.first_step(work)
+            while waits_for is None and now_s() <= ends_s:
+                waits_for = send(None)
+        finally:
+            self._slice = None
+            now.held_s += now_s() - now.began_s
+        return waits_for
+
+    async def _rest(
+        self, work: Coroutine[Any, Any, Result], waits_for: Any, hold: Hold, held_s: float
+    ) -> Result:
+        """Serves what is left of a coroutine.
+
+        If it is long, full collections are held back until its end: what it has made, such as the objects of
+        a request, is there until then.
+        """
+        try:
+            result: Result = await self._steps(work, waits_for, hold, held_s)
         finally:
             hold.end()
         return result
 
     @coroutine
-    def _steps(self, pending: Coroutine[Any, Any, Any], hold: Hold) -> Generator[Any, Any, Any]:
-        step: Callable[[], Any] = partial(pending.send, None)
+    def _steps(
+        self, work: Coroutine[Any, Any, Any], waits_for: Any, hold: Hold, held_s: float
+    ) -> Generator[Any, Any, Any]:
+        has_queued = hold.is_begun
         while True:
-            worker = self._worker()
-            is_done = worker.go_on(step)
-            self.note(worker.began_s)
-            while not is_done:
-                hold.begin()
-                error = None
-                try:
-                    yield from self._turn()
-                except BaseException as raised:  # noqa: BLE001 - raised again by checkpoint()
-                    error = raised
-                self._begin_slice(worker, SLICE_S)
-                is_done = worker.go_on(error)
             try:
-                waits_for = self._end(worker)
+                if waits_for is not _BEGIN:
+                    yield waits_for
+                now = _Slice(self._now_s(), held_s)
+            except BaseException as error:  # noqa: BLE001 - raised again inside the coroutine
+                now = _Slice(self._now_s(), held_s, error)
+            slice_s = SLICE_S if has_queued else _CROWDED_S if self.has_round else FIRST_S
+            try:
+                waits_for = self._go_on(work, now, slice_s)
             except StopIteration as end:
                 return end.value
-            del worker
-            try:
-                step = partial(pending.send, (yield waits_for))
-            except BaseException as raised:  # noqa: BLE001 - raised again inside the coroutine
-                step = partial(pending.throw, raised)
+            finally:
+                self.note(now.began_s)
+            held_s, has_queued = now.held_s, waits_for is None
+            if has_queued:
+                hold.begin()
+                turn = asyncio.get_running_loop().create_future()
+                self._queue(turn)
+                waits_for = _awaited(turn)
 
-    def _turn(self) -> asyncio.Future[None]:
-        """Returns what happens when the queue has come to who waits for it."""
-        happened = asyncio.get_running_loop().create_future()
+    def _queue(self, happened: asyncio.Future[None]) -> None:
+        """Queues a coroutine, which goes on when `happened` has its result."""
 
         def turn() -> float:
             if happened.done():
@@ -347,4 +317,3 @@ class Scheduler:
             return SLICE_S
 
         self.join(turn)
-        return happened

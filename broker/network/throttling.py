@@ -12,18 +12,16 @@ brokers, for replicas and transactions, are exempt.
 from __future__ import annotations
 
 from functools import partial
-from types import CoroutineType, coroutine
+from types import CoroutineType
 from typing import TYPE_CHECKING, Any, Final
 
-from tidelog.broker.network.answers import Pending
-from tidelog.broker.network.encoded import Encoded
-from tidelog.broker.network.scheduler import held_s
+from tidelog.broker.network.answers import NO_RESPONSE, Encoded, Pending
 from tidelog.broker.quotas.entity import FETCH, MUTATION, PRODUCE, REQUEST
 from tidelog.config.setting import INT_MAX
 from tidelog.protocol.errors import ThrottlingQuotaExceeded
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Generator
+    from collections.abc import Callable, Coroutine
 
     from tidelog.broker.network.context import ClientConnection, Context
     from tidelog.broker.network.routes import Route
@@ -145,7 +143,7 @@ class RequestQuota:
     ) -> Any:
         if self._is_of_broker(request):
             return handle(services, request, context._replace(quota=None))
-        if held_s() is not None:
+        if self._services.scheduler.held_s() is not None:
             self._from_s = 0.0  # the time of a request that is served in slices begins with it
         return self._answer(handle(services, request, context))
 
@@ -153,7 +151,7 @@ class RequestQuota:
         self, refuse: Callable[[Any, BrokerError], Any], request: Any, error: BrokerError
     ) -> Any:
         response = refuse(request, error)
-        return response if self._is_of_broker(request) else self._settled(response)
+        return response if self._is_of_broker(request) else self._answer(response)
 
     def _is_of_broker(self, request: Any) -> bool:
         """Returns whether a broker of an older tidelog asks, which proves nothing, for its replicas."""
@@ -173,27 +171,12 @@ class RequestQuota:
                 self._from_s = self._reading_s()
                 return self._answer(later.finish())
 
-            return Pending(later.happened, finish, later.dropped)
+            return later._replace(finish=finish)
         return self._settled(response)
 
     async def _later(self, pending: Coroutine[Any, Any, Any]) -> Any:
-        return self._settled(await self._steps(pending))
-
-    @coroutine
-    def _steps(self, pending: Coroutine[Any, Any, Any]) -> Generator[Any, Any, Any]:
-        """Awaits a coroutine, and measures how long its steps hold the loop."""
-        step: Callable[[], Any] = partial(pending.send, None)
-        while True:
-            self._from_s = self._reading_s()
-            try:
-                waits_for = step()
-            except StopIteration as end:
-                return end.value
-            self._pause()
-            try:
-                step = partial(pending.send, (yield waits_for))
-            except BaseException as raised:  # noqa: BLE001 - raised again inside the coroutine
-                step = partial(pending.throw, raised)
+        self._from_s = self._reading_s()
+        return self._answer(await pending)
 
     def _settled(self, response: Any) -> Any:
         """Counts the request, mutes its connection if it has to wait, and returns the response."""
@@ -201,7 +184,7 @@ class RequestQuota:
         if limit is not None and self._header.api_key == _PRODUCE:
             wait_ms = self._services.client_quotas.record(PRODUCE, limit, self._size_bytes, now_ms)
             self._note(PRODUCE, limit, wait_ms)
-        if response is not None:  # acks=0 has none, and its time does not count
+        if response is not NO_RESPONSE:  # the time of acks=0 does not count
             self._work(now_ms)
         if not self._waits:
             return response
@@ -241,7 +224,7 @@ class RequestQuota:
 
     def _reading_s(self) -> float:
         """Returns seconds whose differences are the time for which the request holds the loop."""
-        held = held_s()
+        held = self._services.scheduler.held_s()
         return self._services.clock.monotonic_s() if held is None else held
 
     def _note(self, key: str, limit: Limit, wait_ms: int) -> None:

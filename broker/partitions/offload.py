@@ -1,22 +1,24 @@
 """Where a request is answered: on the event loop, or in a thread where that would hold others up.
 
-Handlers write one function that takes a `Permit` and answers. It is called on the loop first. Where
-it raises WouldBlock, closed partitions are opened, each by one thread however many requests want
-it, and it is called on the loop again. Where it raises WouldBlock once more, it is called in the
-pool for its kind of work. So the function must change nothing before it raises WouldBlock.
+Handlers write one coroutine function that takes a `Permit` and answers. It runs on the loop first. Where it
+raises WouldBlock, closed partitions are opened, each by one thread however many requests want it, and it runs
+on the loop again. Where it raises WouldBlock once more, it runs in the pool for its kind of work. So it must
+change nothing before it raises WouldBlock, and awaits nothing but `checkpoint()`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from tidelog.broker.memory.unpacking import COPIES, reserved, steps
+from tidelog.broker.network.scheduler import at_once
 from tidelog.broker.pools import ON_LOOP
 from tidelog.protocol.errors import MessageTooLarge
 from tidelog.storage.would_block import NeedsMemory, WouldBlock
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Iterable
+    from collections.abc import Iterable
 
     from tidelog.broker.memory.unpacking import Step
     from tidelog.broker.partitions.services import Services
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
     from tidelog.protocol.topic_partition import TopicPartition
 
 _Answer = TypeVar("_Answer")
+Attempt = Callable[["Permit"], Coroutine[Any, Any, _Answer]]
 
 _LOOP_UNPACK_BYTES = 512 << 10  # what a lookup may unpack a batch to on the event loop
 _UNRESERVED_BYTES = 1 << 20  # the same in a thread, where no memory is reserved
@@ -33,18 +36,18 @@ class WouldConvert(WouldBlock):
     """So much has to be converted that other connections would feel it."""
 
 
-def answer(
-    services: Services, names: Iterable[TopicPartition], attempt: Callable[[Permit], _Answer]
-) -> _Answer | Coroutine[Any, Any, _Answer]:
-    """Returns what `attempt` answers on the loop, or a coroutine that answers as `offload` does."""
+async def answer(
+    services: Services, names: Iterable[TopicPartition], attempt: Attempt[_Answer]
+) -> _Answer:
+    """Returns what `attempt` answers on the loop, or what `offload` does."""
     try:
-        return attempt(ON_LOOP)
+        return await attempt(ON_LOOP)
     except WouldBlock:
-        return offload(services, names, attempt)
+        return await offload(services, names, attempt)
 
 
 async def offload(
-    services: Services, names: Iterable[TopicPartition], attempt: Callable[[Permit], _Answer]
+    services: Services, names: Iterable[TopicPartition], attempt: Attempt[_Answer]
 ) -> _Answer:
     """Opens the partitions of `names`, then answers on the loop or in the right pool.
 
@@ -52,15 +55,24 @@ async def offload(
     """
     await services.partitions.opener.open(names)
     try:
-        return attempt(ON_LOOP)
+        return await attempt(ON_LOOP)
     except (WouldConvert, NeedsMemory):
         return await _converting(services, attempt)
     except WouldBlock:
         pass
     try:
-        return await services.pools.reads.run_for_request(attempt)
+        return await services.pools.reads.run_for_request(_in_thread(attempt))
     except NeedsMemory:  # what was read has to be converted
         return await _converting(services, attempt)
+
+
+def _in_thread(attempt: Attempt[_Answer]) -> Callable[[Permit], _Answer]:
+    """Returns the function that a thread runs."""
+
+    def run(permit: Permit) -> _Answer:
+        return at_once(attempt(permit))
+
+    return run
 
 
 def unpacking(
@@ -83,7 +95,7 @@ def unpacking(
         raise MessageTooLarge(f"{error}: see memory.limit.bytes") from None
 
 
-async def _converting(services: Services, attempt: Callable[[Permit], _Answer]) -> _Answer:
+async def _converting(services: Services, attempt: Attempt[_Answer]) -> _Answer:
     """Answers in the pool for conversions, once there is memory for the records and the answer."""
     _, first, last = steps(services.memory.records)
     try:
@@ -93,11 +105,13 @@ async def _converting(services: Services, attempt: Callable[[Permit], _Answer]) 
 
 
 async def _convert_in(
-    services: Services, attempt: Callable[[Permit], _Answer], step: Step, *, may_need_more: bool
+    services: Services, attempt: Attempt[_Answer], step: Step, *, may_need_more: bool
 ) -> _Answer:
     memory, pool = services.memory, services.pools.conversions
     async with (
         reserved(memory.answers, step.unpacked_bytes),
         reserved(memory.records, step.reserved_bytes),
     ):
-        return await pool.run_for_request(attempt, step.unpacked_bytes, may_need_more=may_need_more)
+        return await pool.run_for_request(
+            _in_thread(attempt), step.unpacked_bytes, may_need_more=may_need_more
+        )

@@ -9,7 +9,6 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from tidelog.broker.network.scheduler import with_checkpoints
 from tidelog.broker.topics.leadership import known_leader_epoch
 from tidelog.protocol.errors import NotEnoughReplicas
 from tidelog.protocol.sender import NO_TAGS
@@ -108,9 +107,7 @@ class SoleReplicas:
     def unread_epochs(self, topic: Topic, indexes: Iterable[int]) -> list[TopicPartition]:
         """Returns the partitions whose leader epochs have to be read from closed logs first."""
         name, epoch_of = topic.name, self._store.leader_epoch
-        return [
-            (name, index) for index in with_checkpoints(indexes) if epoch_of(name, index) is None
-        ]
+        return [(name, index) for index in indexes if epoch_of(name, index) is None]
 
     def check_end_known(self, partition: Partition) -> None:
         """Accepts an answer that depends on the log's end: no leader was beyond it."""

@@ -13,8 +13,7 @@ import types
 from types import CoroutineType
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
-from tidelog.broker.network.answers import Pending
-from tidelog.broker.network.encoded import Encoded
+from tidelog.broker.network.answers import NO_RESPONSE, Encoded, Pending
 from tidelog.broker.testing.faults import BY_PARTITION, BY_TOPIC
 from tidelog.protocol.api.metadata import MetadataRequest, MetadataRequestTopic
 from tidelog.protocol.error_class import error_class
@@ -25,11 +24,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from tidelog.broker.http.services import Services
-    from tidelog.broker.network.context import Context
+    from tidelog.broker.network.context import ClientConnection, Context
     from tidelog.broker.network.routes import Route
     from tidelog.broker.partitions.lookup import Partitions
     from tidelog.broker.partitions.produce.appends import Appends
-    from tidelog.broker.security.session import Session
     from tidelog.broker.testing.faults import Fault, Faults
     from tidelog.broker.topics.topics import Topics
     from tidelog.storage.log.partition import Appended, Partition
@@ -68,9 +66,9 @@ def wrapped(route: Route, faults: Faults) -> Route:
             return handle(services, request, context)
         return _serve(route, striking, parts, services, request, context)
 
-    def short(services: Services, session: Session, header: Any, frame: Any) -> Any:
+    def short(services: Services, client: ClientConnection, header: Any, frame: Any) -> Any:
         assert shortcut is not None
-        return None if faults.of_requests.get(api) else shortcut(services, session, header, frame)
+        return None if faults.of_requests.get(api) else shortcut(services, client, header, frame)
 
     return route._replace(handle=faulty, shortcut=None if shortcut is None else short)
 
@@ -111,12 +109,12 @@ async def _serve(
     request: Any,
     context: Context,
 ) -> Any:
-    """Serves a request with faults; returns None if the connection is closed instead."""
+    """Serves a request with faults; returns no response if the connection is closed instead."""
     for fault in _of(striking, delay=True, after=False):
         await fault.hold()
     if _of(striking, disconnect=True, after=False):
         context.connection.hang_up()
-        return None
+        return NO_RESPONSE
     errors = [fault for fault in striking if fault.effect.error is not None]
     for fault in errors:
         if (not parts and route.name != "Metadata") or (
@@ -129,19 +127,17 @@ async def _serve(
         else services
     )
     response = route.handle(erring, request, context)
-    if isinstance(response, Pending):
-        response = await _finished(response)
-    if isinstance(response, CoroutineType):
-        response = await response
+    while isinstance(response, Pending | CoroutineType):
+        response = await (_finished(response) if isinstance(response, Pending) else response)
     if errors and route.name == "Metadata":
         if isinstance(response, Encoded):  # what all get who ask for all topics is not changed
             response, _ = route.response.decode(response.body)
-        _fail_topics(route, response, errors)
+        await _fail_topics(route, response, errors)
     for fault in _of(striking, delay=True, after=True):
         await fault.hold()
     if _of(striking, disconnect=True, after=True):
         context.connection.hang_up()
-        return None
+        return NO_RESPONSE
     return response
 
 
@@ -178,13 +174,13 @@ def _error(fault: Fault) -> BrokerError:
     return known(f"{code.sentence} (injected, fault {fault.number})")
 
 
-def _fail_topics(route: Route, response: Any, errors: Sequence[Fault]) -> None:
+async def _fail_topics(route: Route, response: Any, errors: Sequence[Fault]) -> None:
     """Replaces topics in a response to Metadata by errors: its handler does not get topics one by one."""
     for at, topic in enumerate(response.topics):
         for fault in errors:
             if fault.target.is_at(topic.name or "", None):
                 asked = MetadataRequestTopic(name=topic.name, topic_id=topic.topic_id)
-                refused = route.refuse(MetadataRequest(topics=[asked]), _error(fault))
+                refused = await route.refuse(MetadataRequest(topics=[asked]), _error(fault))
                 response.topics[at] = refused.topics[0]
                 break
 

@@ -17,6 +17,7 @@ import random
 import threading
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from tidelog.broker.timer import timeout
 from tidelog.config.instants import parse_duration
 from tidelog.config.setting import closest
 from tidelog.protocol import message
@@ -122,7 +123,7 @@ class Fault:
         """Waits for the delay of the fault, or until the fault is removed."""
         delay_ms = self.effect.delay_ms or 0
         try:  # the loop's timers have whole milliseconds, and may fire up to one too early
-            async with asyncio.timeout((delay_ms + 1) / 1000):
+            async with timeout((delay_ms + 1) / 1000):
                 await self._released_on_loop.wait()
         except TimeoutError:
             pass

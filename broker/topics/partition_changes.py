@@ -16,7 +16,7 @@ from tidelog.broker.controller.election import is_unclean, prefer
 from tidelog.broker.metadata.records import NO_LEADER
 from tidelog.broker.metadata.store import MOST_OPERATIONS
 from tidelog.broker.metadata.transactions import batched, change
-from tidelog.broker.network.scheduler import with_checkpoints
+from tidelog.broker.network.scheduler import checkpoint
 from tidelog.broker.topics.placing import check_manual_replicas
 from tidelog.protocol.errors import (
     BrokerError,
@@ -161,7 +161,7 @@ async def _store(
     while left:
         image = services.metadata.image
         changes: dict[tuple[UUID, int], tuple[TopicPartition, PartitionChange]] = {}
-        for name, one in with_checkpoints(left.items()):
+        for name, one in left.items():
             try:
                 found = one(image)
             except BrokerError as error:
@@ -169,6 +169,7 @@ async def _store(
             else:
                 if found is not None:
                     changes[found.topic_id, found.partition] = name, found
+            await checkpoint()
         left = {}
         for transaction in batched((found for _, found in changes.values()), (), limit):
             if (

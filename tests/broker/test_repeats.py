@@ -67,16 +67,14 @@ def test_a_client_that_asks_blindly_fills_no_log(broker):
 
 def test_what_was_left_out_is_logged_as_one_line(caplog):
     clock = SimpleNamespace(now_s=5.0, monotonic_s=lambda: clock.now_s)
-    client = SimpleNamespace(
-        services=SimpleNamespace(clock=clock), session=Session(ANONYMOUS, HOST, "PLAINTEXT")
-    )
-    connections = Connections(None, None, None)
+    client = SimpleNamespace(session=Session(ANONYMOUS, HOST, "PLAINTEXT"))
+    connections = Connections(None, None, None, clock, None)
     assert [connections.is_shown(client, REASON) for _ in range(SHOWN + 3)].count(False) == 3
-    connections.log_repeated(clock)
+    connections.log_repeated()
     assert caplog.records == []
     clock.now_s += SPAN_S
     for _ in range(2):
-        connections.log_repeated(clock)
+        connections.log_repeated()
     (line,) = caplog.records
     assert (line.levelname, line.getMessage()) == ("WARNING", "connections closed")
     assert (line.host, line.reason, line.more) == (HOST, REASON, 3)

@@ -97,6 +97,15 @@ class Commit(NamedTuple):
     def of(
         cls, group_id: str, committer: Committer, offsets: Mapping[TopicPartition, Committed]
     ) -> Self:
+        """Makes the records of a few offsets."""
+        records = [offset_record(group_id, name, each) for name, each in offsets.items()]
+        metadata_bytes = sum(text_bytes(each.metadata) for each in offsets.values())
+        return cls(group_id, committer, offsets, written(records), metadata_bytes)
+
+    @classmethod
+    async def of_many(
+        cls, group_id: str, committer: Committer, offsets: Mapping[TopicPartition, Committed]
+    ) -> Self:
         """Makes the records. Other requests may be served meanwhile, so this comes before any check."""
         parts, begun, at, metadata_bytes = [], [], 0, 0
         for name, each in offsets.items():
@@ -106,7 +115,7 @@ class Commit(NamedTuple):
                 parts.append(written(begun, at))
                 at += len(begun)
                 begun = []
-            checkpoint()
+            await checkpoint()
         parts.append(written(begun, at))
         return cls(group_id, committer, offsets, together(parts), metadata_bytes)
 

@@ -16,7 +16,7 @@ from tidelog.broker.coordinators.groups.messages import State
 from tidelog.broker.coordinators.groups.pending_offsets import PendingBatch, PendingOffsets
 from tidelog.broker.coordinators.groups.subscriptions import subscribed_topics
 from tidelog.broker.coordinators.ownership import NO_EPOCH
-from tidelog.broker.network.scheduler import with_checkpoints
+from tidelog.broker.network.scheduler import listed
 from tidelog.protocol import group_records
 from tidelog.protocol.group_errors import InvalidGroupId
 from tidelog.protocol.group_records import (
@@ -165,10 +165,10 @@ class GroupMetadata:
         )
         return group_records.group_key(group.group_id), group_records.group_value(value)
 
-    def tombstones(self) -> list[Written]:
+    async def tombstones(self) -> list[Written]:
         """Returns the records that delete the group from the log; others may have their turn meanwhile."""
         names = [*self.offsets, *self.pending_offsets.names().difference(self.offsets)]
-        gone = [offset_record(self.key, name, None) for name in with_checkpoints(names)]
+        gone = await listed(offset_record(self.key, name, None) for name in names)
         return [*gone, (group_records.group_key(self.group.group_id), None)]
 
 

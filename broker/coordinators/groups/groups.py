@@ -80,7 +80,7 @@ class Groups:
             raise NonEmptyGroup(f"group {group_id} has members")
         entry.group.state = State.DEAD
         try:
-            await self.runtime.topic.append_all(group_id, entry.tombstones(), entry.epoch)
+            await self.runtime.topic.append_all(group_id, await entry.tombstones(), entry.epoch)
         except BrokerError:
             entry.group.state = State.EMPTY
             raise

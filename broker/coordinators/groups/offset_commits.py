@@ -156,7 +156,7 @@ class OffsetCommits:
         has_gone = False
         for at in range(0, len(names), _AT_ONCE):
             has_gone |= await self._delete_some(entry, names[at : at + _AT_ONCE])
-            checkpoint()
+            await checkpoint()
         if has_gone and entry.is_idle and self._runtime.has(entry):
             await self._groups.delete(group_id)
 

@@ -18,7 +18,7 @@ from tidelog.broker.coordinators.runtime import resolve
 from tidelog.broker.coordinators.transactions import state_topic
 from tidelog.broker.coordinators.transactions.messages import Now, SendMarkers, Store
 from tidelog.broker.coordinators.transactions.state_topic import TOPIC
-from tidelog.broker.network.scheduler import with_checkpoints
+from tidelog.broker.network.scheduler import checkpoint
 from tidelog.protocol.errors import (
     BrokerError,
     MessageTooLarge,
@@ -165,12 +165,13 @@ class Execution:
         return actions
 
     async def _send_many(self, entry: TransactionMetadata, action: SendMarkers, epoch: int) -> None:
-        for name in with_checkpoints(action.partitions):
+        for name in action.partitions:
             if not self._runtime.has(entry):
                 return  # another coordinator writes the rest
             actions = self._send_one(entry, action, name, epoch)
             if actions:
                 self.act(entry, actions)
+            await checkpoint()
 
     def _send_one(
         self, entry: TransactionMetadata, action: SendMarkers, name: TopicPartition, epoch: int

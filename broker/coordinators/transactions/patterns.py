@@ -13,7 +13,8 @@ import json
 import sys
 from typing import TYPE_CHECKING, Any, Final
 
-from tidelog.broker.network.scheduler import with_checkpoints
+from tidelog.broker.network.scheduler import listed
+from tidelog.broker.timer import timeout
 from tidelog.protocol.errors import InvalidRegularExpression
 
 if TYPE_CHECKING:
@@ -50,9 +51,9 @@ class Patterns:
         """
         if len(pattern) > _LONGEST:
             raise InvalidRegularExpression(f"a pattern has up to {_LONGEST} characters")
-        lines = [json.dumps(each).encode() + b"\n" for each in with_checkpoints((pattern, *ids))]
+        lines = await listed(json.dumps(each).encode() + b"\n" for each in (pattern, *ids))
         try:
-            async with asyncio.timeout(PATIENCE_S), self._one:
+            async with timeout(PATIENCE_S), self._one:
                 answer = await _run(lines)
         except TimeoutError:
             raise InvalidRegularExpression(

@@ -64,13 +64,17 @@ def is_transactional(records: Buffer) -> bool:
     )
 
 
-def check_one_producer(record_sets: Iterable[Buffer]) -> None:
+def producer_in(records: Buffer) -> int | None:
+    """Returns the producer id of a transactional batch; None if it is no such batch."""
+    if is_transactional(records) and len(records) >= _PRODUCER_AT + _PRODUCER.size:
+        producer_id: int = _PRODUCER.unpack_from(records, _PRODUCER_AT)[0]
+        return producer_id
+    return None
+
+
+def check_one_producer(producer_ids: Iterable[int | None]) -> None:
     """Raises InvalidProducerIdMapping if transactional batches of a request have several producers."""
-    found = set()
-    for records in record_sets:
-        if is_transactional(records) and len(records) >= _PRODUCER_AT + _PRODUCER.size:
-            found.add(_PRODUCER.unpack_from(records, _PRODUCER_AT)[0])
-    if len(found) > 1:
+    if len({*producer_ids} - {None}) > 1:
         raise InvalidProducerIdMapping("the request has batches of several producer ids")
 
 

@@ -13,6 +13,7 @@ from collections import deque
 from typing import TYPE_CHECKING, NamedTuple
 
 from tidelog.broker.metadata.store import CompactedError, WentBackError
+from tidelog.broker.timer import timeout
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -143,7 +144,7 @@ class ChangeLog:
         Raises WentBackError.
         """
         try:
-            async with asyncio.timeout(within_s):
+            async with timeout(within_s):
                 while self.end < revision and not self._is_closed:
                     self.check()
                     await self._changed.wait()

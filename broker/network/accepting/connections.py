@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     from tidelog.broker.clock import Clock
     from tidelog.broker.memory.memory import Memory
+    from tidelog.broker.metadata.cluster import ClusterMetadata
     from tidelog.broker.metadata.image import Image
     from tidelog.broker.metrics.counters import Metrics
     from tidelog.broker.network.answers import CloseConnection
@@ -49,10 +50,13 @@ class Connections:
         settings: Settings,
         metrics: Metrics,
         memory: Memory,
+        clock: Clock,
+        metadata: ClusterMetadata,
         descriptors: Descriptors | None = None,
     ) -> None:
         """`memory` counts the bytes of answers that peers have not read."""
         self._settings = settings
+        self._clock, self._metadata = clock, metadata
         self._descriptors = descriptors or Descriptors()
         self._metrics = metrics
         self._open: set[Connection] = set()
@@ -74,8 +78,8 @@ class Connections:
 
         While too many are made in a second, the connection is not read before its turn.
         """
-        now_s = connection.services.clock.monotonic_s()
-        host, image = connection.session.host, connection.services.metadata.image
+        now_s = self._clock.monotonic_s()
+        host, image = connection.session.host, self._metadata.image
         full = self._why_full(connection, image)
         if full and not self._admission.refusal(host) and self._close_silent(now_s):
             full = None if self._within < self.most(image) else full
@@ -128,9 +132,8 @@ class Connections:
 
         One that was here before may have to leave. Returns 0.0, or why the new one is refused.
         """
-        services = connection.services
         has_room, leaves = self._over_limit.make_room(
-            services.metadata.image, self._settings.broker.cluster.node_id
+            self._metadata.image, self._settings.broker.cluster.node_id
         )
         if not has_room:
             return refusal
@@ -152,7 +155,7 @@ class Connections:
 
     def is_shown(self, connection: Connection, reason: str) -> bool:
         """Counts a log line that a client can cause at will; returns whether it is still to be logged."""
-        now_s = connection.services.clock.monotonic_s()
+        now_s = self._clock.monotonic_s()
         return self.refusals.is_shown(connection.session.host, reason, now_s)
 
     def refused(self, connection: Connection, reason: str | CloseConnection) -> None:
@@ -172,9 +175,9 @@ class Connections:
         if self.is_shown(connection, reason):
             log.warning("connection closed", extra={"peer": connection.peer, "reason": reason})
 
-    def log_repeated(self, clock: Clock) -> None:
+    def log_repeated(self) -> None:
         """Logs how often requests were refused that were not logged each time."""
-        for host, reason, times in self.refusals.take_repeated(clock.monotonic_s()):
+        for host, reason, times in self.refusals.take_repeated(self._clock.monotonic_s()):
             log.warning("connections closed", extra={"host": host, "reason": reason, "more": times})
 
     def discard(self, connection: Connection) -> None:
@@ -184,22 +187,22 @@ class Connections:
             self._over_limit.discard(connection)
             self._admission.discard(connection.session.host)
 
-    def close_idle(self, clock: Clock) -> int:
+    def close_idle(self) -> int:
         """Closes the connections that were idle for connections.max.idle.ms.
 
         Returns their number.
         """
-        oldest_s = clock.monotonic_s() - self._settings.broker.connections_max_idle_ms / 1000
+        oldest_s = self._clock.monotonic_s() - self._settings.broker.connections_max_idle_ms / 1000
         idle = [each for each in self._open if is_silent(each, oldest_s)]
         for connection in idle:
             connection.expire()
         return len(idle)
 
-    async def watch(self, clock: Clock) -> None:
+    async def watch(self) -> None:
         """Closes connections whose peers leave a request incomplete, for as long as the broker runs."""
         while True:
             await asyncio.sleep(_WATCH_INTERVAL_S)
-            now_s = clock.monotonic_s()
+            now_s = self._clock.monotonic_s()
             for connection in list(self._open):
                 connection.cut_if_stalled(now_s)
 

@@ -19,7 +19,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 from tidelog.broker.garbage import forget
-from tidelog.broker.network.answers import CloseConnection, Pending
+from tidelog.broker.network.answers import CloseConnection
 from tidelog.broker.network.connection_state import (
     ConnectionState,
     Event,
@@ -35,7 +35,7 @@ from tidelog.broker.network.stream.incoming import Incoming
 from tidelog.broker.network.stream.served import Served
 
 if TYPE_CHECKING:
-    from tidelog.broker.network.dispatch import Coming
+    from tidelog.broker.network.answers import Pending
     from tidelog.broker.network.services import Services
     from tidelog.broker.network.stream.outgoing import Outgoing
 
@@ -291,17 +291,14 @@ class Requests:
 
     # -- answers ---------------------------------------------------------------------------------
 
-    def finish_later(self, frame: bytes | memoryview, answer: Coming) -> None:
+    def finish_later(self, frame: bytes | memoryview, answer: Pending) -> None:
         """Waits for a response; nothing else is served until it is done."""
         self._held.serving_bytes = len(frame) if len(frame) > COPY_BYTES else 0
         self._wait_for(RequestKind.of(frame), answer)
         if self._waiting:
             self._serve_ahead()
 
-    def _wait_for(self, kind: RequestKind, answer: Coming) -> UnderWay:
-        if not isinstance(answer, Pending):
-            task = asyncio.get_running_loop().create_task(answer)
-            answer = Pending(task, task.result)
+    def _wait_for(self, kind: RequestKind, answer: Pending) -> UnderWay:
         under_way = UnderWay(kind, answer)
         self.state.wait(under_way)
         answer.happened.add_done_callback(partial(self._finish, under_way))

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
-from types import CoroutineType
 from typing import TYPE_CHECKING, Final
 
 from tidelog.broker.network.answers import CloseConnection, Pending
 
 if TYPE_CHECKING:
+    import asyncio
     from collections.abc import Callable
     from typing import Any
 
@@ -23,7 +22,7 @@ class Served(bytes):
     """Takes the place of a frame that was served before its turn: its API key, and how serving it ended."""
 
     outcome: Any
-    """An answer, a coroutine or `Pending` of one, or the CloseConnection that serving it has raised."""
+    """An answer, a `Pending` of one, or the CloseConnection that serving it has raised."""
     size: int
     """The bytes of the frame, if they may still be in use."""
 
@@ -35,10 +34,8 @@ class Served(bytes):
             made.outcome = serve(frame)
         except CloseConnection as reason:
             made.outcome = reason
-        if isinstance(made.outcome, CoroutineType):  # it goes on whatever becomes of the connection
-            task = asyncio.get_running_loop().create_task(made.outcome)
-            task.add_done_callback(_read_error)
-            made.outcome = Pending(task, task.result)
+        if isinstance(made.outcome, Pending):  # it goes on whatever becomes of the connection
+            made.outcome.happened.add_done_callback(_read_error)
         made.size = 0 if made.is_stored else len(frame)
         return made
 
@@ -70,7 +67,7 @@ class Served(bytes):
             raise CloseConnection("internal error while answering") from None
 
 
-def _read_error(task: asyncio.Task[Any]) -> None:
-    """Reads the error of a task that nobody awaits, as the connection has ended: else asyncio logs it."""
-    if not task.cancelled():
-        task.exception()
+def _read_error(happened: asyncio.Future[Any]) -> None:
+    """Reads an error that nobody awaits, as the connection has ended: else asyncio logs it."""
+    if not happened.cancelled():
+        happened.exception()

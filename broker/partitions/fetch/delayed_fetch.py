@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
-from tidelog.broker.partitions.fetch.fetch_read import TOPIC_IDS_SINCE, FetchRead
+from tidelog.broker.partitions.fetch.fetch_read import TOPIC_IDS_SINCE, FetchRead, are_few
 from tidelog.broker.partitions.fetch.parts import wanted_names
 from tidelog.broker.partitions.offload import offload
 from tidelog.broker.pools import ON_LOOP
@@ -53,21 +53,40 @@ class Fetch(Protocol):
     def respond(self, attempt: FetchRead) -> FetchResponse:
         """Returns the response to what was read."""
 
+    async def settle(self) -> None:
+        """Finishes what `respond` has begun, if that is much."""
+
     def hold_back(self) -> FetchResponse:
         """Returns the response that has nothing, after which the client asks for the same again."""
 
 
 def answer(services: Services, fetch: Fetch) -> FetchResponse | Coroutine[Any, Any, FetchResponse]:
-    """Returns the response, or a coroutine of one that waits."""
+    """Returns the response, or a coroutine of one that delayed_fetch."""
+    topics = fetch.topics()
+    attempt = FetchRead(
+        services, fetch.request, fetch.context, ON_LOOP, topics, is_part=fetch.is_part
+    )
+    if not are_few(topics):
+        return _answer_many(services, fetch, attempt)
     try:
-        attempt = FetchRead(
-            services, fetch.request, fetch.context, ON_LOOP, fetch.topics(), is_part=fetch.is_part
-        )
+        attempt.read_few()
     except WouldBlock:
         return wait(services, fetch, None)
     if _is_enough(fetch, attempt):
         return _respond(fetch, attempt)
     return wait(services, fetch, attempt)
+
+
+async def _answer_many(services: Services, fetch: Fetch, attempt: FetchRead) -> FetchResponse:
+    try:
+        await attempt.read()
+    except WouldBlock:
+        return await wait(services, fetch, None)
+    if not _is_enough(fetch, attempt):
+        return await wait(services, fetch, attempt)
+    response = _respond(fetch, attempt)
+    await fetch.settle()
+    return response
 
 
 def _is_enough(fetch: Fetch, attempt: FetchRead) -> bool:
@@ -92,7 +111,9 @@ async def wait(services: Services, fetch: Fetch, attempt: FetchRead | None) -> F
         attempt = await _attempt_anywhere(services, fetch)
         if not woken:
             break
-    return _respond(fetch, attempt)
+    response = _respond(fetch, attempt)
+    await fetch.settle()
+    return response
 
 
 def _respond(fetch: Fetch, attempt: FetchRead) -> FetchResponse:
@@ -108,8 +129,10 @@ async def _attempt_anywhere(services: Services, fetch: Fetch) -> FetchRead:
     request, context, is_part = fetch.request, fetch.context, fetch.is_part
     topics = fetch.topics()
 
-    def attempt(permit: Permit) -> FetchRead:
-        return FetchRead(services, request, context, permit, topics, is_part=is_part)
+    async def attempt(permit: Permit) -> FetchRead:
+        made = FetchRead(services, request, context, permit, topics, is_part=is_part)
+        await made.read()
+        return made
 
     names = wanted_names(services, topics, by_id=context.version >= TOPIC_IDS_SINCE)
     return await offload(services, names, attempt)

@@ -15,7 +15,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, cast
 
-from tidelog.broker.network.per_partition import code_for, per_partition
+from tidelog.broker.network.per_partition import FEW, code_for, few_partitions, per_partition
 from tidelog.broker.partitions.conversion import (
     AS_STORED_SINCE,
     NO_RECORDS,
@@ -98,6 +98,7 @@ class FetchRead:
         "_served",
         "_services",
         "_topic",
+        "_topics",
         "_version",
         "at_end",
         "errors",
@@ -118,16 +119,14 @@ class FetchRead:
         *,
         is_part: bool = False,
     ) -> None:
-        """Reads `topics`. `is_part`: the fetch asks for others, too, in which there is nothing new.
-
-        Raises WouldBlock on the loop alone, and Abandoned in a thread alone.
-        """
+        """`is_part`: the fetch asks for others than `topics`, too, in which there is nothing new."""
         self._services, self._request, self._context, self._permit = (
             services,
             request,
             context,
             permit,
         )
+        self._topics = topics
         self._is_part = is_part
         self.image = services.metadata.image  # read before any partition is
         self._version = version = context.header.api_version
@@ -151,18 +150,35 @@ class FetchRead:
         self.partitions: list[Partition] = []
         self.upper_offsets: list[int] = []  # the offsets up to which the partitions were read
         self.size_bytes = 0
-        responses = []
-        for topic in topics:
-            self._topic, self._name = topic, ""  # the name once the request may read the topic
-            partitions = per_partition(
-                services, "fetch", topic.partitions, self._serve, self._failed
+        self.response = FetchResponse()
+
+    def read_few(self) -> None:
+        """Reads at once.
+
+        Raises WouldBlock on the loop alone, and Abandoned in a thread alone.
+        """
+        serve, failed = self._serve, self._failed
+        for topic in self._topics:
+            wanted = self._begin(topic)
+            self._add(topic, few_partitions(self._services, "fetch", wanted, serve, failed))
+
+    async def read(self) -> None:
+        """Reads any number of partitions; raises what `read_few` raises."""
+        serve, failed = self._serve, self._failed
+        for topic in self._topics:
+            wanted = self._begin(topic)
+            self._add(topic, await per_partition(self._services, "fetch", wanted, serve, failed))
+
+    def _begin(self, topic: FetchTopic) -> Sequence[FetchPartition]:
+        self._topic, self._name = topic, ""  # the name once the request may read the topic
+        return topic.partitions
+
+    def _add(self, topic: FetchTopic, partitions: list[PartitionData]) -> None:
+        self.response.responses.append(
+            FetchableTopicResponse(
+                topic=topic.topic, topic_id=topic.topic_id, partitions=partitions
             )
-            responses.append(
-                FetchableTopicResponse(
-                    topic=topic.topic, topic_id=topic.topic_id, partitions=partitions
-                )
-            )
-        self.response = FetchResponse(responses=responses)
+        )
 
     def is_enough(self) -> bool:
         """Returns whether the response can be sent now, whatever its errors are."""
@@ -338,6 +354,13 @@ class FetchRead:
                     leader_id=hint.leader, leader_epoch=hint.leader_epoch
                 )
         return result
+
+
+def are_few(topics: Sequence[FetchTopic]) -> bool:
+    """Returns whether so few partitions are named that others need no turn in between."""
+    if len(topics) == 1:
+        return len(topics[0].partitions) <= FEW
+    return sum(len(topic.partitions) for topic in topics) <= FEW
 
 
 def is_replica(request: FetchRequest) -> bool:

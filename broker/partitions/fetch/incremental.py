@@ -14,7 +14,8 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, cast
 
-from tidelog.broker.network.scheduler import with_checkpoints
+from tidelog.broker.network.per_partition import FEW
+from tidelog.broker.network.scheduler import checkpoint
 from tidelog.broker.partitions.fetch.fetch_read import TOPIC_IDS_SINCE, WAITING_ERRORS
 from tidelog.broker.partitions.fetch.session import as_topics
 from tidelog.broker.partitions.purgatory import DelayedFetch
@@ -41,6 +42,8 @@ class WholeFetch:
 
     def __init__(self, services: Services, request: FetchRequest, context: Context) -> None:
         self._services, self.request, self.context = services, request, context
+        self._unsettled: list[tuple[Cached, PartitionData]] = []
+        self._at_end = 0
 
     def topics(self) -> list[FetchTopic]:
         """Returns what the request names."""
@@ -64,8 +67,15 @@ class WholeFetch:
         """Returns all that was read, and the id of a session if one was asked for and has room."""
         response = attempt.answer()
         if self.request.session_epoch == 0:
-            begin(self._services, self.request, self.context, attempt)
+            self._unsettled = begin(self._services, self.request, self.context, attempt)
+            self._at_end = attempt.at_end
         return response
+
+    async def settle(self) -> None:
+        """Lets the partitions of a new session be quiet."""
+        for cached, data in self._unsettled:
+            _settle_first(self._services, cached, data, self._at_end)
+            await checkpoint()
 
     def hold_back(self) -> FetchResponse:
         """Returns nothing, and no session."""
@@ -174,6 +184,9 @@ class IncrementalFetch:
             response.responses = [topic for topic in response.responses if topic.partitions]
         return response
 
+    async def settle(self) -> None:
+        """Does nothing: `respond` has done it."""
+
     def hold_back(self) -> FetchResponse:
         """Returns nothing of the session, whose partitions stay as they are."""
         session = self._session
@@ -208,8 +221,13 @@ def next_of_session(
     return IncrementalFetch(services, session, request, context)
 
 
-def begin(services: Services, request: FetchRequest, context: Context, attempt: FetchRead) -> None:
-    """Begins a session with all that a fetch has read, if there is room, and puts its id in the answer."""
+def begin(
+    services: Services, request: FetchRequest, context: Context, attempt: FetchRead
+) -> list[tuple[Cached, PartitionData]]:
+    """Begins a session with all that a fetch has read, if there is room, and puts its id in the answer.
+
+    Returns the partitions that may still have to be quiet, if they are many.
+    """
     response, image = attempt.response, attempt.image
     by_id = context.version >= TOPIC_IDS_SINCE
     session, evicted = services.fetch_sessions.begin(
@@ -220,7 +238,7 @@ def begin(services: Services, request: FetchRequest, context: Context, attempt: 
     for each in evicted:
         _leave(services, each)
     if session is None:
-        return
+        return []
     session.is_committed = request.isolation_level == 1
     session.image = image
     added: list[tuple[Cached, PartitionData]] = []
@@ -231,12 +249,19 @@ def begin(services: Services, request: FetchRequest, context: Context, attempt: 
             added.append((session.add(topic, wanted), data))
     services.fetch_sessions.count(session)
     response.session_id = session.id
-    # The session is whole: others may have their turn, and may even close it.
-    for cached, data in with_checkpoints(added):
-        cached.last_sent = (data.high_watermark, data.log_start_offset)
-        cached.last_sent_error = data.error_code
-        if not data.records:
-            settle(services, cached, data, attempt.at_end)
+    if len(added) > FEW:
+        return added  # the session is whole: others may have their turn, and may even close it
+    for cached, data in added:
+        _settle_first(services, cached, data, attempt.at_end)
+    return []
+
+
+def _settle_first(services: Services, cached: Cached, data: PartitionData, at_end: int) -> None:
+    """Notes what the first answer of a session says of a partition, and lets it be quiet."""
+    cached.last_sent = (data.high_watermark, data.log_start_offset)
+    cached.last_sent_error = data.error_code
+    if not data.records:
+        settle(services, cached, data, at_end)
 
 
 def close(services: Services, session_id: int) -> None:

@@ -25,6 +25,7 @@ from tidelog.broker.partitions.replication.messages import (
     Suspend,
     WakeFetches,
 )
+from tidelog.broker.timer import timeout
 from tidelog.protocol.errors import ErrorCode, RequestTimedOut
 
 if TYPE_CHECKING:
@@ -356,7 +357,7 @@ class PartitionLeader:
         for ask in self.parked:
             ask.wake()
         try:
-            async with asyncio.timeout(max(timeout_ms, 0) / 1000):
+            async with timeout(max(timeout_ms, 0) / 1000):
                 while (low_watermark := low_watermark_of(self.leader)) < offset:
                     self.leader.check_leading(self._context.now_ms())
                     if self._fetched is None:

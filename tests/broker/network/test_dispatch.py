@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import struct
 from types import SimpleNamespace
 
@@ -16,7 +17,7 @@ from tidelog.broker.network import routes
 from tidelog.broker.network.answers import CloseConnection
 from tidelog.broker.network.dispatch import dispatch
 from tidelog.broker.network.routes import handler_of, wrap
-from tidelog.broker.network.scheduler import Scheduler
+from tidelog.broker.network.scheduler import Scheduler, at_once
 from tidelog.protocol.errors import UnknownServerError
 from tidelog.protocol.message import api_of, codec, read_request_header, served_apis
 
@@ -36,6 +37,8 @@ def test_an_error_nobody_foresaw_is_an_answer_with_minus_1():
             header = read_request_header(frame)
             body, _ = codec(declared.request, version).decode(frame, header.body_offset)
             answer = handler_of(declared).refuse(body, UnknownServerError("a test"))
+            if asyncio.iscoroutine(answer):
+                answer = at_once(answer)
             encoded = codec(declared.response, version).encode(answer)
             flexible = wire.SCHEMAS[api][1].flexible_version_q(version) and api != "ApiVersions"
             told = wire.decode_answer(api, version, (b"\0" if flexible else b"") + bytes(encoded))

@@ -19,9 +19,8 @@ from tests.oracle import wire
 from tidelog.broker.clock import SystemClock
 from tidelog.broker.coordinators.groups import offset_commits
 from tidelog.broker.coordinators.transactions import execution
-from tidelog.broker.network import scheduler
 from tidelog.broker.network.routes import handler_of
-from tidelog.broker.network.scheduler import ROUND_S
+from tidelog.broker.network.scheduler import ROUND_S, Scheduler
 from tidelog.protocol.message import served_apis
 
 if TYPE_CHECKING:
@@ -214,13 +213,20 @@ def test_a_transaction_of_the_offsets_of_many_partitions(watched, monkeypatch):
     assert _too_long(_holds_of_a_transaction(watched)) == set()
 
 
+def _without_a_pause(_scheduler, work, now, _slice_s):
+    waits_for = now.first_step(work)
+    while waits_for is None:
+        waits_for = work.send(None)
+    return waits_for
+
+
 _IN_SLICES = {"AddPartitionsToTxn", "TxnOffsetCommit", "EndTxn", "OffsetFetch", "OffsetDelete"}
 
 
 @pytest.mark.parametrize(
     ("where", "fault", "held"),
     [
-        (scheduler._Worker, ("wait", lambda _: None), _IN_SLICES),
+        (Scheduler, ("_go_on", _without_a_pause), _IN_SLICES),
         (execution, ("_AT_ONCE", 10 * _PARTITIONS), {"EndTxn"}),
         (offset_commits, ("_AT_ONCE", 10 * _PARTITIONS), {"OffsetDelete"}),
     ],

@@ -83,7 +83,8 @@ def test_what_a_fetch_waits_for_ends_though_its_peer_leaves_before_it_begins(bro
                 ended.append(True)
 
         def leave():
-            connection._requests._wait_for(RequestKind.LOOKUP, given_to(waiting()))
+            task = broker._loop.create_task(given_to(waiting()))
+            connection._requests._wait_for(RequestKind.LOOKUP, Pending(task, task.result))
             connection.connection_lost(None)
 
         broker._loop.call_soon_threadsafe(leave)

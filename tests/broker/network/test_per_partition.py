@@ -9,7 +9,12 @@ import pytest
 
 from tidelog.broker.metrics.counters import Metrics
 from tidelog.broker.network.answers import CloseConnection
-from tidelog.broker.network.per_partition import per_partition, per_partition_async
+from tidelog.broker.network.per_partition import (
+    few_partitions,
+    per_partition,
+    per_partition_async,
+)
+from tidelog.broker.network.scheduler import at_once
 from tidelog.broker.pools import Abandoned
 from tidelog.protocol.errors import ErrorCode, UnknownTopicOrPartition
 from tidelog.storage.would_block import WouldBlock
@@ -42,8 +47,12 @@ def in_turn(node, api, wanted, serve, failed):
     return asyncio.run(per_partition_async(node, api, wanted, wait_and_serve, failed))
 
 
-@pytest.mark.parametrize("answer", [per_partition, in_turn])
-class TestBoth:
+def in_slices(*arguments):
+    return at_once(per_partition(*arguments))
+
+
+@pytest.mark.parametrize("answer", [few_partitions, in_slices, in_turn])
+class TestAll:
     def test_each_is_answered_in_its_place(self, answer):
         here = node()
         serve = serving({1: UnknownTopicOrPartition("gone")})
@@ -64,9 +73,10 @@ class TestBoth:
             answer(node(), "produce", range(2), serving({0: CloseConnection("acks=0")}), failed)
 
 
+@pytest.mark.parametrize("answer", [few_partitions, in_slices])
 @pytest.mark.parametrize("passing", [Abandoned, WouldBlock])
-def test_what_says_nothing_about_one_partition_ends_the_loop(passing):
+def test_what_says_nothing_about_one_partition_ends_the_loop(answer, passing):
     here = node()
     with pytest.raises(passing):
-        per_partition(here, "fetch", [1], serving({1: passing()}), failed)
+        answer(here, "fetch", [1], serving({1: passing()}), failed)
     assert here.metrics.unexpected_errors == 0

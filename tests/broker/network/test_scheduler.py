@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 from itertools import count
 
-import greenlet
 import pytest
 
 from tidelog.broker.coordinators.groups.committed import Commit, Committed, Committer
@@ -16,10 +14,11 @@ from tidelog.broker.network.scheduler import (
     ROUND_S,
     SLICE_S,
     Scheduler,
+    at_once,
     checkpoint,
-    is_in_slices,
-    with_checkpoints,
+    listed,
 )
+from tidelog.broker.timer import timeout
 
 
 def ticking(step_s: float = 0.001) -> Scheduler:
@@ -60,16 +59,18 @@ async def until(condition):
     raise AssertionError("it never came")
 
 
-def walk(items: int) -> int:
-    return sum(1 for _ in with_checkpoints(range(items)))
+async def walk(items: int) -> int:
+    for _ in range(items):
+        await checkpoint()
+    return items
 
 
 async def test_what_does_not_take_long_is_answered_at_once():
-    assert ticking(0.0).serve(lambda: walk(1_000)) == 1_000
+    assert ticking(0.0).serve(walk(1_000)) == 1_000
 
 
 async def test_what_takes_long_gives_way_to_the_loop():
-    answer = ticking().serve(lambda: walk(1_000))
+    answer = ticking().serve(walk(1_000))
     assert isinstance(answer, Pending)
     assert await iterations_of(answer) > 100
 
@@ -77,10 +78,12 @@ async def test_what_takes_long_gives_way_to_the_loop():
 async def test_two_that_take_long_share_the_loop():
     scheduler, seen = ticking(), []
 
-    def job(name):
-        seen.extend(name for _ in with_checkpoints(range(100)))
+    async def job(name):
+        for _ in range(100):
+            seen.append(name)
+            await checkpoint()
 
-    await asyncio.gather(*(outcome(scheduler.serve(lambda name=name: job(name))) for name in "ab"))
+    await asyncio.gather(*(outcome(scheduler.serve(job(name))) for name in "ab"))
     longest = max(
         len(run) for run in "".join(seen).replace("ab", "a b").replace("ba", "b a").split()
     )
@@ -88,43 +91,83 @@ async def test_two_that_take_long_share_the_loop():
 
 
 async def test_an_error_is_raised_where_the_answer_is_asked_for():
-    def fail(items):
-        walk(items)
+    async def fail(items):
+        await walk(items)
         raise ValueError("no")
 
     with pytest.raises(ValueError, match="no"):
-        ticking(0.0).serve(lambda: fail(10))
+        ticking(0.0).serve(fail(10))
     with pytest.raises(ValueError, match="no"):
-        await outcome(ticking().serve(lambda: fail(100)))
+        await outcome(ticking().serve(fail(100)))
 
 
 async def test_one_for_which_nobody_waits_ends_at_its_next_turn():
     ended = []
 
-    def job():
+    async def job():
         try:
-            walk(1_000_000)
+            await walk(1_000_000)
         except asyncio.CancelledError:
             ended.append(True)
             raise
 
-    answer = ticking().serve(job)
+    answer = ticking().serve(job())
+    await asyncio.sleep(0)
     answer.happened.cancel()
     await until(lambda: ended)
 
 
 async def test_every_step_of_a_coroutine_may_pause():
     async def pending():
-        first = walk(200)
-        await asyncio.sleep(0)
-        assert is_in_slices()
+        first = await walk(200)
         with pytest.raises(TimeoutError):
             await asyncio.wait_for(asyncio.get_running_loop().create_future(), 0.001)
-        return first + walk(200)
+        return first + await walk(200)
 
-    scheduler = ticking()
-    task = asyncio.ensure_future(scheduler.in_slices(pending()))
-    assert await task == 400
+    assert await iterations_of(ticking().serve(pending())) > 100
+
+
+@pytest.mark.parametrize("items", [0, 200])
+async def test_a_time_limit_needs_no_task(items):
+    async def pending():
+        await walk(items)
+        with pytest.raises(TimeoutError):
+            async with timeout(0.001):
+                await asyncio.get_running_loop().create_future()
+        return await walk(200)
+
+    assert await outcome(ticking().serve(pending())) == 200
+
+
+async def test_what_waits_for_nothing_has_no_task():
+    async def job():
+        return asyncio.current_task()
+
+    scheduler = ticking(0.0)
+    assert await asyncio.ensure_future(job()) is not None
+    seen = []
+    asyncio.get_running_loop().call_soon(lambda: seen.append(scheduler.serve(job())))
+    await until(lambda: seen)
+    assert seen == [None]
+
+
+def test_in_a_thread_a_coroutine_runs_at_once():
+    assert at_once(walk(1_000)) == 1_000
+
+    async def waiting(loop):
+        await loop.create_future()
+
+    loop = asyncio.new_event_loop()
+    with pytest.raises(RuntimeError, match="waits for something"):
+        at_once(waiting(loop))
+    loop.close()
+
+
+async def test_a_list_is_made_in_steps():
+    answer = ticking().serve(listed(range(10_000)))
+    assert await iterations_of(answer) > 20
+    assert answer.finish() == list(range(10_000))
+    assert await listed(range(10), lambda each: each % 2) == [1, 3, 5, 7, 9]
 
 
 async def test_a_coroutine_in_slices_can_be_cancelled():
@@ -132,7 +175,7 @@ async def test_a_coroutine_in_slices_can_be_cancelled():
 
     async def pending():
         try:
-            walk(1_000_000)
+            await walk(1_000_000)
         except asyncio.CancelledError:
             seen.append("cancelled")
             raise
@@ -168,55 +211,22 @@ async def test_a_turn_that_fails_does_not_end_the_queue(caplog):
     assert "broken" in caplog.text
 
 
-def test_outside_of_a_request_nothing_pauses():
-    assert not is_in_slices()
-    checkpoint()
-
-
 async def test_making_the_records_of_a_long_commit_gives_way():
     offsets = {("t", index): Committed(index, -1, "", 0) for index in range(1_000)}
     committer = Committer()
-    answer = ticking().serve(lambda: Commit.of("g", committer, offsets))
+    answer = ticking().serve(Commit.of_many("g", committer, offsets))
     assert await iterations_of(answer) > 100
 
 
-# -- workers ---------------------------------------------------------------------------------------
-
-
-def workers() -> int:
-    """How many greenlets are in memory, with that of the thread, which is made when asked for."""
-    greenlet.getcurrent()
-    gc.collect()
-    return sum(isinstance(each, greenlet.greenlet) for each in gc.get_objects())
-
-
-async def test_workers_of_many_at_once_do_not_stay_in_memory():
-    scheduler = ticking()
-    before = workers()
-    for _ in range(3):
-        answers = [scheduler.serve(lambda: walk(100)) for _ in range(20)]
-        assert await asyncio.gather(*map(outcome, answers)) == [100] * 20
-    assert workers() - before == 8  # which serve again
-
-
 async def test_nothing_goes_on_after_the_end():
-    scheduler, ended = ticking(), []
-
-    def job():
-        try:
-            walk(1_000_000)
-        finally:
-            ended.append(True)
-
-    before = workers()
-    answers = [scheduler.serve(job) for _ in range(3)]
-    assert workers() == before + 3
+    scheduler = ticking()
+    answers = [scheduler.serve(walk(1_000_000)) for _ in range(3)]
+    await asyncio.sleep(0)
     scheduler.close()
-    assert ended == [True] * 3
-    assert not any(answer.happened.done() for answer in answers)
-    del answers
     await until(lambda: not scheduler.has_round)
-    assert workers() == before
+    assert not any(answer.happened.done() for answer in answers)
+    for answer in answers:
+        answer.happened.cancel()
 
 
 # -- rounds: all who are served between two polls of the sockets share one time ---------------------
@@ -236,15 +246,18 @@ class Work:
     def _seconds(self) -> float:
         return self.now_s
 
-    def walk(self, steps: int) -> int:
-        for _ in with_checkpoints(range(steps)):
+    async def walk(self, steps: int) -> int:
+        for _ in range(steps):
             self.now_s += _STEP_S
+            await checkpoint()
         return steps
 
     async def walk_in_steps(self, steps: int) -> int:
         for _ in range(4):
-            self.walk(steps // 4)
-            await asyncio.sleep(0)
+            await self.walk(steps // 4)
+            happened = asyncio.get_running_loop().create_future()
+            asyncio.get_running_loop().call_soon(happened.set_result, None)
+            await happened
         return steps
 
     async def watch(self) -> None:
@@ -274,7 +287,7 @@ async def test_many_requests_that_come_at_once_share_a_round():
     work = Work()
 
     async def begin():
-        return await outcome(work.scheduler.serve(lambda: work.walk(400)))
+        return await outcome(work.scheduler.serve(work.walk(400)))
 
     assert await hold_of(work, *(begin() for _ in range(20))) < _MOST_S
 
@@ -284,6 +297,6 @@ async def test_many_short_requests_make_those_after_them_queue():
     for _ in range(100):
         if work.scheduler.is_crowded(work.now_s):
             break
-        work.scheduler.serve(lambda: work.walk(4))
+        work.scheduler.serve(work.walk(4))
     assert work.now_s < 1.5 * ROUND_S
     await until(lambda: not work.scheduler.has_round)

@@ -9,6 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 from tidelog.broker.memory.memory import Memory
+from tidelog.broker.network.scheduler import at_once
 from tidelog.broker.partitions.offload import WouldConvert, answer
 from tidelog.broker.pools import Pools
 from tidelog.config import BrokerConfig
@@ -39,12 +40,15 @@ def node():
 
 
 def test_what_does_not_block_is_answered_at_once(node):
-    assert answer(node, [("t", 0)], lambda permit: permit.may_block) is False
+    async def attempt(permit):
+        return permit.may_block
+
+    assert at_once(answer(node, [("t", 0)], attempt)) is False
     assert node.opened == []
 
 
 async def test_what_opening_makes_possible_is_answered_on_the_loop(node):
-    def attempt(permit):
+    async def attempt(permit):
         assert not permit.may_block
         if not node.opened:
             raise WouldBlock
@@ -56,7 +60,7 @@ async def test_what_opening_makes_possible_is_answered_on_the_loop(node):
 
 @pytest.mark.parametrize(("error", "name"), [(WouldBlock, "read"), (WouldConvert, "convert")])
 async def test_what_blocks_is_answered_in_the_pool_for_its_kind(node, error, name):
-    def attempt(permit):
+    async def attempt(permit):
         if not permit.may_block:
             raise error
         permit.check()
@@ -69,7 +73,7 @@ async def test_a_conversion_gets_more_memory_before_it_is_refused_and_gives_it_b
     records, answers = node.memory.records, node.memory.answers
     allowed, held = [], []
 
-    def attempt(permit):
+    async def attempt(permit):
         if not permit.may_block:
             raise WouldConvert
         allowed.append(permit.unpacked_bytes)
@@ -88,7 +92,7 @@ async def test_a_conversion_gets_more_memory_before_it_is_refused_and_gives_it_b
 async def test_a_conversion_waits_for_memory_and_one_given_up_leaves_nothing(node):
     records, answers = node.memory.records, node.memory.answers
 
-    def attempt(permit):
+    async def attempt(permit):
         if not permit.may_block:
             raise WouldConvert
         return permit.unpacked_bytes

@@ -57,7 +57,6 @@ if TYPE_CHECKING:
 
     from tests.simulation.replication.brokers.process import Process
     from tidelog.broker.metadata.store import KeyValueStore
-    from tidelog.broker.network.scheduler import Scheduler
 
 FAULTS_MS = 15_000
 PEACE_MS = 25_000  # at most: a run ends when the cluster has recovered
@@ -119,7 +118,6 @@ class Life:
         self._moment_ms = self._first_step = 0
         self._failure: BaseException | None = None
         self._graves: list[Process] = []
-        self.schedulers: list[Scheduler] = []  # of all processes
         self.storage = Storage(self)
         self._patches = self._patched()
         for patch in self._patches:
@@ -347,9 +345,6 @@ class Life:
             for loop in process.loops:
                 loop.bury()
         self._graves.clear()
-        for scheduler in self.schedulers:  # else their greenlets would keep all of this in memory
-            with contextlib.suppress(*_MAY_BE_RAISED):
-                scheduler.close()
         self.timeline._events.clear()
         self.wires.ends.clear()
         self.wires.listeners.clear()

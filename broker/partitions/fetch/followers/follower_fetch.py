@@ -13,14 +13,16 @@ more partitions than it did.
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from tidelog.broker.network.answers import Pending
-from tidelog.broker.network.per_partition import per_partition
+from tidelog.broker.network.per_partition import FEW, few_partitions, per_partition
 from tidelog.broker.partitions import replication_state
 from tidelog.broker.partitions.fetch.parts import failed
 from tidelog.broker.partitions.fetch.session_epochs import FIRST, SESSIONLESS
 from tidelog.broker.partitions.offload import answer as answer_anywhere
+from tidelog.broker.pools import ON_LOOP
 from tidelog.protocol.api.fetch import (
     EpochEndOffset,
     FetchableTopicResponse,
@@ -28,9 +30,10 @@ from tidelog.protocol.api.fetch import (
 )
 from tidelog.protocol.error_class import error_class
 from tidelog.protocol.errors import ErrorCode, NotLeaderOrFollower
+from tidelog.storage.would_block import WouldBlock
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Iterator
+    from collections.abc import Callable, Coroutine, Iterator
     from uuid import UUID
 
     from tidelog.broker.network.context import Context
@@ -137,18 +140,19 @@ class FollowerFetch:
         is_full = self._request.session_epoch <= FIRST
         asked = session.all_of_them(now_s) if is_full else session.answerable(now_s)
         self._without_records = session.throttled.without_records(asked)
+        if len(asked) > FEW:
+            return self._answered(asked)
+        try:
+            response = self._read_few(asked)
+        except WouldBlock:
+            return self._answered(asked)
+        self._count()
+        return response
 
-        def attempt(permit: Permit) -> FetchResponse:
-            return self._read_all(asked, permit)
-
-        response = answer_anywhere(self._services, self._names(asked), attempt)
-        if isinstance(response, FetchResponse):
-            self._count()
-            return response
-        return self._answered(response)
-
-    async def _answered(self, response: Coroutine[Any, Any, FetchResponse]) -> FetchResponse:
-        read = await response
+    async def _answered(self, asked: list[PendingFetch]) -> FetchResponse:
+        read = await answer_anywhere(
+            self._services, self._names(asked), partial(self._read_all, asked)
+        )
         self._count()  # counters belong to the loop
         return read
 
@@ -163,7 +167,28 @@ class FollowerFetch:
             if each.led is not None:
                 yield each.led.partition.topic, each.led.partition.index
 
-    def _read_all(self, asked: list[PendingFetch], permit: Permit) -> FetchResponse:
+    def _read_few(self, asked: list[PendingFetch]) -> FetchResponse:
+        by_topic, serve = self._begin_read(asked, ON_LOOP)
+        return self._response(
+            {
+                topic_id: few_partitions(self._services, "fetch", wanted, serve, _failed)
+                for topic_id, wanted in by_topic.items()
+            }
+        )
+
+    async def _read_all(self, asked: list[PendingFetch], permit: Permit) -> FetchResponse:
+        by_topic, serve = self._begin_read(asked, permit)
+        return self._response(
+            {
+                topic_id: await per_partition(self._services, "fetch", wanted, serve, _failed)
+                for topic_id, wanted in by_topic.items()
+            }
+        )
+
+    def _begin_read(
+        self, asked: list[PendingFetch], permit: Permit
+    ) -> tuple[dict[UUID, list[PendingFetch]], Callable[[PendingFetch], PartitionData]]:
+        """Returns the partitions to read by topic, and what reads one of them."""
         self._converted, self._throttled_bytes = [], 0
         self._left_bytes = min(
             self._request.max_bytes, self._services.connections.replica_fetch_room()
@@ -177,14 +202,14 @@ class FollowerFetch:
             permit.check()
             return self._serve(each, permit, is_first)
 
+        return by_topic, serve
+
+    def _response(self, read: dict[UUID, list[PartitionData]]) -> FetchResponse:
         return FetchResponse(
             session_id=self._session.session_id if self._has_session else 0,
             responses=[
-                FetchableTopicResponse(
-                    topic_id=topic_id,
-                    partitions=per_partition(self._services, "fetch", wanted, serve, _failed),
-                )
-                for topic_id, wanted in by_topic.items()
+                FetchableTopicResponse(topic_id=topic_id, partitions=partitions)
+                for topic_id, partitions in read.items()
             ],
             clock_ms=self._services.clock.now_ms(),
         )

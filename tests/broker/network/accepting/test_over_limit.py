@@ -23,11 +23,10 @@ MOST = 6
 class Client:
     """A connection without a socket."""
 
-    def __init__(self, node, host="10.0.0.1"):
-        self.services = node
+    def __init__(self, now_s, host="10.0.0.1"):
         self.session = SimpleNamespace(host=host)
         self.peer = f"{host}:1"
-        self.last_active_s = node.clock.monotonic_s()
+        self.last_active_s = now_s
         self.is_over_limit = self.is_aborted = self.is_expired = False
         self.is_busy, self.is_muted, self.descriptor = True, False, 10
         self.proven = None
@@ -55,16 +54,14 @@ class Cluster:
         self.metrics.connections_silent = 0
         brokers = {number: SimpleNamespace(epoch=EPOCH) for number in range(ME, ME + 1 + others)}
         self.image = SimpleNamespace(quotas={}, brokers=brokers, registrations=brokers)
-        self.node = SimpleNamespace(
-            clock=SimpleNamespace(monotonic_s=lambda: self.now_s),
-            metadata=SimpleNamespace(image=self.image),
-        )
-        self.connections = Connections(Settings(config), self.metrics, None)
+        clock = SimpleNamespace(monotonic_s=lambda: self.now_s)
+        metadata = SimpleNamespace(image=self.image)
+        self.connections = Connections(Settings(config), self.metrics, None, clock, metadata)
 
     def come(self, **how):
         """A new connection; None if it is refused."""
         self.now_s += 0.001
-        client = Client(self.node, **how)
+        client = Client(self.now_s, **how)
         return client if self.connections.admit(client) else None
 
     def show(self, client, broker=ME + 1, epoch=EPOCH):
@@ -133,7 +130,8 @@ def test_a_muted_connection_is_not_idle():
     cluster = Cluster(0)
     muted, idle = cluster.come(), cluster.come()
     muted.is_muted, muted.is_busy, idle.is_busy = True, False, False
-    assert cluster.connections.close_idle(SimpleNamespace(monotonic_s=lambda: 1e6)) == 1
+    cluster.now_s = 1e6
+    assert cluster.connections.close_idle() == 1
     assert (muted.is_expired, idle.is_expired) == (False, True)
 
 

@@ -14,7 +14,7 @@ from tests.broker.asking import produce_fields
 from tests.broker.partitions.inside import batch, brokers, eventually
 from tidelog.broker.api import produce_single
 from tidelog.broker.network import routes
-from tidelog.broker.network.answers import CloseConnection, Pending
+from tidelog.broker.network.answers import CloseConnection, Encoded, Pending
 from tidelog.broker.network.stream import ahead
 from tidelog.broker.network.stream.ahead import MOST_AHEAD, serve_ahead
 from tidelog.broker.network.stream.frames import COPY_BYTES, Frames
@@ -85,14 +85,15 @@ async def test_nothing_is_served_behind_what_is_not_stored_and_its_memory_counts
     assert frames.waiting_bytes == 2
 
 
-async def test_what_a_coroutine_does_is_done_in_its_turn_whatever_becomes_of_the_connection():
+async def test_what_a_task_does_is_done_in_its_turn_whatever_becomes_of_the_connection():
     done = []
 
     async def work():
         done.append(1)
         raise CloseConnection("acks=0 and an error")
 
-    served = Served.of(PRODUCE, lambda _: work())
+    task = asyncio.ensure_future(work())
+    served = Served.of(PRODUCE, lambda _: Pending(task, task.result))
     assert not served.is_stored
     await asyncio.wait([served.take().happened])
     assert done
@@ -268,11 +269,11 @@ async def test_the_checks_here_fail_if_requests_are_served_behind_what_is_not_st
         await asyncio.sleep(0)
         return answer
 
-    def first_waits(node, session, header, frame):
+    def first_waits(node, client, header, frame):
         order.append(header.correlation_id)
-        answer = shortcut(node, session, header, frame)
+        answer = shortcut(node, client, header, frame)
         if header.correlation_id == 2:
-            task = asyncio.ensure_future(slowly([b"\0\0\0\4\0\0\0\2"]))
+            task = asyncio.ensure_future(slowly(Encoded(b"\0\0\0\4\0\0\0\2", is_frame=True)))
             return Pending(task, task.result)
         return answer
 

@@ -20,7 +20,7 @@ import pytest
 from tests.broker.topics.test_interrupted_changes import Broker
 from tidelog.broker.api import fetch as handler
 from tidelog.broker.network.context import Context
-from tidelog.broker.network.per_partition import per_partition
+from tidelog.broker.network.per_partition import few_partitions
 from tidelog.broker.partitions.fetch import fetch_read, incremental
 from tidelog.broker.partitions.fetch.session import Cached, FetchSession
 from tidelog.broker.security.session import ANONYMOUS, Session
@@ -318,9 +318,9 @@ async def test_quiet_partitions_are_not_read(tmp_path, monkeypatch):
 
         def counted(node, api, wanted, *more):
             reads.extend(each.partition for each in wanted)
-            return per_partition(node, api, wanted, *more)
+            return few_partitions(node, api, wanted, *more)
 
-        monkeypatch.setattr(fetch_read, "per_partition", counted)
+        monkeypatch.setattr(fetch_read, "few_partitions", counted)
         assert await client.poll() == (False, {})
         put(broker, 7)
         _, got = await client.poll()

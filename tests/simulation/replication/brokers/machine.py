@@ -198,7 +198,6 @@ class Machine:
         metadata = ClusterMetadata(self.world.new_metadata_store(self.id), self.id)
         await metadata.open()
         node = Services(config, MachineClock(self), store, metadata, Metrics())
-        self.world.schedulers.append(node.scheduler)
         cluster = Cluster(node, boot_id=self.boot_id, keep_alive=VirtualKeepAlive)
         replicas = node.join(cluster)
         self.views.observe(replicas)
