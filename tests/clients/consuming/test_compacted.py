@@ -30,9 +30,9 @@ FILLER = b"f" * 3_900  # a segment for itself
 POLICY = {
     "cleanup_policy": "compact",
     "min_cleanable_dirty_ratio": "0",
-    "delete_retention_ms": "0",
     "segment_bytes": "4000",
 }
+DAY_MS = "86400000"
 TIME_MS = 1_700_000_000_000
 TIMEOUT_S = 60
 CONSUME_MS = 100_000  # below ANSWER_TIMEOUT_S
@@ -73,7 +73,11 @@ def places(broker):
             topic = f"compacted-{magic}"
             asking.create(connection, topic, len(codecs), message_format_version=release, **POLICY)
             found += [(topic, index, codec, magic) for index, codec in enumerate(codecs)]
-        for part in range(2):
+        for part, keep_ms in enumerate(
+            ("0", DAY_MS)
+        ):  # what is due goes with the second part, no later
+            for topic in {each[0] for each in found}:
+                asking.alter(connection, asking.TOPIC, topic, ("delete.retention.ms", 0, keep_ms))
             for topic, partition, codec, magic in found:
                 fill(broker, connection, (topic, partition), codec, magic, part)
             ends = {each[:2]: end(connection, *each[:2]) for each in found}
