@@ -69,9 +69,10 @@ class Cached:
         "wanted",
     )
 
-    def __init__(self, session: FetchSession, topic: CachedTopic, wanted: FetchPartition) -> None:
-        self.session, self.topic, self.wanted = session, topic, wanted
-        self.place = 0
+    def __init__(
+        self, session: FetchSession, topic: CachedTopic, wanted: FetchPartition, place: int
+    ) -> None:
+        self.session, self.topic, self.wanted, self.place = session, topic, wanted, place
         self.last_sent = (-1, -1)
         self.last_sent_error = 0
         self.log: Log | None = None
@@ -194,8 +195,8 @@ class FetchSession:
 
     def add(self, topic: CachedTopic, wanted: FetchPartition) -> Cached:
         """Adds a partition behind all others; it is to be read."""
-        cached = topic.partitions[wanted.partition] = Cached(self, topic, wanted)
-        cached.place = self.next_place
+        cached = Cached(self, topic, wanted, self.next_place)
+        topic.partitions[wanted.partition] = cached
         self.next_place += 1
         self.size += 1
         self.changed[cached] = None

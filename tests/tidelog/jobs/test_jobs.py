@@ -143,7 +143,7 @@ def test_a_failure_is_a_sentence(root):
     log.write_bytes(data)
     with pytest.raises(tidelog.jobs.JobError, match=r"00\.log: the batch at byte .* fails its CRC"):
         tidelog.jobs.audit(logs=root / "logs", out=root / "out", **ORDINARY)
-    with pytest.raises(tidelog.jobs.UsageError, match="not-there is no directory"):
+    with pytest.raises(tidelog.jobs.UsageError, match="not-there is not a directory"):
         tidelog.jobs.whatif(logs="not-there", policy="a:retention.ms=1")
     with pytest.raises(
         tidelog.jobs.UsageError, match=r"^audit has no keyword log: did you mean logs"

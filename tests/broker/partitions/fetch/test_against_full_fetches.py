@@ -405,7 +405,7 @@ def _settles_too_early(node, cached, *_):
     cached.session.changed.pop(cached, None)
 
 
-def _tells_nothing_of_offsets(self, cached, data):
+def _sends_no_new_offsets(self, cached, data):
     cached.last_sent = (data.high_watermark, data.log_start_offset)
     return bool(data.records or data.error_code)
 
@@ -428,7 +428,7 @@ async def play_all(directory, seeds):
     [
         (Cached, "arrived", _no_mark),
         (FetchSession, "learn", _learns_nothing),
-        (FetchSession, "tell", _tells_nothing_of_offsets),
+        (FetchSession, "sent", _sends_no_new_offsets),
         (FetchSession, "_forget", _forgets_nothing),
         (incremental, "settle", _settles_too_early),
         (incremental, "_look", lambda _session: None),
