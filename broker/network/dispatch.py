@@ -22,7 +22,7 @@ from tidelog.broker.network.accepting.admission import ASKED_BETWEEN_BROKERS, TO
 from tidelog.broker.network.answers import CloseConnection, Encoded, Excessive, NoRoom, Pending
 from tidelog.broker.network.context import Context
 from tidelog.broker.network.encoded import decode_in_steps, encode_in_steps
-from tidelog.broker.network.per_partition import FEW, as_broker_error
+from tidelog.broker.network.per_partition import as_broker_error
 from tidelog.broker.security.authorizer import CLUSTER_NAME
 from tidelog.protocol.message import (
     DecodeError,
@@ -54,7 +54,8 @@ _MAYBE_SLOW_S = 0.01  # what takes less is not compared with the setting
 # Requests of Produce, Fetch and Heartbeat are the bulk of what is asked: those that name few partitions are
 # served by calls alone. All others are coroutines, which are served in slices.
 _PLAIN = (0, 1, 12)
-_PLAIN_STEPS = FEW + 2  # a decoder stops once for each topic of a request, or more often
+_PRODUCE = 0  # its records make it long, however few partitions it has
+_PLAIN_STEPS = 4  # a decoder stops before the first topic, and before the first partition of each
 
 
 def dispatch(
@@ -89,7 +90,7 @@ def dispatch(
         raise _unparsable(error) from None
     connection.client_id = header.client_id
     context = Context(header, connection, quota)
-    if header.api_key in _PLAIN:
+    if header.api_key in _PLAIN and (len(frame) < _STEPS_BYTES or header.api_key == _PRODUCE):
         return _serve_plain(services, route, context, frame, started_s)
     return services.scheduler.serve(_serve(services, route, context, frame, started_s))
 
@@ -185,8 +186,8 @@ def _answer(call: _Call, response: Any) -> Answer | Pending:
 
 
 async def _answer_in_steps(call: _Call, response: Any) -> Answer | Pending:
-    """Returns the answer to a request, in steps; what is left of the request is freed so, too."""
-    services, route, header, request, started_s = call
+    """Returns the answer to a request, in steps."""
+    services, route, header, _, started_s = call
     if isinstance(response, CoroutineType):
         try:
             response = await response
@@ -206,7 +207,6 @@ async def _answer_in_steps(call: _Call, response: Any) -> Answer | Pending:
         raise
     except Exception as error:
         raise _not_encoded(services, route, error) from None
-    services.scheduler.leftovers.take(request, response)
     return _framed(services, header, parts, started_s)
 
 

@@ -29,7 +29,6 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from tidelog.broker.garbage import Hold
 from tidelog.broker.network.answers import Pending
-from tidelog.broker.network.leftovers import Leftovers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Generator, Iterable
@@ -140,7 +139,6 @@ class Scheduler:
         self._slice: _Slice | None = None  # the one that is under way
         self._is_closed = False
         self.collector = collector
-        self.leftovers = Leftovers(now_s, self.join)
 
     def is_crowded(self, now_s: float) -> bool:
         """Returns whether those whose requests come now have to queue like others."""
