@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from tidelog.broker.metrics.cluster_watch import ClusterWatch
     from tidelog.broker.metrics.counters import Metrics
     from tidelog.broker.network.accepting.listener import Listener
+    from tidelog.broker.partitions.leading.partition_leader import PartitionLeader
     from tidelog.broker.partitions.replica_manager import ReplicaManager
     from tidelog.broker.partitions.services import Replication
     from tidelog.broker.topics.reconciler import DeletedTopic
@@ -78,7 +79,9 @@ class Services:
         self.time_watch = TimeWatch(clock)
         self.purgatory = Purgatory(self._count)
         self.pools = pools = Pools(store.log_dirs)
-        syncs = GroupCommit(pools.syncs.of, self.purgatory, metrics)
+        # Of logs with followers, where those who append and sync find them.
+        self._leaders: dict[Partition, PartitionLeader] = {}
+        syncs = GroupCommit(pools.syncs.of, self.purgatory, self._leaders, metrics)
         self.memory = memory = Memory(config)
         self.appends = Appends(
             clock,
@@ -87,6 +90,7 @@ class Services:
             pools.first_appends,
             syncs,
             self.purgatory,
+            self._leaders,
             memory.records,
         )
         self.coordinator = GroupCoordinator(self)
@@ -168,12 +172,9 @@ class Services:
         )
 
         self.cluster = cluster
-        replicas = self.replicas = ReplicaManager(self, cluster)
+        replicas = self.replicas = ReplicaManager(self, cluster, self._leaders)
         self.partitions.leading = replicas
-        self.appends.replicate(replicas.appended, replicas.flushed)
         self.topics.replicate(replicas.assigned)
-        self.coordinator.runtime.join_cluster(replicas.leaders.changed)
-        self.transactions.runtime.join_cluster(replicas.leaders.changed)
         return replicas
 
     async def catch_up(self) -> None:

@@ -233,7 +233,7 @@ class Settings:
 
         A broker that is down counts, too: it will lead or follow with the settings of its last start.
         """
-        if image is None or not self._start.cluster.metadata_store:
+        if image is None:
             return
         for broker, registered in sorted(image.registrations.items()):
             protocol = registered.record.protocol

@@ -26,6 +26,7 @@ from tidelog.config.describe import (
     ConfigSource,
     Synonym,
     broker_entries,
+    live_source,
     topic_entries,
     unused_entries,
 )
@@ -61,6 +62,7 @@ __all__ = [
     "Type",
     "broker_entries",
     "check_formats",
+    "live_source",
     "load",
     "reconfigured",
     "stored_as",

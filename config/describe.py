@@ -165,18 +165,22 @@ def _implied(broker: BrokerConfig, setting: Setting, overrides: Mapping[str, str
     return [*own, *_given(broker, (of_broker,), ())]
 
 
+def live_source(broker: BrokerConfig) -> ConfigSource:
+    """Returns the source of a change of all brokers: as Kafka's tools name it, where there may be others."""
+    return (
+        ConfigSource.DYNAMIC_DEFAULT_BROKER
+        if broker.cluster.metadata_store
+        else ConfigSource.DYNAMIC_BROKER
+    )
+
+
 def _given(broker: BrokerConfig, equal: tuple[str, ...], weaker: tuple[str, ...]) -> list[Synonym]:
     """Returns where a setting was set on the broker, strongest first.
 
     A value under one of the `equal` names is told under all of them, because each can replace it. A
     change of all brokers is the default of one that is among several.
     """
-    live = (
-        ConfigSource.DYNAMIC_DEFAULT_BROKER
-        if broker.cluster.metadata_store
-        else ConfigSource.DYNAMIC_BROKER
-    )
-    sources = {DYNAMIC: live, DYNAMIC_HERE: ConfigSource.DYNAMIC_BROKER}
+    sources = {DYNAMIC: live_source(broker), DYNAMIC_HERE: ConfigSource.DYNAMIC_BROKER}
     found: dict[tuple[str, int], Given] = {}
     for name in (*equal, *weaker):
         given = broker.given.get(name)

@@ -30,6 +30,7 @@ _NEWEST_VALUE: Final = 4
 _WRITTEN: Final = 3
 _WITH_EXPIRY: Final = 1
 _FLEXIBLE_SINCE: Final = 4
+_PARTITIONS_KNOWN: Final = 1_000  # of keys; the hash is computed in Python
 _LENGTH = Struct(">h").pack
 _KEY_HEAD = Struct(">hh").pack  # version, length of the group
 _INDEX = Struct(">i").pack
@@ -174,6 +175,7 @@ def _read(cls: type[Any], value: bytes) -> Any:
 
 
 @lru_cache(maxsize=4096)
+@lru_cache(_PARTITIONS_KNOWN)
 def partition_of(group: str, partitions: int) -> int:
     """Returns the partition of a group: by Java's hash of its id, as in Kafka."""
     encoded = group.encode("utf-16-be", "surrogatepass")

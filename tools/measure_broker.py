@@ -19,7 +19,7 @@ BROKER = Path(__file__).parents[1] / "broker"
 CEILINGS = {
     "files in circles": 0,
     "files in the largest circle": 0,
-    "conditions on the mode": 15,
+    "conditions on the mode": 6,
 }
 _MODE = re.compile(
     r"\b(?:cluster|replicas|replication|leading|others|_following) is (?:not )?None"

@@ -4,8 +4,7 @@ Behaviour: each partition succeeds or fails on its own. The response is sent whe
 started, not when every new replica is in sync. A new target replaces the one of a reassignment in progress,
 null cancels it, or is NO_REASSIGNMENT_IN_PROGRESS. The current replicas as target succeed without effect.
 Replicas that are not registered, an empty list, or a replica named twice are INVALID_REPLICA_ASSIGNMENT, and
-a partition that does not exist is UNKNOWN_TOPIC_OR_PARTITION. A broker that is alone is the only possible
-replica.
+a partition that does not exist is UNKNOWN_TOPIC_OR_PARTITION.
 """
 
 from __future__ import annotations
@@ -19,11 +18,6 @@ from tidelog.protocol.api.alter_partition_reassignments import (
     AlterPartitionReassignmentsResponse,
     ReassignablePartitionResponse,
     ReassignableTopicResponse,
-)
-from tidelog.protocol.errors import (
-    InvalidReplicaAssignment,
-    NoReassignmentInProgress,
-    UnknownTopicOrPartition,
 )
 
 if TYPE_CHECKING:
@@ -41,16 +35,7 @@ if TYPE_CHECKING:
 async def handle(
     services: Services, request: AlterPartitionReassignmentsRequest, _context: Context
 ) -> AlterPartitionReassignmentsResponse:
-    """Starts the reassignments; a broker that is alone only checks the request."""
-    if services.cluster.is_shared:
-        return await _reassign(services, request)
-    return await _response(services, request, partial(_check, services))
-
-
-async def _reassign(
-    services: Services, request: AlterPartitionReassignmentsRequest
-) -> AlterPartitionReassignmentsResponse:
-    """Starts the reassignments of a cluster."""
+    """Starts the reassignments."""
     from tidelog.broker.topics.partition_changes import reassign
 
     wanted = {
@@ -96,21 +81,6 @@ def _one(
 ) -> ReassignablePartitionResponse:
     check(topic, wanted)
     return ReassignablePartitionResponse(partition_index=wanted.partition_index)
-
-
-def _check(services: Services, topic: str, wanted: ReassignablePartition) -> None:
-    """Raises the error with which a broker that is alone refuses a reassignment."""
-    known = services.metadata.image.topics.get(topic)
-    if known is None:
-        raise UnknownTopicOrPartition(f"there is no topic {topic}")
-    if not 0 <= wanted.partition_index < known.partitions:
-        raise UnknownTopicOrPartition(f"there is no partition {topic}-{wanted.partition_index}")
-    if wanted.replicas is None:
-        raise NoReassignmentInProgress(f"{topic}-{wanted.partition_index} is not being moved")
-    if wanted.replicas != [services.config.cluster.node_id]:
-        raise InvalidReplicaAssignment(
-            f"replicas {wanted.replicas}: there is one broker, {services.config.cluster.node_id}"
-        )
 
 
 def _failed(wanted: ReassignablePartition, error: BrokerError) -> ReassignablePartitionResponse:

@@ -32,6 +32,7 @@ from tidelog.config import (
     ConfigSource,
     Listener,
     broker_entries,
+    live_source,
     topic_entries,
     unused_entries,
 )
@@ -157,11 +158,7 @@ def _entries(services: Services, resource: DescribeConfigsResource) -> list[Conf
 def _of_brokers(services: Services, name: str) -> list[ConfigEntry]:
     """Returns the settings of this broker by its name, or of all brokers, and unknown stored names."""
     image, entries = services.metadata.image, broker_entries(services.config)
-    live = (
-        ConfigSource.DYNAMIC_DEFAULT_BROKER
-        if services.cluster.is_shared
-        else ConfigSource.DYNAMIC_BROKER
-    )
+    live = live_source(services.config)
     stored = image.broker_configs
     if name:
         own = own_configs.of(image, services.metadata.node_id)
@@ -233,8 +230,12 @@ def check_broker(services: Services, name: str) -> None:
 
 
 def is_one_of_several(services: Services, name: str) -> bool:
-    """Returns whether a name is that of this broker in a cluster, and not "" for all brokers."""
-    return bool(name) and services.cluster.is_shared
+    """Returns whether a change under a name would be this broker's, and not that of all brokers.
+
+    It is that of all if the name is "", or no other broker is registered.
+    """
+    others = services.metadata.image.registrations.keys() - {services.metadata.node_id}
+    return bool(name) and bool(others)
 
 
 def changes_of_one(

@@ -4,8 +4,7 @@ Behaviour: the leader of the group's partition of __consumer_offsets coordinates
 of the transactional id's partition of __transaction_state its transactions. The response has its
 address for the listener that received the request. While no broker leads the partition, or the
 leader has no such listener, the error is COORDINATOR_NOT_AVAILABLE. If there is no such topic yet,
-one of several brokers creates it, as in Kafka. A broker that is alone coordinates everything, and
-this request creates and reads nothing there.
+this request creates it, as in Kafka.
 
 Version notes: 0 groups only; 1 key type, error message, throttle time; 3 flexible; 4 several keys
 in one request; 6 share groups, which are INVALID_REQUEST, too.
@@ -45,7 +44,7 @@ async def handle(
         topic = services.transactions.runtime.topic
     else:
         topic = services.coordinator.runtime.topic
-    if services.cluster.is_shared and topic.is_missing:
+    if topic.is_missing:
         await topic.create()
     return await _found(services, topic, request, context)
 
@@ -79,8 +78,6 @@ def _coordinator_of(
 ) -> tuple[int, str, int]:
     """Returns the broker that coordinates a key, and its address. Raises CoordinatorNotAvailable."""
     listener = context.connection.listener
-    if not services.cluster.is_shared:
-        return services.config.cluster.node_id, *listener.advertised
     broker = topic.leader_of(key)
     live = services.metadata.image.brokers.get(broker)
     for endpoint in () if live is None else live.record.endpoints:

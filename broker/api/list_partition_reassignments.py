@@ -1,8 +1,7 @@
 """ListPartitionReassignments (key 46): the partitions that are moving to other brokers (KIP-455).
 
 Behaviour: of the requested partitions (null: all) those with a reassignment in progress, with all, the
-adding and the removing replicas. Others, and unknown ones, are left out, as in Kafka. A broker that is alone
-has no reassignments.
+adding and the removing replicas. Others, and unknown ones, are left out, as in Kafka.
 """
 
 from __future__ import annotations

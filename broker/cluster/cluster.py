@@ -70,6 +70,7 @@ class Cluster:
             machine_boot_id() if boot_id is None else boot_id,
             cluster_id,
             config.cluster.node_id,
+            config.cluster.metadata_store,
         )
         self._new_session = partial(Session, services, self._directories, self.now_ms, keep_alive)
         self._session = self._new_session()

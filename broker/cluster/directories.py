@@ -15,6 +15,7 @@ from tidelog.broker.metadata.names import new_id, written_id
 from tidelog.storage import filenames
 from tidelog.storage.directory.log_directory import LogDirectoryError
 from tidelog.storage.directory.registration_file import (
+    OWN_STORE,
     DirectoryState,
     RegistrationFileError,
     begun,
@@ -37,14 +38,17 @@ _SHOWN_LOGS = 20
 class Directories:
     """The log directories of one broker, and what their registration files say."""
 
-    def __init__(self, paths: Iterable[Path], boot_id: str, cluster: str, broker: int) -> None:
+    def __init__(
+        self, paths: Iterable[Path], boot_id: str, cluster: str, broker: int, store: str
+    ) -> None:
         """Reads the files of directories that exist.
 
-        `boot_id` is that of the machine now; `cluster` and `broker` are the ids of who uses them.
-        Raises OSError, and LogDirectoryError if another broker or cluster uses one.
+        `boot_id` is that of the machine now; `cluster` and `broker` are the ids of who uses them, and
+        `store` is the metadata store. Raises OSError, and LogDirectoryError if another broker or cluster
+        uses one.
         """
         self.boot_id = boot_id
-        self._cluster, self._broker = cluster, broker
+        self._cluster, self._broker, self._store = cluster, broker, store
         self._states = {path: _read(path) for path in paths}
         for path, state in self._states.items():
             if state is not None:
@@ -126,6 +130,7 @@ class Directories:
                     self.boot_id,
                     cluster=self._cluster,
                     broker=self._broker,
+                    store=self._store,
                 )
                 self._write(path, self._marked(path, next_state))
 
@@ -139,7 +144,9 @@ class Directories:
                 continue
             is_whole = state.is_stopped or state.boot_id == self.boot_id != ""
             used = state if is_whole else state._replace(incarnation="", previous="")
-            self._write(path, used._replace(is_stopped=False, boot_id=self.boot_id))
+            self._write(
+                path, used._replace(is_stopped=False, boot_id=self.boot_id, store=self._store)
+            )
 
     def note_failure(self, path: Path) -> None:
         """Writes down that a log in a directory has failed. Raises OSError."""
@@ -200,28 +207,33 @@ def check_directories(config: BrokerConfig, paths: Sequence[Path]) -> None:
         _check_not_shared(paths)
 
 
-def were_shared(paths: Iterable[Path]) -> bool:
-    """Returns whether one of several brokers has used a log directory."""
-    return any(map(_has_file, paths))
-
-
-def _has_file(path: Path) -> bool:
-    return (path / filenames.REGISTRATION_FILE).exists()
-
-
-def used_by(path: Path) -> str:
-    """Returns which broker of which cluster has used a log directory, in words."""
-    state = _read(path)
-    return "a cluster" if state is None else f"broker {state.broker} of cluster {state.cluster}"
-
-
 def _check_not_shared(paths: Iterable[Path]) -> None:
-    """Raises LogDirectoryError if a directory is that of one of several brokers."""
-    for path in filter(_has_file, paths):
-        raise LogDirectoryError(
-            f"log directory {path} belongs to {used_by(path)}: start that broker with the metadata "
-            f"of its cluster (--brokers, or --set metadata.store=sqlite:PATH)"
-        )
+    """Raises LogDirectoryError if a directory was used last with metadata that brokers share."""
+    for path in paths:
+        state = _read(path)
+        if state is None and not (path / filenames.REGISTRATION_FILE).exists():
+            continue
+        if state is None or state.store != OWN_STORE:
+            of = (
+                "a cluster"
+                if state is None
+                else f"broker {state.broker} of cluster {state.cluster}"
+            )
+            raise LogDirectoryError(
+                f"log directory {path} belongs to {of}: start that broker with the metadata of its "
+                f"cluster (--brokers, or --set metadata.store=sqlite:PATH)"
+            )
+
+
+def forget_lost_stores(paths: Iterable[Path], cluster: str) -> None:
+    """Deletes the files that name an only broker's metadata which are gone. Raises OSError.
+
+    `cluster` is the id of the metadata that are there. The logs are opened with these.
+    """
+    for path in paths:
+        state = _read(path)
+        if state is not None and state.store == OWN_STORE and state.cluster != cluster:
+            (path / filenames.REGISTRATION_FILE).unlink()
 
 
 def check_metadata_beside(paths: Iterable[Path], shared: Path | None) -> None:

@@ -2,8 +2,8 @@
 
 Promises what `cluster.py` promises of one of several. The lock of the log directories proves that the
 broker lives, so its session has no lease: nothing is renewed, and no pause ends it. The session and the
-controller are written in one transaction at the start and deleted in one at the end; no partition is
-written.
+controller are written in one transaction at the start, with the registration if there is none, and deleted
+in one at the end; no partition is written.
 
 It claims nothing of which another broker has a replica. Where its log directories were those of one of
 several brokers, a later start in that cluster knows whether its logs have lost something meanwhile.
@@ -18,13 +18,14 @@ import os
 from typing import TYPE_CHECKING, Final
 
 from tidelog.broker.clock import machine_boot_id
-from tidelog.broker.cluster.directories import Directories, were_shared
+from tidelog.broker.cluster.directories import Directories, forget_lost_stores
 from tidelog.broker.metadata.brokers import records
 from tidelog.broker.metadata.brokers.keys import CONTROLLER
 from tidelog.broker.metadata.names import new_id, written_id
 from tidelog.broker.metadata.records import NO_LEADER
 from tidelog.broker.metadata.store import NO_LEASE, Delete, MetadataError, absent
 from tidelog.protocol.errors import BrokerError
+from tidelog.storage.directory.registration_file import OWN_STORE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -56,24 +57,23 @@ class SoleMember:
         """Begins without a session."""
         self._config, self._metadata, self._store = config, metadata, store
         self._me = config.cluster.node_id
-        self._directories: Directories | None = None  # that one of several brokers has used
+        self._directories: Directories | None = None
         self.epoch = _NO_SESSION
         """The broker epoch of the session, -1 while there is none."""
         self.unwritable: Mapping[Path, str] = {}
         self._registering: asyncio.Task[None] | None = None  # where it could not at the start
 
     def enter(self) -> None:
-        """Writes down that logs change from here on, in directories that one of several brokers has used.
+        """Checks the log directories, and notes in those of one of several brokers that logs change.
 
         Raises MetadataError if other brokers have replicas, LogDirectoryError if a directory belongs
         to another broker, and OSError.
         """
-        image = self._metadata.image
-        if not image.registrations and not were_shared(self._store.log_dirs):
-            return
+        image, paths = self._metadata.image, self._store.log_dirs
         check_sole(image, self._me)
+        forget_lost_stores(paths, image.cluster_id)
         self._directories = Directories(
-            self._store.log_dirs, machine_boot_id(), image.cluster_id, self._me
+            paths, machine_boot_id(), image.cluster_id, self._me, OWN_STORE
         )
         self._directories.note_use()
 
@@ -99,6 +99,7 @@ class SoleMember:
                 NO_LEASE,
             ),
             records.put_controller(self._me, NO_LEASE),
+            *self._registrations(),
         ]
         try:
             await self._register(begun)
@@ -106,6 +107,28 @@ class SoleMember:
             log.warning("broker not registered yet", extra={"reason": error.message})
             self._metadata.assume([*_left(self._metadata.image), *begun])
             self._registering = asyncio.create_task(self._register_later(begun))
+
+    def _registrations(self) -> list[Operation]:
+        """Returns the operations after which this broker is registered, and no earlier id of it.
+
+        The registration of one of several brokers stays: it says what its log directories had then. Else
+        it names no directory: a cluster that the broker joins later has lost nothing with them.
+        """
+        image, protocol = self._metadata.image, self._config.cluster.inter_broker_protocol_version
+        known = image.registrations.get(self._me)
+        record = (
+            records.RegistrationRecord(written_id(new_id()), is_clean=True, protocol=protocol)
+            if known is None
+            else known.record._replace(protocol=protocol)
+        )
+        operations: list[Operation] = [
+            Delete(records.registration_key(broker))
+            for broker, other in image.registrations.items()
+            if broker != self._me and not other.record.directories
+        ]
+        if known is None or record != known.record:
+            operations.append(records.put_registration(self._me, record))
+        return operations
 
     async def _register_later(self, begun: Sequence[Operation]) -> None:
         while True:
@@ -163,8 +186,8 @@ def _left(image: Image) -> list[Operation]:
 
 def check_sole(image: Image, broker: int) -> None:
     """Raises MetadataError if other brokers have replicas of partitions, or lead them."""
-    if not image.registrations:
-        return  # only one of several brokers has a registration
+    if not any(other.record.directories for other in image.registrations.values()):
+        return  # none was one of several brokers: the others are earlier ids of this one
     others: set[int] = set()
     partitions = 0
     for topic in image.topics.values():

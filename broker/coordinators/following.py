@@ -1,10 +1,8 @@
-"""What one broker of several coordinates: it follows the metadata and its logs.
+"""What a broker coordinates: it follows the metadata and its logs.
 
 After each change of the metadata, and of the role of a log, it compares what this broker leads with
 the partitions of `ownership.py`. If this broker is the controller, it also adds replicas to the internal
 topic when there are more brokers (`raising.py`).
-
-A broker that is alone imports nothing of this.
 """
 
 from __future__ import annotations
@@ -13,15 +11,13 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING
 
-from tidelog.broker.coordinators.raising import raising
-
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable
+    from collections.abc import Callable, Iterable, Mapping
     from uuid import UUID
 
     from tidelog.broker.coordinators.ownership import Action, Ownership
     from tidelog.broker.coordinators.services import Services
-    from tidelog.broker.metadata.image import Image, Topic
+    from tidelog.broker.metadata.image import Image
 
 log = logging.getLogger("tidelog.coordinators")
 
@@ -37,7 +33,6 @@ class Following:
         topic: str,
         replication_factor: int,
         ownership: Ownership,
-        leaders_changed: Callable[[int], Awaitable[int]],
         *,
         carry_out: Callable[[Iterable[Action]], None],
         image_changed: Callable[[Image], None],
@@ -47,12 +42,12 @@ class Following:
         self._topic = topic
         self._replication_factor = replication_factor
         self._ownership = ownership
-        self._leaders_changed = leaders_changed
         self._carry_out = carry_out
         self._image_changed = image_changed
         self._changed = asyncio.Event()
-        # Of logs that lead: the leader epoch, and how often it was suspended in it.
-        self._led: dict[tuple[UUID, int], tuple[int, int]] = {}
+        # What a log has is read again after a suspension, however short: it may have taken records whose
+        # writers were refused.
+        self._led: Mapping[tuple[UUID, int], tuple[int, int]] = {}
 
     async def run(self) -> None:
         """Follows until cancelled."""
@@ -84,9 +79,9 @@ class Following:
             self._changed.set()
 
     async def _await_leaders(self) -> None:
-        seen = 0
+        seen, replicas = 0, self._services.replicas
         while True:
-            seen = await self._leaders_changed(seen)
+            seen = await replicas.leaders_changed(seen)
             self._changed.set()
 
     def _follow(self, image: Image) -> None:
@@ -97,7 +92,7 @@ class Following:
             at: each.leader_epoch for at, each in enumerate(assignments) if each.leader == own
         }
         self._carry_out(self._ownership.on_image(topic and topic.topic_id, by_image))
-        led = {} if topic is None else self._led_logs(topic)
+        led = {} if topic is None else self._services.replicas.led_epochs(topic)
         for key, known in self._led.items():
             if led.get(key) != known:
                 self._carry_out(self._ownership.on_stopped(*key))
@@ -106,26 +101,19 @@ class Following:
                 self._carry_out(self._ownership.on_led(*key, known[0]))
         self._led = led
 
-    def _led_logs(self, topic: Topic) -> dict[tuple[UUID, int], tuple[int, int]]:
-        """Returns the topic's logs that lead now, and are not suspended.
-
-        What a log has is read again after a suspension, however short: it may have taken records
-        whose writers were refused.
-        """
-        replicas = self._services.replicas
-        found = {}
-        for index in range(topic.partitions):
-            led = replicas.led_by_id(topic.topic_id, index)
-            if led is not None and not led.leader.is_suspended:
-                leader = led.leader
-                found[topic.topic_id, index] = leader.leader_epoch, leader.suspensions
-        return found
-
     async def _raise_replicas(self, image: Image) -> None:
         """Adds replicas to the topic, if this broker is the controller. Raises KafkaStorageError."""
         metadata = self._services.metadata
         if image.controller is None or image.controller.broker != metadata.node_id:
             return
+        topic = image.topics.get(self._topic)
+        if topic is None or len(image.brokers) <= min(
+            len(each.replicas) for each in topic.assignments
+        ):
+            return
+        # Loaded here, because as a rule there are as many replicas as there are brokers.
+        from tidelog.broker.coordinators.raising import raising
+
         cordoned = self._services.settings.cordoned(image)
         for transaction in raising(image, self._topic, self._replication_factor, cordoned):
             if await metadata.transact(transaction.compares, transaction.operations):

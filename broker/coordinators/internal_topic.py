@@ -10,7 +10,6 @@ import asyncio
 import contextlib
 from typing import TYPE_CHECKING, NamedTuple
 
-from tidelog.broker.coordinators.ownership import NO_EPOCH
 from tidelog.broker.metadata.records import NO_LEADER
 from tidelog.protocol.errors import (
     BrokerError,
@@ -112,12 +111,9 @@ class InternalTopic:
 
         Raises NotCoordinator, CoordinatorLoadInProgress and CoordinatorNotAvailable.
         """
-        if self._ownership.serves_all:
-            return NO_EPOCH
         index = self.index_of(key)
         epoch = self._ownership.check(index)
-        if epoch != NO_EPOCH:
-            self.check_leading(index, epoch)
+        self.check_leading(index, epoch)
         return epoch
 
     def check_leading(self, index: int, epoch: int) -> None:
@@ -125,39 +121,37 @@ class InternalTopic:
 
         Raises NotCoordinator. A broker that was paused finds here that its lease has ended.
         """
-        topic, replicas = (
-            self._services.metadata.image.topics.get(self.name),
-            self._services.replicas,
-        )
-        led = replicas.led_by_id(topic.topic_id, index) if topic else None
-        if led is None or led.leader.leader_epoch != epoch:
-            raise NotCoordinator(f"{self.name}-{index} is not led here in epoch {epoch}")
+        topic = self._services.metadata.image.topics.get(self.name)
+        if topic is None:
+            raise NotCoordinator(f"there is no topic {self.name}")
         try:
-            led.check_leading()
+            self._services.replicas.check_leads_in(topic.topic_id, index, epoch)
         except NotLeaderOrFollower as error:
             raise NotCoordinator(error.message) from None
 
     def _check_epoch(self, index: int, epoch: int) -> None:
         """Raises NotCoordinator if this broker coordinates a partition in another epoch, or not."""
-        if epoch != NO_EPOCH:
-            if self._ownership.check(index) != epoch:
-                raise NotCoordinator(f"epoch {epoch} of {self.name}-{index} is over")
-            self.check_leading(index, epoch)
+        if self._ownership.check(index) != epoch:
+            raise NotCoordinator(f"epoch {epoch} of {self.name}-{index} is over")
+        self.check_leading(index, epoch)
 
     # -- writing --------------------------------------------------------------------------------
 
-    @property
-    def is_replicated(self) -> bool:
-        """Whether other brokers may have to store records first, so that each append has to wait."""
-        return self._services.replicas.waits_for_others
+    def log_to_append(self, key: str) -> Partition | None:
+        """Returns the log of a key if `append_now` may append to it, else None.
 
-    def append_now(self, key: str, records: Records) -> tuple[Log, int] | None:
-        """Like `append` without waiting; None, with nothing written, if it would have to wait."""
-        if self.is_replicated:
-            return None
+        It is open, and an append has the acks of all as soon as it is written.
+        """
         partition = self._opened_now(key)
-        if partition is None:
+        if partition is None or not self._services.replicas.acknowledges_at_once(partition):
             return None
+        return partition
+
+    def append_now(
+        self, partition: Partition, records: Records, epoch: int
+    ) -> tuple[Log, int] | None:
+        """Like `append` without waiting; None, with nothing written, if it would have to wait."""
+        self._check_epoch(partition.index, epoch)
         try:
             made = self._batch(partition, records)
             appended = self._services.appends.append_now(partition, made, _PRODUCE_VERSION)

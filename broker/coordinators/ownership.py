@@ -8,8 +8,7 @@ what happens to their logs, and the results of loading; it returns what is to be
     any     -> LOST                    the log leads no more, and the metadata still name this broker
 
 The leader epoch of the partition is the coordinator epoch. Each epoch loads its partition anew, and
-a result of another epoch is thrown away. A broker that is alone has every partition, and the epochs
-do not matter.
+a result of another epoch is thrown away.
 
 Source: Kafka's GroupMetadataManager (onElection, onResignation) and CoordinatorRuntime as of 3.9.
 """
@@ -31,13 +30,13 @@ if TYPE_CHECKING:
     from uuid import UUID
 
 NO_EPOCH = -1
-"""The coordinator epoch of a broker that is alone."""
+"""The coordinator epoch of what has not been loaded."""
 
 
 class Load(NamedTuple):
     """Read a partition up to its log's end; then call `on_loaded` or `on_failed` with this value."""
 
-    topic_id: UUID | None
+    topic_id: UUID
     partition: int
     epoch: int
     attempt: int = 0  # a log may lead twice in one epoch, if a session ends in between
@@ -75,30 +74,14 @@ class _Partition:
 class Ownership:
     """The partitions of an internal topic that one broker coordinates, and the phase of each."""
 
-    def __init__(self, *, is_alone: bool) -> None:
-        """Begins without any partition. A broker that is alone serves those that it has not."""
-        self.is_alone = is_alone
-        self.serves_all = is_alone
-        """Whether every key is served now, so that nothing has to be asked about one."""
+    def __init__(self) -> None:
+        """Begins without any partition."""
         self._topic_id: UUID | None = None
         self._partitions: dict[int, _Partition] = {}
         self._led: dict[int, tuple[UUID, int]] = {}  # topic and epoch of logs that lead
         self._attempts = 0
 
-    # -- a broker that is alone -----------------------------------------------------------------
-
-    def begin_alone(self, partitions: int) -> list[Load]:
-        """Begins to load every partition, at the start of a broker that is alone."""
-        indexes = range(partitions)
-        self._partitions = {index: _Partition(NO_EPOCH, Phase.LOADING) for index in indexes}
-        self.serves_all = not partitions
-        return [Load(None, index, NO_EPOCH) for index in indexes]
-
     # -- metadata and logs ----------------------------------------------------------------------
-
-    def join(self) -> None:
-        """Becomes that of one of several brokers, before anything is served."""
-        self.is_alone = self.serves_all = False
 
     def on_image(self, topic_id: UUID | None, led: Mapping[int, int]) -> list[Action]:
         """The metadata name this broker as leader of these partitions, with their leader epochs.
@@ -141,14 +124,14 @@ class Ownership:
         return [Resign(index) for index, phase in gone.items() if phase in served]
 
     def _load_if_led(self, index: int) -> list[Action]:
-        known = self._partitions.get(index)
-        if known is None or self._led.get(index) != (self._topic_id, known.epoch):
+        known, led = self._partitions.get(index), self._led.get(index)
+        if known is None or led is None or led != (self._topic_id, known.epoch):
             return []
         if known.phase not in (Phase.AWAITED, Phase.LOST):
             return []
         self._attempts += 1
         known.phase, known.attempt = Phase.LOADING, self._attempts
-        return [Load(self._topic_id, index, known.epoch, known.attempt)]
+        return [Load(led[0], index, known.epoch, known.attempt)]
 
     # -- results --------------------------------------------------------------------------------
 
@@ -161,11 +144,7 @@ class Ownership:
         """A partition has been read; returns whether that counts, or came too late."""
         if not self.is_wanted(load):
             return False
-        if self.is_alone:
-            del self._partitions[load.partition]
-            self.serves_all = not self._partitions
-        else:
-            self._partitions[load.partition].phase = Phase.READY
+        self._partitions[load.partition].phase = Phase.READY
         return True
 
     def on_failed(self, load: Load, reason: str) -> None:
@@ -184,8 +163,6 @@ class Ownership:
         """
         known = self._partitions.get(index)
         if known is None:
-            if self.is_alone:
-                return NO_EPOCH
             raise NotCoordinator(f"this broker does not lead partition {index} of the coordinators")
         if known.phase is Phase.READY:
             return known.epoch

@@ -18,6 +18,7 @@ import logging
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from tidelog.broker.coordinators.deadlines import Deadlines
+from tidelog.broker.coordinators.following import Following
 from tidelog.broker.coordinators.internal_topic import InternalTopic
 from tidelog.broker.coordinators.ownership import Load, Ownership, Resign
 from tidelog.broker.folded_log import folded
@@ -26,10 +27,9 @@ from tidelog.protocol.errors import BrokerError
 from tidelog.protocol.group_errors import CoordinatorLoadInProgress
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
+    from collections.abc import Callable, Coroutine, Iterable, Sequence
 
     from tidelog.broker.clock import Clock
-    from tidelog.broker.coordinators.following import Following
     from tidelog.broker.coordinators.internal_topic import Declared
     from tidelog.broker.coordinators.ownership import Action
     from tidelog.broker.coordinators.services import Services
@@ -73,7 +73,7 @@ class Coordinator(Protocol[EntryT_contra, ReadT]):
         """Handles the deadline of an entry."""
 
     def image_changed(self, image: Image) -> None:
-        """Handles a new image of the metadata, as one of several brokers."""
+        """Handles a new image of the metadata."""
 
 
 class Runtime(Generic[EntryT, ReadT]):
@@ -87,48 +87,31 @@ class Runtime(Generic[EntryT, ReadT]):
         coordinator: Coordinator[EntryT, ReadT],
     ) -> None:
         """`clock` stamps the records and measures the deadlines."""
-        self._services, self._declared = services, declared
+        self._services = services
         self._coordinator = coordinator
-        self.ownership = Ownership(is_alone=True)
+        self.ownership = Ownership()
         self.topic = InternalTopic(services, declared, clock, self.ownership)
         self._loads: asyncio.Queue[Load] = asyncio.Queue()
         self._loaded: list[str] = []  # the partitions that have not been logged
         self._changed = asyncio.Event()  # replaced when it is set
         self.entries: dict[str, EntryT] = {}
         self._deadlines = Deadlines(clock, self._deadline_reached)
-        self._following: Following | None = None
+        self._following = Following(
+            services,
+            declared.name,
+            declared.replication_factor,
+            self.ownership,
+            carry_out=self.carry_out,
+            image_changed=coordinator.image_changed,
+        )
         self._loops: list[asyncio.Task[None]] = []
         self._tasks: set[asyncio.Task[None]] = set()
 
     # -- start and stop -------------------------------------------------------------------------
 
-    def join_cluster(self, leaders_changed: Callable[[int], Awaitable[int]]) -> None:
-        """Coordinates only the keys of partitions that this broker leads, of several brokers.
-
-        `leaders_changed` returns how often logs here have begun or stopped leading, once that is another
-        number than its argument.
-        """
-        # A broker that is alone needs none of it.
-        from tidelog.broker.coordinators.following import Following
-
-        self.ownership.join()
-        self._following = Following(
-            self._services,
-            self._declared.name,
-            self._declared.replication_factor,
-            self.ownership,
-            leaders_changed,
-            carry_out=self.carry_out,
-            image_changed=self._coordinator.image_changed,
-        )
-
     def start(self, *loops: Coroutine[Any, Any, None]) -> None:
         """Starts to load partitions, the deadlines, and loops of the coordinator that run until `stop`."""
-        if self._following is not None:
-            loops += (self._following.run(),)
-        elif not self.topic.is_missing:
-            self.carry_out(self.ownership.begin_alone(self.topic.partitions()))
-        loops += (self.load_partitions(), self._deadlines.run())
+        loops += (self._following.run(), self.load_partitions(), self._deadlines.run())
         self._loops = [asyncio.get_running_loop().create_task(each) for each in loops]
 
     async def stop(self) -> None:
@@ -158,8 +141,7 @@ class Runtime(Generic[EntryT, ReadT]):
 
         Raises NotCoordinator, CoordinatorLoadInProgress and CoordinatorNotAvailable.
         """
-        if not self.ownership.serves_all:
-            self.topic.epoch_of(key)
+        self.topic.epoch_of(key)
         return self.entries.get(key)
 
     async def get_loaded(self, key: str) -> EntryT | None:
@@ -245,14 +227,13 @@ class Runtime(Generic[EntryT, ReadT]):
             self._loaded.clear()
 
     def _read(self, load: Load) -> ReadT:
-        """Reads a partition in a thread: to its high watermark, or to the log's end.
+        """Reads a partition in a thread, to the log's end.
 
-        To the end by a leader that has just been elected: its whole log becomes readable, and every
-        record that was acknowledged is in it.
+        A leader may just have been elected: its whole log becomes readable, and every record that was
+        acknowledged is in it.
         """
         partition = self._services.partitions.get(self.topic.name, load.partition)
-        is_alone = self.ownership.is_alone
-        end_offset = partition.high_watermark if is_alone else partition.log_end_offset
+        end_offset = partition.log_end_offset
 
         def is_wanted() -> bool:
             return self._services.ready and self.ownership.is_wanted(load)

@@ -25,9 +25,9 @@ def unregister(image: Image, me: int, broker: int, configs: Mapping[str, str]) -
     replicas.
     """
     registered = image.registrations.get(broker)
-    if registered is None and broker != me:  # the only one has no registration
+    if registered is None:
         raise BrokerIdNotRegistered(f"broker {broker} is not registered")
-    if registered is None or broker == me or broker in image.brokers:
+    if broker == me or broker in image.brokers:
         raise InvalidRequest(f"broker {broker} is running: stop it first")
     replicas = sum(
         broker in record.replicas for topic in image.topics.values() for record in topic.assignments

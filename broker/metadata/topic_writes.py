@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 
 _OTHER_OPERATIONS = 2  # operations on other keys than those of partitions, in one transaction
-_ALONE = 0  # the epoch of a broker that needs no session
+_NO_SESSION = 0  # the epoch of an only broker that adopts logs before its session
 
 
 class TopicStore(Protocol):
@@ -81,7 +81,7 @@ async def add(metadata: TopicStore, topic: Topic, conditions: Sequence[Compare])
     live = metadata.image.brokers.get(metadata.node_id)
     if live is None and metadata.image.brokers:  # the controller would abandon it at once
         raise NotController("this broker has no session: it cannot create so many partitions now")
-    epoch = _ALONE if live is None else live.epoch
+    epoch = _NO_SESSION if live is None else live.epoch
     creation = CreationRecord(topic.name, metadata.node_id, epoch)
     key = records.creation_key(topic.topic_id)
     put = records.put_creation(topic.topic_id, creation)
@@ -174,7 +174,11 @@ async def inherit_deletions(metadata: TopicStore) -> None:
 
     Raises what the store raises.
     """
-    known = {metadata.node_id, *metadata.image.registrations}
+    registrations = metadata.image.registrations
+    known = {
+        metadata.node_id,
+        *(id_ for id_, each in registrations.items() if each.record.directories),
+    }
     for topic_id, name in metadata.image.deletions.items():
         deletion = metadata.deletion(topic_id)
         if deletion is not None and deletion.brokers and known.isdisjoint(deletion.brokers):

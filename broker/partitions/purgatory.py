@@ -20,10 +20,22 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
+from tidelog.storage.log.high_watermark import AS_REPLICATED
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from tidelog.storage.log.partition import Appended, Partition
+
+
+class LogLeader(Protocol):
+    """The leader of a log, which knows when an append can be read."""
+
+    def note_append(self, appended: Appended) -> None:
+        """Counts an append when it can be read, and wakes followers that wait for it."""
+
+    def flushed(self) -> None:
+        """Notes up to where the log is durable."""
 
 
 class Waiter(Protocol):
@@ -107,8 +119,6 @@ class Purgatory:
     def __init__(self, count: Callable[[Partition, Appended], None]) -> None:
         """`count` is called with every append once others may read it."""
         self._count = count
-        self.follows_replication = False
-        """Whether the high watermark is another thing than what the disk has: acks=1 does not wait."""
         # In the order in which they came, with the last stable offset up to which each has read; None
         # for those who wait for all data.
         self._waits: dict[Partition, dict[Waiter, int | None]] = {}
@@ -154,7 +164,7 @@ class Purgatory:
         acknowledgements = self._acknowledgements.pop(partition, None)
         if acknowledgements is not None:
             offset = partition.durable_offset
-            if not self.follows_replication:
+            if partition.state.policy is not AS_REPLICATED:  # else acks=1 waits for the disk alone
                 offset = min(partition.high_watermark, offset)
             later = []
             for each in acknowledgements:

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from tidelog.broker.partitions.services import Services
     from tidelog.broker.partitions.views import FollowerLag
     from tidelog.protocol.api.fetch import FetchRequest, FetchResponse
-    from tidelog.protocol.topic_partition import TopicPartition
+    from tidelog.protocol.topic_partition import TopicIdPartition, TopicPartition
     from tidelog.storage.log.partition import Appended, Partition
 
 log = logging.getLogger("tidelog.replicas")
@@ -56,17 +56,16 @@ _ACKS_ALL = -1
 class ReplicaManager:
     """Every partition that has a replica here."""
 
-    waits_for_others = True
-
-    def __init__(self, services: Services, cluster: Cluster) -> None:
+    def __init__(
+        self, services: Services, cluster: Cluster, led: dict[Partition, PartitionLeader]
+    ) -> None:
+        """`led` gets the leaders by log, for those who append."""
         self._services, self._metadata, self._cluster = services, services.metadata, cluster
-        self._purgatory = services.purgatory
         self._monotonic_s = services.clock.monotonic_s
         self._folded = FoldedLog(log)
         self._quotas = ReplicationQuotas(cluster.me, services.config)
         self.senders = Senders(services, cluster)
-        self.leaders: Leaders[PartitionLeader] = Leaders()
-        self._led = self.leaders.by_log
+        self.leaders, self._led = Leaders(led), led
         self.pending_elections = PendingElections(services.metadata, cluster, self.leaders)
         self._isr_changes = IsrChanges(services.metadata, cluster)
         self._sessions = FollowerSessions(
@@ -229,6 +228,33 @@ class ReplicaManager:
             raise NotLeaderOrFollower
         led.check_leading()
 
+    async def leaders_changed(self, since: int) -> int:
+        """Returns how often leaders here have changed, once that is not `since`; see `Leaders.changed`."""
+        return await self.leaders.changed(since)
+
+    def led_epochs(self, topic: Topic) -> dict[TopicIdPartition, tuple[int, int]]:
+        """Returns the partitions of a topic that this broker leads, unless they are suspended.
+
+        Each with its leader epoch, and how often it was suspended in it.
+        """
+        by_name = self.leaders.by_name
+        return {
+            name: (led.leader.leader_epoch, led.leader.suspensions)
+            for name in ((topic.topic_id, index) for index in range(topic.partitions))
+            if (led := by_name.get(name)) is not None and not led.leader.is_suspended
+        }
+
+    def check_leads_in(self, topic_id: UUID, index: int, epoch: int) -> None:
+        """Raises NotLeaderOrFollower unless this broker serves a partition as its leader in an epoch."""
+        led = self.led_by_id(topic_id, index)
+        if led is None or led.leader.leader_epoch != epoch:
+            raise NotLeaderOrFollower(f"partition {index} is not led here in epoch {epoch}")
+        led.check_leading()
+
+    def acknowledges_at_once(self, _partition: Partition) -> bool:
+        """Returns False: the leader decides after each append whether others have it."""
+        return False
+
     def leader_epoch(self, topic: Topic, index: int) -> int:
         """Returns the leader epoch of a partition, which the metadata know."""
         return topic.assignments[index].leader_epoch
@@ -277,22 +303,6 @@ class ReplicaManager:
     def reads_of(self, rack: str, listener: str) -> ConsumerReads:
         """Returns from where a consumer reads, which names its rack, and came by a listener."""
         return ConsumerReads(self._services, self, rack, listener)
-
-    def appended(self, partition: Partition, appended: Appended) -> None:
-        """Passes an append to the leader of its log; it is counted when it can be read."""
-        led = self._led.get(partition)
-        if led is None:
-            return  # the epoch has ended: the records may be truncated
-        if not appended.duplicate:
-            self._purgatory.wait_until_readable(partition, appended)
-        led.appended()
-
-    def flushed(self, partition: Partition) -> None:
-        """Passes a sync of its log to the leader."""
-        led = self._led.get(partition)
-        if led is not None:
-            led.flushed()
-        self._purgatory.advanced(partition)
 
     def acknowledged(
         self,

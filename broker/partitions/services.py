@@ -10,7 +10,15 @@ from tidelog.broker.network.services import Senders as BelowSenders
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Sequence
+    from collections.abc import (
+        Awaitable,
+        Callable,
+        Collection,
+        Coroutine,
+        Iterable,
+        Mapping,
+        Sequence,
+    )
     from uuid import UUID
 
     from tidelog.broker.metadata.brokers.records import Endpoint
@@ -100,10 +108,6 @@ class Replication(BelowReplication, Protocol):
     def pending_elections(self) -> PendingElections: ...
 
     @property
-    def waits_for_others(self) -> bool:
-        """Whether the acknowledgement of an append may wait for other brokers."""
-
-    @property
     def all_suspended(self) -> bool:
         """Whether this broker leads, and every leader here is suspended."""
 
@@ -145,6 +149,21 @@ class Replication(BelowReplication, Protocol):
 
     def check_leads(self, topic_id: UUID, index: int) -> None:
         """Raises NotLeaderOrFollower unless this broker serves a partition that the metadata let it lead."""
+
+    def led_epochs(self, topic: Topic) -> Mapping[tuple[UUID, int], tuple[int, int]]:
+        """Returns the partitions of a topic that this broker leads, unless they are suspended.
+
+        Each with its leader epoch, and how often it was suspended in it.
+        """
+
+    async def leaders_changed(self, since: int) -> int:
+        """Returns how often leaders here have changed, once that is another number than `since`."""
+
+    def check_leads_in(self, topic_id: UUID, index: int, epoch: int) -> None:
+        """Raises NotLeaderOrFollower unless this broker serves a partition as its leader in an epoch."""
+
+    def acknowledges_at_once(self, partition: Partition) -> bool:
+        """Whether an append has the acks of all as soon as it is written."""
 
     def leader_epoch(self, topic: Topic, index: int) -> int:
         """Returns the leader epoch of a partition for clients, wherever its leader is."""

@@ -6,6 +6,7 @@ as it is written, the log leads as long as it is open, and no request comes from
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from typing import TYPE_CHECKING
 
@@ -14,7 +15,6 @@ from tidelog.protocol.errors import NotEnoughReplicas
 from tidelog.protocol.sender import NO_TAGS
 
 if TYPE_CHECKING:
-    import asyncio
     from collections.abc import Callable, Collection, Iterable
     from typing import Any, NoReturn
     from uuid import UUID
@@ -38,20 +38,24 @@ _ACKS_ALL = -1
 class SoleReplicas:
     """Every partition, where no other broker has a replica of any."""
 
-    waits_for_others = False
     all_suspended = False
 
     def __init__(self, broker: int, store: LogStore, pool: Pool, impostors: Impostors) -> None:
         """Leader epochs begin in `pool`."""
         self._broker, self._store, self._pool = broker, store, pool
         self._impostors = impostors
+        self._applied: Image | None = None
+        self._changed = asyncio.Event()  # replaced with each image
         self.senders = _NoSenders()
         self.pending_elections = _NoElections()
 
     # --- metadata ---------------------------------------------------------------------------------
 
     async def apply(self, image: Image) -> None:
-        """Changes nothing: a log leads from its opening on."""
+        """Notes that the logs of an image are here, which lead from their opening on."""
+        self._applied = image
+        changed, self._changed = self._changed, asyncio.Event()
+        changed.set()
 
     def mine(self, topic: Topic) -> list[int]:
         """Returns the partitions of a topic whose logs belong here: all."""
@@ -99,6 +103,28 @@ class SoleReplicas:
 
     def check_leads(self, topic_id: UUID, index: int) -> None:
         """Accepts an answer that only the leader gives, which this broker is."""
+
+    def led_epochs(self, topic: Topic) -> dict[tuple[UUID, int], tuple[int, int]]:
+        """Returns the partitions of a topic whose logs are here: they never suspend."""
+        here = self._applied and self._applied.topics_by_id.get(topic.topic_id)
+        return {
+            (topic.topic_id, index): (record.leader_epoch, 0)
+            for index, record in enumerate(topic.assignments[: here.partitions if here else 0])
+            if record.leader == self._broker
+        }
+
+    async def leaders_changed(self, since: int) -> int:
+        """Returns the revision of the image whose logs are here, once that is not `since`."""
+        while self._applied is None or self._applied.revision == since:
+            await self._changed.wait()
+        return self._applied.revision
+
+    def check_leads_in(self, topic_id: UUID, index: int, epoch: int) -> None:
+        """Accepts an answer that only the leader gives: only this broker changes epochs."""
+
+    def acknowledges_at_once(self, partition: Partition) -> bool:
+        """Returns True."""
+        return True
 
     def leader_epoch(self, topic: Topic, index: int) -> int:
         """Returns the leader epoch of a partition: that of its log if it is ahead of the metadata."""

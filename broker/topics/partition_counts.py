@@ -1,9 +1,9 @@
 """Limits the numbers of topics and partitions: the checks of CreateTopics and CreatePartitions.
 
-Counts, replication factors and manual assignments are checked. A broker that is alone has one
-replica of each partition. Which brokers can be replicas of several is checked where partitions are
-placed (`placing.py`). A count is at most max.partitions.per.topic. All topics together are limited by
-max.topics and max.partitions; brokers that create topics at the same moment may exceed these by as many.
+Counts, replication factors and manual assignments are checked. Which brokers can be replicas is checked
+where partitions are placed (`placing.py`). A count is at most max.partitions.per.topic. All topics together
+are limited by max.topics and max.partitions; brokers that create topics at the same moment may exceed these
+by as many.
 """
 
 from __future__ import annotations
@@ -20,8 +20,6 @@ from tidelog.protocol.errors import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
     from tidelog.broker.metadata.image import Image, Topic
     from tidelog.config import BrokerConfig
     from tidelog.protocol.api.create_partitions import CreatePartitionsTopic
@@ -45,7 +43,6 @@ def initial(config: BrokerConfig, wanted: CreatableTopic) -> RequestedPartitions
 
     Raises InvalidPartitions, InvalidReplicationFactor, InvalidReplicaAssignment, InvalidRequest.
     """
-    is_alone = not config.cluster.metadata_store
     if wanted.assignments:
         if wanted.num_partitions != -1 or wanted.replication_factor != -1:
             raise InvalidRequest("an assignment replaces the numbers: both must be -1")
@@ -58,14 +55,10 @@ def initial(config: BrokerConfig, wanted: CreatableTopic) -> RequestedPartitions
         if [entry.partition_index for entry in by_index] != list(range(len(by_index))):
             raise InvalidReplicaAssignment("partitions must be numbered from 0 without gaps")
         assignments = tuple(tuple(entry.broker_ids) for entry in by_index)
-        if is_alone:
-            _check_alone(config, assignments)
         return RequestedPartitions(len(assignments), assignments=assignments)
     factor = wanted.replication_factor
     if factor == -1:
         factor = config.default_replication_factor
-    if is_alone and factor != 1:
-        raise InvalidReplicationFactor(f"replication factor {factor}: there is one broker")
     if factor < 1:
         raise InvalidReplicationFactor(
             "Replication factor must be larger than 0, or -1 to use the default value."
@@ -78,15 +71,6 @@ def initial(config: BrokerConfig, wanted: CreatableTopic) -> RequestedPartitions
             f"{partitions} partitions: between 1 and {config.max_partitions_per_topic} are possible"
         )
     return RequestedPartitions(partitions, factor)
-
-
-def _check_alone(config: BrokerConfig, assignments: Iterable[Sequence[int]]) -> None:
-    """Raises InvalidReplicaAssignment unless the only broker is the only replica of each."""
-    for replicas in assignments:
-        if list(replicas) != [config.cluster.node_id]:
-            raise InvalidReplicaAssignment(
-                f"replicas {list(replicas)}: there is one broker, {config.cluster.node_id}"
-            )
 
 
 def grown_count(config: BrokerConfig, wanted: CreatePartitionsTopic, topic: Topic) -> int:
@@ -110,8 +94,6 @@ def grown_count(config: BrokerConfig, wanted: CreatePartitionsTopic, topic: Topi
             raise InvalidReplicaAssignment(
                 f"{added} partitions are to be added, and {len(wanted.assignments)} are assigned"
             )
-        if not config.cluster.metadata_store:
-            _check_alone(config, (assignment.broker_ids for assignment in wanted.assignments))
     return count
 
 

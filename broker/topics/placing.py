@@ -1,4 +1,4 @@
-"""Chooses the replicas of new partitions in a cluster, or checks those that a client chose.
+"""Chooses the replicas of new partitions, or checks those that a client chose.
 
 Every registered broker may be a replica. Brokers that can lead now are chosen first: others become
 replicas only where there are too few of those. A broker in `cordoned` becomes none, unless a client
@@ -151,8 +151,12 @@ def _spread(
 def _placed(image: Image, assignments: Iterable[Sequence[int]]) -> Placed:
     records: list[PartitionRecord] = []
     compares: dict[Compare, None] = {}
-    for replicas in assignments:
-        record, conditions = new_partition(image, replicas)
+    made: dict[tuple[int, ...], tuple[PartitionRecord, tuple[Compare, ...]]] = {}
+    for replicas in map(tuple, assignments):
+        known = made.get(replicas)  # thousands of partitions have few different ones
+        if known is None:
+            known = made[replicas] = new_partition(image, replicas)
+        record, conditions = known
         records.append(record)
         compares.update(dict.fromkeys(conditions))
     return Placed(tuple(records), tuple(compares))

@@ -15,7 +15,6 @@ from tidelog.broker.metadata import own_configs
 from tidelog.broker.metadata.cluster import ChangedMeanwhileError
 from tidelog.broker.metadata.image import Topic
 from tidelog.broker.metadata.names import new_id
-from tidelog.broker.metadata.records import PartitionRecord
 from tidelog.broker.settings import (
     KEEP,
     broker_changes,
@@ -33,6 +32,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
 
     from tidelog.broker.metadata.cluster import ClusterMetadata
+    from tidelog.broker.metadata.records import PartitionRecord
     from tidelog.broker.metadata.store import Compare
     from tidelog.broker.settings import Settings
     from tidelog.broker.topics.partition_counts import RequestedPartitions
@@ -82,7 +82,6 @@ class TopicAdmin:
         self._metadata = metadata
         self._settings = settings
         self._unclaimed = unclaimed
-        self._is_alone = not settings.broker.cluster.metadata_store
         self.order = asyncio.Lock()
 
     @_in_order
@@ -98,9 +97,8 @@ class TopicAdmin:
 
         A topic whose directories already hold logs without a topic id deletes none of their records
         unless `configs` say otherwise. Raises InvalidTopic, TopicAlreadyExists, InvalidConfig,
-        PolicyViolation if there are too many, and for one of several brokers InvalidReplicationFactor
-        and InvalidReplicaAssignment, and NotController if the topic is large and this broker has no
-        session.
+        PolicyViolation if there are too many, InvalidReplicationFactor, InvalidReplicaAssignment, and
+        NotController if the topic is large and this broker has no session.
         """
         given = {**(KEEP if self._unclaimed(name) else {}), **topic_changes(configs)}
         _, brought = self._settings.settled(name, given, image=self._metadata.image)
@@ -125,9 +123,7 @@ class TopicAdmin:
         self, wanted: RequestedPartitions
     ) -> tuple[tuple[PartitionRecord, ...], Sequence[Compare]]:
         """Returns the first states of a topic's partitions, and the comparisons that must hold for them."""
-        if self._is_alone:
-            return (PartitionRecord.led_by(self._metadata.node_id),) * wanted.partitions, ()
-        from tidelog.broker.topics import placing  # a broker that is alone needs none of it
+        from tidelog.broker.topics import placing  # few brokers create a topic soon after the start
 
         return placing.of_new_topic(self._metadata.image, wanted, self._cordoned)
 
@@ -148,7 +144,7 @@ class TopicAdmin:
         """Adds partitions to a topic; returns the topic before and after.
 
         `check` gets the current topic and returns the new number of partitions; the current number
-        changes nothing. `assignments` are the replicas of each new one, if several brokers can be.
+        changes nothing. `assignments` are the replicas of each new one, if a client chose them.
         Raises what `check` raises, UnknownTopicOrPartition, PolicyViolation if there are too many,
         InvalidReplicationFactor, InvalidReplicaAssignment, and InvalidPartitions if the directory of
         a new partition holds a log that names no topic: the topic's retention must not delete its data.
@@ -179,8 +175,6 @@ class TopicAdmin:
         self, topic: Topic, count: int, assignments: Sequence[Sequence[int]] | None
     ) -> tuple[tuple[PartitionRecord, ...], Sequence[Compare]]:
         """Returns the first states of added partitions, and the comparisons that must hold for them."""
-        if self._is_alone:
-            return (PartitionRecord.led_by(self._metadata.node_id),) * count, ()
         from tidelog.broker.topics import placing
 
         return placing.of_added(self._metadata.image, topic, count, assignments, self._cordoned)

@@ -63,12 +63,12 @@ class Topics:
     ) -> Topic:
         """Creates a topic; by default with num.partitions and default.replication.factor.
 
-        `assignments` are the replicas of each partition, if the creator chose them. A broker that
-        is alone is the only replica of each. See TopicAdmin.create_topic.
+        `assignments` are the replicas of each partition, if the creator chose them. See
+        TopicAdmin.create_topic.
 
         Raises InvalidTopic, TopicAlreadyExists, InvalidConfig, PolicyViolation,
-        InvalidReplicationFactor, InvalidReplicaAssignment, and KafkaStorageError if the logs of a
-        broker that is alone cannot be created.
+        InvalidReplicationFactor, InvalidReplicaAssignment, and KafkaStorageError if all logs belong to
+        this broker, and cannot be created.
         """
         broker = self.settings.broker
         wanted = RequestedPartitions(
@@ -104,8 +104,8 @@ class Topics:
     ) -> Topic:
         """Adds partitions to a topic; see TopicAdmin.add_partitions.
 
-        Raises what that raises, and KafkaStorageError if the logs of a broker that is alone cannot
-        be created.
+        Raises what that raises, and KafkaStorageError if all logs belong to this broker, and cannot be
+        created.
         """
         before, grown = await self.admin.add_partitions(
             name, check, assignments, validate_only=validate_only
@@ -199,12 +199,13 @@ class Topics:
     ) -> None:
         """Waits for the logs of a change; if that fails, rolls the change back and raises the error.
 
-        Raises nothing if a later pass has created the logs before the change was rolled back. A broker
-        in a cluster neither rolls back nor raises.
+        Raises nothing if a later pass has created the logs before the change was rolled back. Where other
+        brokers have replicas, their logs may be there: nothing is rolled back, and nothing raised.
         """
         await self.reconciler.reconcile()
         error = self.reconciler.failure(topic.topic_id)
-        if error is None or self.settings.broker.cluster.metadata_store:
+        only_me = (self.settings.broker.cluster.node_id,)
+        if error is None or any(each.replicas != only_me for each in topic.assignments):
             return
         try:
             if not await roll_back(self.reconciler.paused_creation(topic.topic_id)):

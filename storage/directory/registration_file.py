@@ -8,7 +8,8 @@ next start knows whether the directory may have lost records (`broker/membership
     {"directory": id, ...}         one line of JSON
 
 It is replaced whole by rename, and durable when `write_state` returns. A file that is torn or
-damaged proves nothing, so it counts as none.
+damaged proves nothing, so it counts as none. It names the metadata store with which the directory was
+used last: without one that brokers share, a broker that starts on the directory must not make a new one.
 """
 
 from __future__ import annotations
@@ -25,6 +26,9 @@ if TYPE_CHECKING:
 _VERSION = b"1"
 _MOST_BYTES = 4096  # some ten times what is ever written
 
+OWN_STORE = "own"
+"""The store of an only broker: a file beside its logs, which no other broker uses."""
+
 
 class DirectoryState(NamedTuple):
     """What the last process wrote about a log directory."""
@@ -37,6 +41,9 @@ class DirectoryState(NamedTuple):
     has_failed: bool = False  # a log in the directory has failed: nothing is certain of it
     cluster: str = ""  # the id of the cluster whose broker uses it
     broker: int = 0  # the id of that broker
+    store: str = (
+        ""  # its metadata.store, or OWN_STORE; "" in the file of an older tidelog, for a shared one
+    )
 
 
 def begun(
@@ -48,6 +55,7 @@ def begun(
     *,
     cluster: str = "",
     broker: int = 0,
+    store: str = "",
 ) -> DirectoryState:
     """Returns what a directory must hold durably before the broker registers as `incarnation`.
 
@@ -57,7 +65,7 @@ def begun(
     """
     directory = new_id if state is None else state.directory
     return DirectoryState(
-        directory, incarnation, registered, boot_id, cluster=cluster, broker=broker
+        directory, incarnation, registered, boot_id, cluster=cluster, broker=broker, store=store
     )
 
 
@@ -103,6 +111,7 @@ def parse_state(data: bytes) -> DirectoryState:
             bool(said["has_failed"]),
             str(said["cluster"]),
             int(said["broker"]),
+            str(said.get("store", "")),
         )
     except (ValueError, KeyError, TypeError) as error:
         raise RegistrationFileError(f"it does not hold what it should: {error!r}") from error

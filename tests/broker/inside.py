@@ -13,10 +13,11 @@ import threading
 from functools import partial
 from typing import TYPE_CHECKING
 
+from tests.broker.finding import Client
 from tests.broker.subject import page_at
-from tests.oracle import wire
 from tidelog.broker.boot import Services
 from tidelog.broker.clock import SystemClock
+from tidelog.broker.coordinators.ownership import Load, Ownership, Phase
 from tidelog.broker.http.application import start_http
 from tidelog.broker.metadata.local import local_metadata
 from tidelog.broker.metrics.counters import Metrics
@@ -32,9 +33,19 @@ if TYPE_CHECKING:
     from pathlib import Path
     from typing import Any, Self
 
+    from tests.oracle import wire
     from tidelog.broker.clock import Clock
 
 _PATIENCE_S = 60
+
+
+def begin_to_read(ownership: Ownership) -> list[Load]:
+    """Begins to read every partition again, as after a suspension; returns what is to be read."""
+    loads: list[Load] = []
+    for index, each in ownership._partitions.items():
+        each.phase = Phase.AWAITED
+        loads += ownership._load_if_led(index)
+    return loads
 
 
 class Inside:
@@ -66,7 +77,7 @@ class Inside:
 
     def connect(self) -> wire.Connection:
         """A raw client."""
-        return wire.Connection(self.bootstrap, timeout_s=_PATIENCE_S)
+        return Client(self.bootstrap, timeout_s=_PATIENCE_S)
 
     def call(self, work: Callable[[], Any]) -> Any:
         """What `work` returns on the event loop."""
@@ -104,6 +115,8 @@ class Inside:
         await node.cluster.start([listener])
         self.http = f"127.0.0.1:{http_socket.getsockname()[1]}"
         node.ready = True
+        node.coordinator.start()
+        node.transactions.start()
         self._ready.set()
         await self._stop.wait()
         server.close()
@@ -115,6 +128,8 @@ class Inside:
             http.cancel()
             await asyncio.wait([http])
             http_socket.close()
+        await node.coordinator.stop()
+        await node.transactions.stop()
         node.scheduler.close()
         await asyncio.to_thread(node.pools.stop)
         await asyncio.sleep(0)

@@ -16,12 +16,14 @@ import urllib.request
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tests.oracle import wire
+from tests.broker.finding import Client
 from tidelog.control import ControlClient
 from tidelog.process import BrokerProcess
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from tests.oracle import wire
 
 _POLL_S = 0.01
 _PATIENCE_S = 60
@@ -126,4 +128,4 @@ class Subject(BrokerProcess):
 
     def connect(self, timeout_s: float = _PATIENCE_S) -> wire.Connection:
         """A raw client."""
-        return wire.Connection(self.bootstrap, timeout_s=timeout_s)
+        return Client(self.bootstrap, timeout_s=timeout_s)

@@ -77,7 +77,8 @@ class OffsetCommits:
 
         Raises the error for the response.
         """
-        if self._topic.is_replicated:
+        log_of_group = self._topic.log_to_append(commit.group_id)
+        if log_of_group is None:
             return False  # before anything is counted, which `commit` does
         try:
             entry = self._committing(commit)
@@ -87,7 +88,7 @@ class OffsetCommits:
             return True
         entry = self._entries.setdefault(commit.group_id, entry)
         try:
-            stored = self._topic.append_now(commit.group_id, commit.records)
+            stored = self._topic.append_now(log_of_group, commit.records, entry.epoch)
         except BrokerError as error:
             self._groups.delete_unused(entry)
             raise _too_large_for_a_commit(error) from None

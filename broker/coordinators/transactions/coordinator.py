@@ -118,8 +118,6 @@ class TransactionCoordinator:
 
     def is_coordinated_here(self, transactional_id: str) -> bool:
         """Whether this broker coordinates an id, by the metadata."""
-        if not self._services.cluster.is_shared:
-            return True
         try:
             return self.runtime.topic.leader_of(transactional_id) == self._services.metadata.node_id
         except CoordinatorNotAvailable:
@@ -266,9 +264,10 @@ class TransactionCoordinator:
         Waits that time if another broker coordinates the id.
         """
         entry = self.runtime.entries.get(transactional_id)
-        if entry is None and not self.runtime.ownership.is_alone:
-            await asyncio.sleep(timeout_s)
-        elif entry is not None and entry.transaction.pending_state is not None:
+        if entry is None:
+            if not self.is_coordinated_here(transactional_id):
+                await asyncio.sleep(timeout_s)
+        elif entry.transaction.pending_state is not None:
             future = asyncio.get_running_loop().create_future()
             entry.settled.add(future)
             try:

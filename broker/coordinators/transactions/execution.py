@@ -13,11 +13,9 @@ from collections import deque
 from functools import partial
 from typing import TYPE_CHECKING
 
-from tidelog.broker.coordinators.ownership import NO_EPOCH
 from tidelog.broker.coordinators.runtime import resolve
 from tidelog.broker.coordinators.transactions import state_topic
 from tidelog.broker.coordinators.transactions.messages import Now, SendMarkers, Store
-from tidelog.broker.coordinators.transactions.state_topic import TOPIC
 from tidelog.broker.network.scheduler import checkpoint
 from tidelog.protocol.errors import (
     BrokerError,
@@ -93,8 +91,10 @@ class Execution:
         transaction = entry.transaction
         transactional_id = transaction.transactional_id
         written = [state_topic.record(transactional_id, action.metadata)]
+        topic = self._runtime.topic
+        partition = topic.log_to_append(transactional_id)
         try:
-            stored = self._runtime.topic.append_now(transactional_id, written)
+            stored = partition and topic.append_now(partition, written, entry.epoch)
         except BrokerError as error:
             return self._not_stored(entry, error)
         if stored is None:
@@ -153,7 +153,7 @@ class Execution:
 
     def _send(self, entry: TransactionMetadata, action: SendMarkers) -> list[Action]:
         """Writes markers: a few now, many in slices; returns what follows from those that are there now."""
-        epoch = self._coordinator_epoch(entry)
+        epoch = entry.epoch
         if len(action.partitions) > _AT_ONCE:
             self._runtime.spawn(
                 self._services.scheduler.in_slices(self._send_many(entry, action, epoch))
@@ -203,17 +203,6 @@ class Execution:
         )
         if is_written and self._runtime.has(entry):
             self.act(entry, entry.transaction.marker_written(name, self.now()))
-
-    def _coordinator_epoch(self, entry: TransactionMetadata) -> int:
-        """Returns the leader epoch of an id's partition of the topic, which has just been used.
-
-        It never goes back: a log that Kafka wrote has the last epoch that Kafka's markers carry.
-        """
-        if entry.epoch != NO_EPOCH:
-            return entry.epoch
-        index = self._runtime.topic.index_of(entry.transaction.transactional_id)
-        opened = self._services.store.opened_partition(TOPIC, index)
-        return 0 if opened is None else opened.leader_epoch
 
     async def spare_id(self, entry: TransactionMetadata) -> int:
         """Returns a new producer id if the epochs have run out."""

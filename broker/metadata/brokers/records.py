@@ -71,9 +71,9 @@ class LiveBrokerRecord(NamedTuple):
 class RegistrationRecord(NamedTuple):
     """The last registration of a broker, which outlives its session.
 
-    `directories` are the ids of its log directories. `is_clean` is true if its logs have lost nothing
-    since the registration before. `protocol` is its inter.broker.protocol.version; "" in a registration
-    of an older tidelog.
+    `directories` are the ids of its log directories; of a broker that was always the only one there are
+    none. `is_clean` is true if its logs have lost nothing since the registration before. `protocol` is its
+    inter.broker.protocol.version; "" in a registration of an older tidelog.
     """
 
     incarnation: str

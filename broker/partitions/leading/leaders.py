@@ -34,8 +34,8 @@ LeaderT = TypeVar("LeaderT", bound=_Leader)
 class Leaders(Generic[LeaderT]):
     """The leaders of this broker, by log and by name."""
 
-    def __init__(self) -> None:
-        self.by_log: dict[Partition, LeaderT] = {}
+    def __init__(self, by_log: dict[Partition, LeaderT]) -> None:
+        self.by_log = by_log
         self.by_name: dict[TopicIdPartition, LeaderT] = {}
         self._suspended: dict[LeaderT, None] = {}
         self._newly_suspended = self._newly_resumed = 0  # since they were logged

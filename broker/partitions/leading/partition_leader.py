@@ -236,6 +236,12 @@ class PartitionLeader:
         self.do(self.leader.on_appended(self.partition.state.ends[0], self._context.now_ms()))
         self._note_durable()
 
+    def note_append(self, appended: Appended) -> None:
+        """Counts an append when it can be read, and notes the log's end."""
+        if not appended.duplicate:
+            self._context.purgatory.wait_until_readable(self.partition, appended)
+        self.appended()
+
     def flushed(self) -> None:
         """Tells the machine up to where the log is durable."""
         offset = min(self.partition.durable_offset, self.partition.log_end_offset)

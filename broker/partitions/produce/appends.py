@@ -19,18 +19,19 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from tidelog.broker.memory.unpacking import steps
 from tidelog.protocol.errors import MessageTooLarge, NotLeaderOrFollower
+from tidelog.storage.log.high_watermark import AS_REPLICATED
 from tidelog.storage.time.append_time import ClockWentBack
 from tidelog.storage.would_block import NeedsMemory, WouldBlock
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Mapping
 
     from tidelog.broker.clock import Clock
     from tidelog.broker.maintenance.clock_watch import ClockWatch
     from tidelog.broker.memory.share import Share
     from tidelog.broker.memory.unpacking import Step
     from tidelog.broker.partitions.produce.group_commit import GroupCommit
-    from tidelog.broker.partitions.purgatory import Purgatory
+    from tidelog.broker.partitions.purgatory import LogLeader, Purgatory
     from tidelog.broker.pools import Pool
     from tidelog.config import TopicConfig
     from tidelog.protocol.wire import Buffer
@@ -91,9 +92,12 @@ class Appends:
         first_appends: Pool,
         syncs: GroupCommit,
         purgatory: Purgatory,
+        leaders: Mapping[Partition, LogLeader],
         memory: Share,
     ) -> None:
-        """`first_appends` runs those that read the log first, which may take seconds.
+        """`leaders` are those of the logs that have followers, or may have some.
+
+        `first_appends` runs those that read the log first, which may take seconds.
 
         `watch` is that of the clock.
         Records that are unpacked in threads are counted in `memory`.
@@ -106,19 +110,8 @@ class Appends:
         self._first_appends = first_appends
         self._syncs = syncs
         self._purgatory = purgatory
-        self._notify: Callable[[Partition, Appended], None] = purgatory.appended
-        self._is_replicated = False
+        self._leaders = leaders
         self._queues: dict[Partition, deque[_Job]] = {}
-
-    def replicate(
-        self,
-        appended: Callable[[Partition, Appended], None],
-        flushed: Callable[[Partition], None],
-    ) -> None:
-        """Gives every append and every sync to replication, which decides when it can be read."""
-        self._notify, self._syncs.flushed = appended, flushed
-        self._is_replicated = True
-        self._purgatory.follows_replication = True
 
     async def finished(self, partition: Partition) -> None:
         """Returns when no append of the partition is in a thread, nor waits for one that is."""
@@ -152,7 +145,11 @@ class Appends:
             )
         except WouldBlock:
             return None
-        self._notify(partition, appended)
+        leader = self._leaders.get(partition)
+        if leader is not None:
+            leader.note_append(appended)
+        elif partition.state.policy is not AS_REPLICATED:
+            self._purgatory.appended(partition, appended)
         return appended
 
     def append(
@@ -240,13 +237,21 @@ class Appends:
         *,
         waits: bool,
     ) -> Appended | asyncio.Future[Appended]:
-        """Notifies those who wait.
+        """Notifies those who wait. An append to a log that leads no more may be cut: nobody waits for it.
 
         Returns the append, or a future that is done when it is durable.
         """
-        is_readable = self._is_replicated or appended.last_offset < partition.high_watermark
-        if is_readable:
-            self._notify(partition, appended)
+        leader, is_replicated = (
+            self._leaders.get(partition),
+            partition.state.policy is AS_REPLICATED,
+        )
+        is_readable = is_replicated or appended.last_offset < partition.high_watermark
+        if leader is not None:
+            leader.note_append(appended)
+        elif is_replicated:
+            pass
+        elif is_readable:
+            self._purgatory.appended(partition, appended)
         else:
             self._purgatory.wait_until_readable(partition, appended)
         # Records that cannot be read yet need a sync, even if the settings have just changed, or a

@@ -21,10 +21,10 @@ from tidelog.config.setting import LONG_MAX
 from tidelog.protocol.errors import KafkaStorageError, NotLeaderOrFollower
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from tidelog.broker.metrics.counters import Metrics
-    from tidelog.broker.partitions.purgatory import Purgatory
+    from tidelog.broker.partitions.purgatory import LogLeader, Purgatory
     from tidelog.broker.pools import Pool
     from tidelog.storage.log.partition import Partition
 
@@ -36,12 +36,16 @@ class GroupCommit:
     """Runs the syncs of all partitions, one at a time for each."""
 
     def __init__(
-        self, pool_of: Callable[[Partition], Pool], purgatory: Purgatory, metrics: Metrics
+        self,
+        pool_of: Callable[[Partition], Pool],
+        purgatory: Purgatory,
+        leaders: Mapping[Partition, LogLeader],
+        metrics: Metrics,
     ) -> None:
+        """`leaders` are those of the logs that have followers, or may have some."""
         self._pool_of = pool_of
         self._purgatory = purgatory
-        self.flushed: Callable[[Partition], None] = purgatory.advanced
-        """Called with a partition after each sync of its log."""
+        self._leaders = leaders
         self._metrics = metrics
         # The offset up to which a log shall be durable, of partitions with a sync to come.
         self._wanted: dict[Partition, int] = {}
@@ -104,7 +108,10 @@ class GroupCommit:
             return
         self._failed_tries.pop(partition, None)
         self._metrics.commits += 1
-        self.flushed(partition)
+        leader = self._leaders.get(partition)
+        if leader is not None:
+            leader.flushed()
+        self._purgatory.advanced(partition)
         wanted = self._wanted[partition]
         if work.result() < min(wanted, partition.log_end_offset):  # the log may be cut meanwhile
             self._start(partition)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.broker.asking import all_versions
+from tests.oracle import wire
 
 INVALID_REQUEST = 42
 GROUP, TRANSACTION, SHARE = 0, 1, 2
@@ -28,3 +29,14 @@ def test_every_version(broker, connection, version):
             named = (found["error_code"], found["node_id"], found["host"], found["port"])
             assert named == (here if kind != SHARE else (INVALID_REQUEST, -1, "", -1))
             assert kind != SHARE or found["error_message"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "topic"), [(GROUP, "__consumer_offsets"), (TRANSACTION, "__transaction_state")]
+)
+def test_it_creates_the_topic_of_the_coordinators(start, kind, topic):
+    with wire.Connection(start().bootstrap) as connection:
+        (found,) = ask(connection, 2, kind, "a")
+        assert (found["error_code"], found["node_id"]) == (0, 1)
+        listed = connection.ask("Metadata", 9, topics=None)["topics"]
+        assert [each["name"] for each in listed] == [topic]

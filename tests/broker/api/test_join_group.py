@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.broker.asking import all_versions, new_name
-from tests.broker.inside import Inside
+from tests.broker.inside import Inside, begin_to_read
 from tests.broker.members import LOAD_IN_PROGRESS, RawMember, fetched, settled, state_of
 from tests.broker.subject import eventually
 from tidelog.broker.coordinators import runtime
@@ -265,12 +265,12 @@ def test_members_of_a_group_that_is_being_read_carry_on(tmp_path):
     with Inside(tmp_path) as broker:
         member = RawMember(broker, "loaded")
         settled(member)
-        coordinator = broker.node.coordinator
-        coordinator.runtime.ownership.begin_alone(50)
+        ownership = broker.node.coordinator.runtime.ownership
+        loads = begin_to_read(ownership)
         assert member.heartbeat() == NONE
         assert member.heartbeat(generation_id=member.generation + 1) == NONE
         assert member.sync_now()["error_code"] == REBALANCE_IN_PROGRESS
-        coordinator.runtime.ownership.begin_alone(0)
+        assert all(map(ownership.on_loaded, loads))
         assert member.heartbeat(generation_id=member.generation + 1) == ILLEGAL_GENERATION
         assert member.sync_now()["error_code"] == NONE
         member.close()
@@ -281,17 +281,19 @@ def test_who_joins_waits_for_the_group_to_be_read(tmp_path, monkeypatch):
     with Inside(tmp_path) as broker:
         one, two = RawMember(broker, "loaded"), RawMember(broker, "other")
         settled(one)
-        coordinator = broker.node.coordinator
-        coordinator.runtime.ownership.begin_alone(50)
-        joining = one.join()
+        assert two.heartbeat() == UNKNOWN_MEMBER_ID
+        runtime_of_groups = broker.node.coordinator.runtime
         with broker.connect() as connection:
+            assert fetched(connection, "loaded", "t")[3] == NONE
+            loads = begin_to_read(runtime_of_groups.ownership)
+            joining = one.join()
             for _ in range(20):
                 assert fetched(connection, "loaded", "t")[3] == LOAD_IN_PROGRESS
         assert not joining.done()
-        coordinator.runtime.ownership.begin_alone(0)
-        broker._loop.call_soon_threadsafe(coordinator.runtime.carry_out, ())
+        assert all(map(runtime_of_groups.ownership.on_loaded, loads))
+        broker._loop.call_soon_threadsafe(runtime_of_groups.carry_out, ())
         assert joining.result(60)["error_code"] == NONE
-        coordinator.runtime.ownership.begin_alone(50)
+        begin_to_read(runtime_of_groups.ownership)
         monkeypatch.setattr(runtime, "_WAIT_S", 0.1)
         assert two.join_now()["error_code"] == LOAD_IN_PROGRESS  # after that time
         one.close()

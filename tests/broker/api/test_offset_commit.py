@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from tests.broker.asking import all_versions, create, new_name, new_topic
-from tests.broker.inside import Inside
+from tests.broker.inside import Inside, begin_to_read
 from tests.broker.members import (
     LOAD_IN_PROGRESS,
     RawMember,
@@ -197,14 +197,15 @@ def test_a_group_that_cannot_be_written_keeps_no_other_from_expiring(tmp_path):
         time.sleep(0.01)
         coordinator = broker.node.coordinator
         stuck = partition_of(groups[0], 50)
-        for load in coordinator.runtime.ownership.begin_alone(50):
+        ownership = coordinator.runtime.ownership
+        for load in begin_to_read(ownership):
             if load.partition == stuck:
-                coordinator.runtime.ownership.on_failed(load, "its disk is gone")
+                ownership.on_failed(load, "its disk is gone")
             else:
-                coordinator.runtime.ownership.on_loaded(load)
+                ownership.on_loaded(load)
         expiring = asyncio.run_coroutine_threadsafe(coordinator.cleanup.expire(), broker._loop)
         assert expiring.result(60) == 3
-        coordinator.runtime.ownership.begin_alone(0)
+        assert all(map(ownership.on_loaded, begin_to_read(ownership)))
         assert [all_fetched(connection, group) for group in groups] == [{("t", 0): 1}, {}, {}, {}]
 
 
@@ -213,20 +214,17 @@ def test_a_commit_waits_for_its_group_to_be_read(tmp_path):
     with Inside(tmp_path) as broker, broker.connect() as one, broker.connect() as other:
         create(one, "t")
         assert commit(one, "g", "t", 1) == NONE
+        assert fetched(other, "g", "t")[0] == 1
         coordinator = broker.node.coordinator
-        reading = coordinator.runtime.ownership.begin_alone(50)
+        reading = begin_to_read(coordinator.runtime.ownership)
         with ThreadPoolExecutor(1) as pool:
             answer = pool.submit(commit_once, one, "g", "t", 2)
             for _ in range(20):
                 assert fetched(other, "g", "t")[3] == LOAD_IN_PROGRESS
             assert not answer.done()
-            running = asyncio.run_coroutine_threadsafe(
-                coordinator.runtime.load_partitions(), broker._loop
-            )
             broker._loop.call_soon_threadsafe(coordinator.runtime.carry_out, reading)
             assert answer.result(60) == NONE
         assert fetched(other, "g", "t")[0] == 2
-        running.cancel()
 
 
 OFFSETS = "__consumer_offsets"

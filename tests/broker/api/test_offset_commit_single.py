@@ -29,9 +29,19 @@ NONE, MESSAGE_TOO_LARGE_FOR_A_COMMIT, NOT_COORDINATOR = 0, 28, 16
 @contextmanager
 def node_at(directory):
     with both_paths.node_with(directory, TOPICS, **{"clock.scope": "all"}) as node:
+        _coordinate_all(node)
         _let_in(node, "stable", State.STABLE)
         _let_in(node, "completing", State.COMPLETING)
         yield node
+
+
+def _coordinate_all(node):
+    """Has read every partition of the groups' topic."""
+    ownership, (topic_id, partitions) = node.coordinator.runtime.ownership, TOPICS[OFFSETS]
+    ownership.on_image(topic_id, dict.fromkeys(range(partitions), 0))
+    for index in range(partitions):
+        (load,) = ownership.on_led(topic_id, index, 0)
+        ownership.on_loaded(load)
 
 
 def _let_in(node, group_id, state):
@@ -47,7 +57,7 @@ def _let_in(node, group_id, state):
     group.restore(members, 0)
     group.state, group.generation = state, 3
     group.protocol_type, group.protocol, group.leader = "consumer", "range", f"{group_id}-one"
-    node.coordinator.runtime.entries[group_id] = GroupMetadata(group)
+    node.coordinator.runtime.entries[group_id] = GroupMetadata(group, epoch=0)
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from tidelog.broker.cluster.directories import Directories
 from tidelog.broker.metadata.names import new_id, written_id
 from tidelog.broker.metadata.records import NO_LEADER, UNKNOWN_EPOCH, PartitionRecord, put_partition
 from tidelog.process import BrokerFailed
-from tidelog.storage.directory.registration_file import read_state, write_state
+from tidelog.storage.directory.registration_file import OWN_STORE, read_state, write_state
 
 
 def contents(directory):
@@ -89,9 +89,10 @@ def test_one_of_several_can_be_alone_when_nobody_else_has_replicas_and_go_back(b
     state = read_state(directory)
     with Subject(directory) as alone:
         assert brokers.image().topics["t"].assignments[0].leader == 1
-        assert read_state(directory) == state._replace(is_stopped=False)
+        assert state.store == f"sqlite:{brokers.path}"
+        assert read_state(directory) == state._replace(is_stopped=False, store=OWN_STORE)
         assert alone.stop() == 0
-    assert read_state(directory) == state
+    assert read_state(directory) == state._replace(store=OWN_STORE)
     brokers.start(1)
     assert brokers.image().registrations[1].record.is_clean
 
@@ -118,12 +119,12 @@ class TestUseOutsideOfASession:
 
     @pytest.fixture
     def written(self, tmp_path):
-        directories = Directories([tmp_path], "boot-1", "c", 1)
+        directories = Directories([tmp_path], "boot-1", "c", 1, "sqlite:a")
         directories.begin("a", "")
         return tmp_path
 
     def used(self, path, boot_id):
-        directories = Directories([path], boot_id, "c", 1)
+        directories = Directories([path], boot_id, "c", 1, OWN_STORE)
         directories.note_use()
         return directories
 
@@ -155,7 +156,7 @@ class TestAnotherSession:
     """What `Directories` says when a process registers again, some logs of which have failed."""
 
     def test_a_log_that_failed_stays_noted_and_the_start_is_unclean(self, tmp_path):
-        directories = Directories([tmp_path], "boot-1", "c", 1)
+        directories = Directories([tmp_path], "boot-1", "c", 1, "sqlite:a")
         directories.begin("a", "")
         directories.note_failure(tmp_path)
         directories.begin("b", "")
@@ -166,7 +167,7 @@ class TestAnotherSession:
         def fails(*_args):
             raise OSError("no write")
 
-        directories = Directories([tmp_path], "boot-1", "c", 1)
+        directories = Directories([tmp_path], "boot-1", "c", 1, "sqlite:a")
         directories.begin("a", "")
         with monkeypatch.context() as patched:
             patched.setattr("tidelog.broker.cluster.directories.write_state", fails)
@@ -175,9 +176,9 @@ class TestAnotherSession:
         assert [state.has_failed for state in directories.states] == [True]
 
     def test_the_next_process_has_recovered_its_logs(self, tmp_path):
-        Directories([tmp_path], "boot-1", "c", 1).begin("a", "")
+        Directories([tmp_path], "boot-1", "c", 1, "sqlite:a").begin("a", "")
         write_state(tmp_path, read_state(tmp_path)._replace(has_failed=True))
-        Directories([tmp_path], "boot-1", "c", 1).begin("b", "")
+        Directories([tmp_path], "boot-1", "c", 1, "sqlite:a").begin("b", "")
         assert not read_state(tmp_path).has_failed
 
 

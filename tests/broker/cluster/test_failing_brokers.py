@@ -278,7 +278,7 @@ async def test_a_full_disk_is_looked_at_again_after_a_while(tmp_path):
     )
     try:
         partition = store.create_partition("t", topic_id, 0, store.default_config, 0)
-        disks = Disks(node, Directories([tmp_path], "boot", "c", 1), lambda: 0)
+        disks = Disks(node, Directories([tmp_path], "boot", "c", 1, "sqlite:a"), lambda: 0)
         assert not await disks.look(0)
         partition.state.is_full = True
         assert await disks.look(1_000)

@@ -7,7 +7,7 @@ import uuid
 
 import pytest
 
-from tidelog.broker.coordinators.ownership import NO_EPOCH, Load, Ownership, Resign
+from tidelog.broker.coordinators.ownership import Load, Ownership, Resign
 from tidelog.protocol.group_errors import (
     CoordinatorLoadInProgress,
     CoordinatorNotAvailable,
@@ -25,7 +25,7 @@ def loads(actions):
 @pytest.fixture
 def owned():
     """The ownership of one broker of several, which has partition 3 in epoch 7 and has read it."""
-    found = Ownership(is_alone=False)
+    found = Ownership()
     assert found.on_image(TOPIC, {3: 7}) == []
     (load,) = found.on_led(TOPIC, 3, 7)
     assert load[:3] == (TOPIC, 3, 7)
@@ -34,7 +34,7 @@ def owned():
 
 
 def test_a_partition_is_served_when_its_log_leads_and_has_been_read():
-    found = Ownership(is_alone=False)
+    found = Ownership()
     with pytest.raises(NotCoordinator):
         found.check(3)
     found.on_image(TOPIC, {3: 7})
@@ -47,11 +47,10 @@ def test_a_partition_is_served_when_its_log_leads_and_has_been_read():
     assert found.on_loaded(load)
     assert found.check(3) == 7
     assert not found.is_loading
-    assert not found.serves_all
 
 
 def test_a_log_may_lead_before_the_image_says_so():
-    found = Ownership(is_alone=False)
+    found = Ownership()
     assert found.on_led(TOPIC, 3, 7) == []
     assert loads(found.on_image(TOPIC, {3: 7})) == [(3, 7)]
 
@@ -90,7 +89,7 @@ def test_what_was_read_for_an_older_epoch_is_thrown_away(owned):
 
 
 def test_a_log_that_leads_twice_in_one_epoch_is_read_twice():
-    found = Ownership(is_alone=False)
+    found = Ownership()
     found.on_image(TOPIC, {3: 7})
     (first,) = found.on_led(TOPIC, 3, 7)
     found.on_stopped(TOPIC, 3)
@@ -114,7 +113,7 @@ def test_a_topic_that_was_created_again_is_another_one(owned):
 
 
 def test_a_partition_that_cannot_be_read_is_not_available():
-    found = Ownership(is_alone=False)
+    found = Ownership()
     found.on_image(TOPIC, {3: 7})
     (load,) = found.on_led(TOPIC, 3, 7)
     found.on_failed(load, "its disk is gone")
@@ -122,30 +121,6 @@ def test_a_partition_that_cannot_be_read_is_not_available():
         found.check(3)
     assert not found.is_loading
     assert found.on_image(TOPIC, {}) == []
-
-
-def test_a_broker_that_is_alone_serves_everything_once_it_has_read_it():
-    found = Ownership(is_alone=True)
-    assert found.serves_all
-    first, second = found.begin_alone(2)
-    assert not found.serves_all
-    assert found.on_loaded(second)
-    assert found.check(1) == NO_EPOCH
-    with pytest.raises(CoordinatorLoadInProgress):
-        found.check(0)
-    assert found.on_loaded(first)
-    assert found.serves_all
-
-
-def test_a_broker_that_is_alone_says_what_it_could_not_read():
-    found = Ownership(is_alone=True)
-    first, second = found.begin_alone(2)
-    found.on_failed(first, "its disk is gone")
-    assert found.on_loaded(second)
-    with pytest.raises(CoordinatorNotAvailable):
-        found.check(0)
-    assert found.check(1) == NO_EPOCH
-    assert not found.serves_all
 
 
 # --- in any order ---------------------------------------------------------------------------------
@@ -219,7 +194,7 @@ class _World:
 
 @pytest.mark.parametrize("seed", range(200))
 def test_only_what_is_led_and_read_in_this_epoch_is_served(seed):
-    _World(seed, Ownership(is_alone=False)).run(200)
+    _World(seed, Ownership()).run(200)
 
 
 class _AnyLoadCounts(Ownership):
@@ -248,7 +223,7 @@ class _NobodyResigns(Ownership):
 
 def _run_seeds(injected):
     for seed in range(200):
-        _World(seed, injected(is_alone=False)).run(200)
+        _World(seed, injected()).run(200)
 
 
 @pytest.mark.parametrize(

@@ -29,9 +29,7 @@ class Broker:
         topic = SimpleNamespace(partitions=DECLARED.partitions)
         self.metadata = SimpleNamespace(image=SimpleNamespace(topics={DECLARED.name: topic}))
         topic.topic_id = TOPIC
-        leader = SimpleNamespace(leader_epoch=1)
-        led = SimpleNamespace(leader=leader, check_leading=lambda: None)
-        self.replicas = SimpleNamespace(led_by_id=lambda *_: led)
+        self.replicas = SimpleNamespace(check_leads_in=lambda *_: None)
         self.partitions = self
         self.pools = SimpleNamespace(maintenance=self)
         self.ready = True
@@ -73,7 +71,6 @@ def made():
     """A broker that leads all partitions, none of which has been read yet."""
     broker, coordinator, clock = Broker(), Coordinator(), ManualClock(5_000)
     runtime = coordinator.runtime = Runtime(broker, DECLARED, clock, coordinator)
-    runtime.ownership.join()
     runtime.carry_out(runtime.ownership.on_image(TOPIC, dict.fromkeys(range(3), 1)))
     for index in range(3):
         runtime.carry_out(runtime.ownership.on_led(TOPIC, index, 1))

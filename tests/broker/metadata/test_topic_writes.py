@@ -263,9 +263,10 @@ async def test_the_states_of_many_partitions_are_written_out_once_each(store, mo
 async def test_a_deletion_is_inherited_of_a_broker_that_is_unknown_now(store):
     metadata = ClusterMetadata(store, 2)
     await metadata.open()
-    registered = put_registration(3, RegistrationRecord("i"))
+    registered = put_registration(3, RegistrationRecord("i", ("directory",)))
+    earlier_id = put_registration(1, RegistrationRecord("j"))  # as an only broker
     of_one, of_three = (put_deletion(TOPIC, "t", {1}), put_deletion(OTHER, "o", {1, 3}))
-    await metadata.transact((), (registered, of_one, of_three))
+    await metadata.transact((), (registered, earlier_id, of_one, of_three))
     await topic_writes.inherit_deletions(metadata)
     assert metadata.must_delete(TOPIC)
     assert not metadata.must_delete(OTHER)

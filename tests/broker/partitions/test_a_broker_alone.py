@@ -18,7 +18,6 @@ print("loaded", *sys.modules)
 sys.exit(status)
 """
 OF_A_CLUSTER = (
-    "tidelog.broker.controller",
     "tidelog.broker.membership",
     "tidelog.broker.metadata.etcd",
     "tidelog.broker.metadata.liveness",
@@ -40,6 +39,7 @@ OF_A_CLUSTER = (
 # What a broker needs when a batch of that codec, the first topic or the first request over HTTP comes.
 FOR_LATER = (
     "aiohttp",
+    "tidelog.broker.controller",
     "tidelog.broker.http.api",
     "tidelog.broker.http.routes",
     "cramjam",

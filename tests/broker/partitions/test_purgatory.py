@@ -7,6 +7,7 @@ from typing import NamedTuple
 import pytest
 
 from tidelog.broker.partitions.purgatory import Purgatory
+from tidelog.storage.log.high_watermark import AT_ONCE
 
 
 class Written(NamedTuple):
@@ -95,6 +96,7 @@ class Log(SimpleNamespace):
     is_deleted = False
     offline = None
     high_watermark = durable_offset = 0
+    state = SimpleNamespace(policy=AT_ONCE)
     __hash__ = object.__hash__
 
     def advance(self, offset):

@@ -34,6 +34,7 @@ class Broker:
         self.node = Services(self.config, self.clock, self.store, self.metadata, Metrics())
         self._before_start(self)
         await open_topics(self.node)
+        await self.node.cluster.start([])
         return self
 
     async def __aexit__(self, *_):

@@ -14,7 +14,9 @@ SET = 0
 
 @pytest.fixture
 def small(tmp_path):
-    with healthy(tmp_path, {"max.topics": 3, "max.partitions": 6}) as subject:
+    with healthy(
+        tmp_path, {"max.topics": 3, "max.partitions": 6, "offsets.topic.num.partitions": 1}
+    ) as subject:
         yield subject
 
 

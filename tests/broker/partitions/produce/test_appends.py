@@ -13,6 +13,7 @@ from tidelog.broker.partitions.produce.appends import Appends, is_heavy
 from tidelog.broker.partitions.purgatory import Purgatory
 from tidelog.broker.pools import Pool
 from tidelog.protocol.errors import CorruptMessage, MessageTooLarge, NotLeaderOrFollower
+from tidelog.storage.log.high_watermark import AT_ONCE
 from tidelog.storage.would_block import NeedsMemory, WouldBlock
 
 GZIP, LZ4 = 1, 3
@@ -48,6 +49,7 @@ class Log:
 
     has_flush_rules = False
     is_read = True
+    state = SimpleNamespace(policy=AT_ONCE)
     high_watermark = 1 << 62
 
     def __init__(self, held=0):
@@ -73,7 +75,7 @@ def appends_in(pool, told=None, now_ms=0, memory=None):
     waiting = Purgatory(lambda log, appended: told.append((log, appended)))
     memory = memory or Share(1 << 30)
     watch = SimpleNamespace(has_left=False)
-    return Appends(ManualClock(now_ms), watch, pool, pool, None, waiting, memory)
+    return Appends(ManualClock(now_ms), watch, pool, pool, None, waiting, {}, memory)
 
 
 @pytest.fixture

@@ -16,6 +16,7 @@ from tidelog.broker.partitions.purgatory import Purgatory
 from tidelog.broker.pools import Pool, SyncPools
 from tidelog.config.setting import LONG_MAX
 from tidelog.protocol.errors import KafkaStorageError, NotLeaderOrFollower
+from tidelog.storage.log.high_watermark import AT_ONCE
 
 
 class Log:
@@ -25,6 +26,7 @@ class Log:
     offline = None
     log_end_offset = high_watermark = 1
     durable_offset = 0
+    state = SimpleNamespace(policy=AT_ONCE)
 
     def __init__(self, flush_ms):
         self.config = SimpleNamespace(flush_ms=flush_ms)
@@ -40,7 +42,7 @@ class Log:
 async def committed_after(*flush_ms):
     """Appends once under each of these settings; returns when the log is durable and forgotten."""
     pool = Pool("sync", 1)
-    syncs = GroupCommit(lambda _: pool, Purgatory(None), Metrics())
+    syncs = GroupCommit(lambda _: pool, Purgatory(None), {}, Metrics())
     log = Log(flush_ms[0])
     for each in flush_ms:
         log.config.flush_ms = each
@@ -87,7 +89,7 @@ async def test_a_dead_disk_stops_the_commits_of_no_other(tmp_path):
     answers = threading.Event()
     threads = SyncPools([dead, alive])
     waiting = Purgatory(None)
-    syncs = GroupCommit(threads.of, waiting, Metrics())
+    syncs = GroupCommit(threads.of, waiting, {}, Metrics())
     try:
         logs = [Log(1) for _ in range(50)]
         for each in logs:
@@ -111,7 +113,7 @@ async def test_a_dead_disk_stops_the_commits_of_no_other(tmp_path):
 async def test_a_sync_that_can_never_be_tried_takes_the_log_offline_and_answers(monkeypatch):
     monkeypatch.setattr(group_commit, "_RETRY_S", 0)
     pool, waiting = Pool("sync", 1), Purgatory(None)
-    syncs = GroupCommit(lambda _: pool, waiting, Metrics())
+    syncs = GroupCommit(lambda _: pool, waiting, {}, Metrics())
     log, tries, offline = Log(1), [], []
 
     def commit():
@@ -130,7 +132,7 @@ async def test_a_sync_that_can_never_be_tried_takes_the_log_offline_and_answers(
 
 async def test_a_log_that_is_cut_during_a_sync_is_synced_no_further_than_it_ends():
     pool = Pool("sync", 1)
-    syncs = GroupCommit(lambda _: pool, Purgatory(None), Metrics())
+    syncs = GroupCommit(lambda _: pool, Purgatory(None), {}, Metrics())
     log, commits = Log(1), []
 
     def commit():
@@ -150,7 +152,7 @@ async def test_a_log_that_is_cut_during_a_sync_is_synced_no_further_than_it_ends
 
 async def test_who_waits_for_a_sync_that_a_stopping_broker_cannot_begin_may_ask_again():
     pool, waiting = Pool("sync", 1), Purgatory(None)
-    syncs = GroupCommit(lambda _: pool, waiting, Metrics())
+    syncs = GroupCommit(lambda _: pool, waiting, {}, Metrics())
     pool.stop()
     log = Log(1)
     for _ in range(2):
