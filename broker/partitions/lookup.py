@@ -95,7 +95,7 @@ class Partitions:
             if self._store.is_closed(topic, index):
                 raise WouldBlock(f"{topic}-{index} has to be opened")
             raise UnknownTopicOrPartition(f"there is no partition {topic}-{index}")
-        if found.state.offline is not None:
+        if found.state.stopped.offline is not None:
             found.check_online()
         return found
 

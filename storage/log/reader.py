@@ -73,7 +73,7 @@ class Reader:
         without `may_block` also WouldBlock, if finding the offset's position takes a long read.
         """
         state = self._state
-        if state.offline is not None:
+        if state.stopped.offline is not None:
             state.check_online()
         version = state.hold()
         try:

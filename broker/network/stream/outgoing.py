@@ -51,7 +51,7 @@ class Outgoing:
     @property
     def may_send(self) -> bool:
         """Whether there is a peer, which reads its answers."""
-        return self.is_free and self.transport is not None
+        return not (self.is_paused or self._streamed) and self.transport is not None
 
     def write(
         self, transport: asyncio.WriteTransport, parts: Sequence[Buffer | LargeBatch]
