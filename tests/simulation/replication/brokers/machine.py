@@ -349,7 +349,9 @@ class Machine:
         self._ended("no power")
         was_flushed = self.disk.is_flushed
         self.world.say("lost", self, self.disk.lose_power())
-        if not was_flushed:
+        # A life that has not registered may lose the file that it was writing: it has promised nothing.
+        has_begun = self.registered_life == self.life or not self.disk.is_flushed
+        if has_begun and not was_flushed:
             self.world.checker.loses(self, all_of_it=False)
         self.views.look_again()
 
