@@ -41,11 +41,11 @@ class Alarm:
             self.set(at_s)
 
     def clear(self) -> None:
-        """Calls no more."""
+        """Unsets the time: nothing is called until `set` is called again."""
         self._at_s = None
 
     def close(self) -> None:
-        """Calls no more, and leaves no timer."""
+        """Unsets the time, and cancels the timer of the loop."""
         self._at_s = None
         if self._timer is not None:
             self._timer.cancel()

@@ -238,16 +238,16 @@ def _created(record: PartitionCreated) -> KafkaPartition:
 
 
 def _changed(before: KafkaPartition, change: PartitionChange) -> KafkaPartition:
-    def lists(now: list[int] | None, then: tuple[int, ...]) -> tuple[int, ...]:
+    def or_before(now: list[int] | None, then: tuple[int, ...]) -> tuple[int, ...]:
         return then if now is None else tuple(now)
 
     moving = before.is_moving
     if change.adding_replicas is not None or change.removing_replicas is not None:
         moving = bool(change.adding_replicas or change.removing_replicas)
     return KafkaPartition(
-        lists(change.replicas, before.replicas),
-        lists(change.isr, before.isr),
-        lists(change.eligible_leader_replicas, before.elr),
+        or_before(change.replicas, before.replicas),
+        or_before(change.isr, before.isr),
+        or_before(change.eligible_leader_replicas, before.elr),
         before.leader_epoch + (change.leader != NO_CHANGE),
         before.partition_epoch + 1,
         moving,

@@ -58,7 +58,7 @@ async def handle(
         )
     )
 
-    def check(name: TopicPartition) -> None:
+    def accept(name: TopicPartition) -> None:
         services.authorizer.require(context.session, Operation.READ, ResourceType.TOPIC, name[0])
         _check(services, name, in_use)
         going.append(name)
@@ -66,7 +66,7 @@ async def handle(
     def failed(name: TopicPartition, error: BrokerError) -> None:
         codes[name] = error.code
 
-    await per_partition(services, "offset_delete", asked, check, failed)
+    await per_partition(services, "offset_delete", asked, accept, failed)
     await services.coordinator.offsets.delete(request.group_id, going)
     topics: dict[str, list[OffsetDeleteResponsePartition]] = {}
     for name in asked:

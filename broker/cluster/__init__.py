@@ -4,4 +4,6 @@ Promises that a broker serves nothing as a member of the cluster unless it is re
 image shows that. What is written is decided by the pure functions of `broker/membership` and
 `broker/controller`; this is their shell on the event loop. `sole_member.py` is
 the broker whose metadata nobody shares; it loads nothing else of this room. Begin with `cluster.py`.
+What a broker writes into its log directories when it registers: `directories.py`. Logs that have failed:
+`disks.py` (stored in the metadata), `slow_disks.py`; how they fail: `storage/log/failures.py`.
 """

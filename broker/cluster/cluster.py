@@ -199,6 +199,9 @@ class Cluster:
         except TimeoutError:
             log.warning("controlled shutdown not completed in time")
         else:
+            if self.epoch == NO_SESSION:
+                log.warning("controlled shutdown ended, session lost")
+                return
             after_s = round(self._services.clock.monotonic_s() - begun_s, 3)
             log.info("controlled shutdown succeeded", extra={"after_s": after_s})
 

@@ -181,7 +181,7 @@ class ControllerLoop:
             return _Outcome.UNKNOWN
         except BrokerError as error:
             log.warning(
-                "controller change not stored",
+                "outcome of controller change unknown, deciding again",
                 extra={"why": transaction.why, "reason": error.message},
             )
             return _Outcome.UNKNOWN

@@ -166,7 +166,9 @@ class Session:
             self.lease.on_lost()
             raise SessionLostError("its lease has ended") from None
         except BrokerError as error:
-            self._failed("broker session change not stored", error, why=transaction.why)
+            self._failed(
+                "outcome of broker session change unknown, trying again", error, why=transaction.why
+            )
             await asyncio.sleep(_RETRY_S)
             return None
         self._error = None

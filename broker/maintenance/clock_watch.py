@@ -123,7 +123,10 @@ class ClockWatch:
         """Restores the stored state; called before any log is opened."""
         self._stored, wrong = read_clock(self._directory)
         for sentence in wrong:
-            log.warning("clock checkpoint lost", extra={"reason": sentence})
+            log.warning(
+                "clock checkpoint file unreadable",
+                extra={"reason": sentence},
+            )
         if self._stored is None and not wrong and self._services.metadata.image.topics:
             log.warning(
                 "clock checkpoint missing, clock trusted as it is",
@@ -236,7 +239,7 @@ class ClockWatch:
                 self.steps_back += 1
                 self._steps_back = (*self._steps_back, change)[-_MOST_STEPS_BACK:]
                 log.warning(
-                    "clock stepped back, append times after it corrected",
+                    "clock stepped back, later append times corrected",
                     extra={"from": to_iso(change.from_ms), "to": to_iso(change.to_ms)},
                 )
             else:
@@ -284,7 +287,7 @@ class ClockWatch:
             and is_behind(partition.last_append_time, now_ms)
         ):
             return None
-        return self._clock.latest.left_time(self._services.clock.reading())
+        return self._clock.latest.time_without_step_back(self._services.clock.reading())
 
     def correct(self, partition: Partition) -> None:
         """Corrects the append times of a partition by the clock as it is now. Raises KafkaStorageError."""

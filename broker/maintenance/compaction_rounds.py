@@ -173,7 +173,7 @@ class CompactionRounds(DueRounds):
     """The rounds of one broker, one after another."""
 
     log = log
-    failed = "compaction failed"
+    failed = "compaction round failed"
 
     def __init__(self, services: Services) -> None:
         super().__init__(services)

@@ -97,7 +97,7 @@ class RetentionRounds(DueRounds):
     """The rounds of one broker, one after another."""
 
     log = log
-    failed = "retention failed"
+    failed = "retention round failed"
 
     def __init__(self, services: Services) -> None:
         super().__init__(services)

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
     from tidelog.broker.maintenance.services import Services
 
+_ADVICE = "the next round tries again"
+
 
 class DueRounds(ABC):
     """The rounds of one broker; a round on demand takes the same lock."""
@@ -43,9 +45,9 @@ class DueRounds(ABC):
             try:
                 await self._do_due()
             except BrokerError as error:  # the next round may succeed; the loop must not end
-                self.log.error(self.failed, extra={"reason": error.message})
+                self.log.error(self.failed, extra={"reason": error.message, "advice": _ADVICE})
             except Exception:
-                self.log.exception(self.failed)
+                self.log.exception(self.failed, extra={"advice": _ADVICE})
             self._due_ms = self._next_ms()
 
     def _next_ms(self) -> int:

@@ -44,7 +44,7 @@ class ScrubRounds(DueRounds):
     """The passes of one broker, one after another."""
 
     log = log
-    failed = "scrubbing failed"
+    failed = "scrubbing round failed"
 
     def __init__(self, services: Services) -> None:
         super().__init__(services)

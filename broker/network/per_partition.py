@@ -39,7 +39,7 @@ def as_broker_error(services: Services, error: Exception, doing: str) -> BrokerE
     if isinstance(error, BrokerError):
         return error
     services.metrics.unexpected_errors += 1
-    log.error("request failed unexpectedly", exc_info=error, extra={"doing": doing})
+    log.error("unexpected error, a bug of tidelog", exc_info=error, extra={"api": doing})
     return UnknownServerError(f"unexpected error in {doing}")
 
 

@@ -39,13 +39,13 @@ class LogLeader(Protocol):
 
 
 class Waiter(Protocol):
-    """Who hears that something has happened to a log. Each says whether it goes on waiting for it."""
+    """A fetch, or a partition of a session, that waits for a log: each call returns whether it still does."""
 
     def arrived(self, partition: Partition, size: int, read_to: int | None, /) -> bool:
-        """Takes that others may read `size` more bytes; `read_to` is what it gave when it entered."""
+        """Counts `size` more bytes that others may read; `read_to` is what it passed to `enter`."""
 
     def invalidated(self) -> bool:
-        """Takes that the log may have to be read again, whether or not there is more."""
+        """Reads the log again, or leaves it: it may have changed in another way than by an append."""
 
 
 class DelayedFetch:
@@ -126,7 +126,7 @@ class Purgatory:
         self._acknowledgements: dict[Partition, list[_Acknowledgement]] = {}
 
     def __len__(self) -> int:
-        """Partitions that fetches wait for."""
+        """Returns for how many partitions fetches wait."""
         return len(self._waits)
 
     # --- offsets that advance ---------------------------------------------------------------------
@@ -196,10 +196,13 @@ class Purgatory:
         """Keeps an append above the high watermark until `advanced`."""
         self._unreadable.setdefault(partition, []).append(appended)
 
-    def wait_until_durable(
+    def add_acknowledgement(
         self, partition: Partition, appended: Appended, answer: asyncio.Future[Appended]
     ) -> None:
-        """Answers with an append when it is durable, or with the error of the sync that failed."""
+        """Adds an answer that gets the append when it is durable and, unless replicas decide, can be read.
+
+        It gets the error instead if the sync fails.
+        """
         acknowledgement = _Acknowledgement(appended, answer)
         self._acknowledgements.setdefault(partition, []).append(acknowledgement)
 
@@ -216,11 +219,11 @@ class Purgatory:
             self.wake(partition)
 
     def enter(self, partition: Partition, waiter: Waiter, read_to: int | None = None) -> None:
-        """Lets a waiter hear of a partition."""
+        """Adds a waiter, which is notified of a partition."""
         self._waits.setdefault(partition, {})[waiter] = read_to
 
     def leave(self, partition: Partition, waiter: Waiter) -> None:
-        """Lets it hear of the partition no more."""
+        """Removes a waiter of a partition."""
         waits = self._waits.get(partition)
         if waits is not None:
             waits.pop(waiter, None)

@@ -40,6 +40,6 @@ def rename_unknown_logs(store: LogStore, image: Image) -> None:
                 rename_to_stray(store, name, index)
         except KafkaStorageError as error:
             log.error(
-                "stray log not renamed",
+                "log not checked or renamed as stray",
                 extra={"log": f"{name}-{index}", "reason": error.message},
             )

@@ -102,10 +102,10 @@ class Topics:
         *,
         validate_only: bool = False,
     ) -> Topic:
-        """Adds partitions to a topic; see TopicAdmin.add_partitions.
+        """Adds partitions to a topic (see `TopicAdmin.add_partitions`), and waits until their logs are here.
 
-        Raises what that raises, and KafkaStorageError if all logs belong to this broker, and cannot be
-        created.
+        Raises what `TopicAdmin.add_partitions` raises, and KafkaStorageError if all logs belong to this
+        broker and cannot be created: then the partitions are removed again.
         """
         before, grown = await self.admin.add_partitions(
             name, check, assignments, validate_only=validate_only

@@ -197,7 +197,7 @@ class Partition:
     def last_stable_offset(self) -> int:
         """The offset below which every transaction is complete.
 
-        Before the producers have been read it is given as the high watermark; see `Reader.learn`.
+        Equals the high watermark until the producers have been read; see `Reader.learn`.
         """
         return self.state.ends.last_stable_offset
 
@@ -213,7 +213,10 @@ class Partition:
 
     @property
     def stored_offset(self) -> int:
-        """The offset before which batches count as stored, for replication."""
+        """The log end offset; with flush.messages=1 the durable offset if that is smaller.
+
+        A leader sends no records from there on to followers.
+        """
         return self.state.stored_offset
 
     @property

@@ -216,8 +216,8 @@ class TrustedClock:
         state = self.state
         return min(wall_ms, _time(min(state.course.at(elapsed_ms), state.last.at(elapsed_ms))))
 
-    def left_time(self, reading: Reading) -> int | None:
-        """Returns what the clock would show now if it had not gone back; the latest, if it did twice.
+    def time_without_step_back(self, reading: Reading) -> int | None:
+        """Returns what the clock would show now if it had not gone back; the largest, if it did twice.
 
         None if it did not, or longer ago than an hour.
         """

@@ -95,7 +95,7 @@ class Group(Membership):
         if request.instance_id is not None:
             old_id = self.static.get(request.instance_id)
             if old_id is not None:
-                return self._replace(self.members[old_id], request, ticket, now_ms)
+                return self._replace_static_member(self.members[old_id], request, ticket, now_ms)
         elif request.needs_id:
             self._add_pending_id(request.new_id, now_ms + request.session_timeout_ms)
             raise MemberIdRequired(request.new_id)
@@ -139,7 +139,9 @@ class Group(Membership):
         self.counts.set_joining(member, ticket)
         return actions + self._rebalance(now_ms)
 
-    def _replace(self, member: Member, request: Join, ticket: Any, now_ms: int) -> list[Action]:
+    def _replace_static_member(
+        self, member: Member, request: Join, ticket: Any, now_ms: int
+    ) -> list[Action]:
         """A static member returns under a new member id (KIP-345); the old id is fenced."""
         fenced = FencedInstanceId(
             f"{request.instance_id} is {request.new_id} now", member.member_id

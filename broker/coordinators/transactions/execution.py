@@ -231,7 +231,7 @@ class Execution:
         except BrokerError as error:
             transactional_id = entry.transaction.transactional_id
             where = {"transactional_id": transactional_id, "reason": error.named}
-            log.warning("producer id not allocated", extra=where)
+            log.warning("transaction end or id expiry delayed, no producer id", extra=where)
             entry.not_before_ms = self._clock.steady_ms() + _RETRY_MS
             self._schedule(entry)
             return

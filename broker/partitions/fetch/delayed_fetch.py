@@ -61,7 +61,7 @@ class Fetch(Protocol):
 
 
 def answer(services: Services, fetch: Fetch) -> FetchResponse | Coroutine[Any, Any, FetchResponse]:
-    """Returns the response, or a coroutine of one that delayed_fetch."""
+    """Returns the response, or a coroutine that waits for it."""
     topics = fetch.topics()
     attempt = FetchRead(
         services, fetch.request, fetch.context, ON_LOOP, topics, is_part=fetch.is_part

@@ -265,7 +265,7 @@ class Appends:
             return appended
         if answer is None:
             answer = asyncio.get_running_loop().create_future()
-        self._purgatory.wait_until_durable(partition, appended, answer)
+        self._purgatory.add_acknowledgement(partition, appended, answer)
         return answer
 
     def _start(self, partition: Partition) -> None:

@@ -310,7 +310,7 @@ def test_a_damaged_file_is_logged_and_begun_anew(start):
         path.write_bytes(damage(path.read_bytes()))
         broker.restart()
         assert clock_of(broker)["state"] == "trusted"
-        logged = broker.lines("clock checkpoint lost", "clock-checkpoint")
+        logged = broker.lines("clock checkpoint file unreadable", "clock-checkpoint")
         assert len(logged) == number
 
 

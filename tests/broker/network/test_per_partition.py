@@ -65,7 +65,7 @@ class TestAll:
         answers = answer(here, "fetch", range(2), serving({0: KeyError("lost")}), failed)
         assert answers == [(0, ErrorCode.UNKNOWN_SERVER_ERROR), (1, 0)]
         assert here.metrics.unexpected_errors == 1
-        assert "request failed unexpectedly" in caplog.text
+        assert "unexpected error, a bug of tidelog" in caplog.text
         assert "KeyError: 'lost'" in caplog.text
 
     def test_a_connection_that_has_to_go_goes(self, answer):

@@ -141,7 +141,7 @@ async def test_an_acknowledgement_waits_for_the_high_watermark_and_for_the_disk(
     log, loop = Log(), asyncio.get_running_loop()
     answers = [loop.create_future() for _ in range(2)]
     for offset, answer in enumerate(answers):
-        waiting.wait_until_durable(log, Written(1, offset), answer)
+        waiting.add_acknowledgement(log, Written(1, offset), answer)
     log.high_watermark = 2
     waiting.advanced(log)
     log.high_watermark, log.durable_offset = 0, 2
@@ -161,7 +161,7 @@ async def test_a_failed_sync_fails_every_acknowledgement_but_loses_no_append(wai
     answer, gone = loop.create_future(), loop.create_future()
     gone.cancel()
     for each in (answer, gone):
-        waiting.wait_until_durable(log, Written(1), each)
+        waiting.add_acknowledgement(log, Written(1), each)
     waiting.wait_until_readable(log, Written(1))
     waiting.refuse(log, OSError("disk full"))
     with pytest.raises(OSError, match="disk full"):

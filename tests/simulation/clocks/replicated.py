@@ -67,7 +67,7 @@ class Broker:
         least_ms = None
         now_ms = self.clock.now_ms()
         if is_behind(self.partition.last_append_time, now_ms):
-            least_ms = self.clock.read.latest.left_time(self.clock.reading())
+            least_ms = self.clock.read.latest.time_without_step_back(self.clock.reading())
         self.clock.append(data, produce_version=9, least_ms=least_ms)
 
     def lead(self, epoch: int) -> None:

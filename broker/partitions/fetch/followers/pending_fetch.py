@@ -86,7 +86,7 @@ class PendingFetch:
         return request.log_start_offset < answer.log_start_offset
 
     def has_updates(self) -> bool:
-        """Returns whether there is something to tell the follower, be it only a high watermark."""
+        """Returns whether an answer brings records, an error, or a new log start or high watermark."""
         if self.is_urgent():
             return True
         return self.led is not None and self.led.leader.has_updates(self.request)

@@ -78,7 +78,7 @@ async def test_flush_ms_that_is_set_later_holds():
 def durable(syncs, waiting, log):
     """Return the future of an append to a log that is done when it is durable."""
     answer = asyncio.get_running_loop().create_future()
-    waiting.wait_until_durable(log, SimpleNamespace(last_offset=0), answer)
+    waiting.add_acknowledgement(log, SimpleNamespace(last_offset=0), answer)
     syncs.request(log, 1)
     return answer
 
