@@ -15,6 +15,7 @@ from tidelog.broker.coordinators.transactions.open_transactions import opened
 from tidelog.broker.http.answers import time_fields
 from tidelog.broker.http.readiness import reasons
 from tidelog.broker.metadata.brokers.records import OfflineRecord
+from tidelog.broker.metadata.eligible_leaders import effective_min
 from tidelog.broker.metadata.partition_health import health_of_partitions, state_of, why_missing
 from tidelog.broker.network.accepting.listener import HTTP
 from tidelog.config.broker.listeners import joined
@@ -147,7 +148,7 @@ def _partition(services: Services, image: Image, each: PartitionHealth) -> dict[
     return {
         "topic": each.topic.name,
         "partition": each.number,
-        "state": _state(each, least),
+        "state": _state(each, effective_min(record, least)),
         "leader": None if each.is_offline else record.leader,
         "leader_epoch": record.leader_epoch,
         "replicas": list(record.replicas),

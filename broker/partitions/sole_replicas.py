@@ -11,7 +11,6 @@ import logging
 from typing import TYPE_CHECKING
 
 from tidelog.broker.topics.leadership import known_leader_epoch
-from tidelog.protocol.errors import NotEnoughReplicas
 from tidelog.protocol.sender import NO_TAGS
 
 if TYPE_CHECKING:
@@ -31,8 +30,6 @@ if TYPE_CHECKING:
     from tidelog.storage.log.partition import Appended, Partition
 
 log = logging.getLogger("tidelog.topics")
-
-_ACKS_ALL = -1
 
 
 class SoleReplicas:
@@ -139,9 +136,7 @@ class SoleReplicas:
         """Accepts an answer that depends on the log's end: no leader was beyond it."""
 
     def check_append(self, partition: Partition, acks: int) -> None:
-        """Checks an append of a client. Raises NotEnoughReplicas."""
-        if acks == _ACKS_ALL and partition.config.min_insync_replicas > 1:
-            raise NotEnoughReplicas("min.insync.replicas is above the one replica there is")
+        """Accepts an append: as in Kafka, an ISR needs no more members than there are replicas."""
 
     def check_own_append(self, partition: Partition) -> None:
         """Accepts an append of the broker's own."""

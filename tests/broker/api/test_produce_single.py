@@ -21,12 +21,10 @@ OFFSETS = "__consumer_offsets"
 IDS = {
     "plain": uuid.UUID(int=1),
     "stamped": uuid.UUID(int=2),
-    "strict": uuid.UUID(int=3),
     OFFSETS: uuid.UUID(int=4),
 }
 SETTINGS = {
     "stamped": {"message.timestamp.type": "LogAppendTime"},
-    "strict": {"min.insync.replicas": "2"},
 }
 
 
@@ -88,7 +86,6 @@ def unusual(version):
         "null records": produce_fields("plain", None),
         "old records": produce_fields("plain", records_for(2, "a")),
         "other acks": produce_fields("plain", good, acks=2),
-        "too few replicas": produce_fields("strict", good, acks=-1),
         "two partitions": two,
         "two topics": topics,
         "no topic": {**two, "topic_data": []},

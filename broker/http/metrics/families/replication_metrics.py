@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tidelog.broker.http.metrics.family import COUNTER, GAUGE, Family
+from tidelog.broker.metadata.eligible_leaders import effective_min
 from tidelog.broker.metadata.partition_health import (
     FENCED,
     SERVING,
@@ -57,7 +58,9 @@ def _is_under_replicated(scrape: Scrape, each: PartitionHealth) -> bool:
 
 
 def _least(scrape: Scrape, each: PartitionHealth) -> int:
-    return scrape.services.settings.served(each.topic).min_insync_replicas
+    return effective_min(
+        each.record, scrape.services.settings.served(each.topic).min_insync_replicas
+    )
 
 
 def _is_under_min(scrape: Scrape, each: PartitionHealth) -> bool:
