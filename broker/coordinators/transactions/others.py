@@ -169,7 +169,9 @@ class OtherBrokers:
         connection = await asyncio.shield(connecting)
         if key == apis.WRITE_TXN_MARKERS and connection.tags == NO_TAGS:
             raise ClientError("without a session this broker cannot prove that markers are its own")
-        return await connection.ask(request, key, timeout_s=_ANSWER_S, least_version=least_version)
+        asked = connection.ask(request, key, timeout_s=_ANSWER_S, least_version=least_version)
+        # Its timeout needs a task, and a client's request has none until it waits (broker/timer.py).
+        return await asyncio.get_running_loop().create_task(asked)
 
     async def _connect(self, broker: int) -> AsyncConnection:
         replicas = self._services.replicas
