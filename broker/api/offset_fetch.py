@@ -46,7 +46,8 @@ _SEVERAL_SINCE = 8
 _DENIED = ErrorCode.TOPIC_AUTHORIZATION_FAILED
 _UNSTABLE = ErrorCode.UNSTABLE_OFFSET_COMMIT
 
-Found = dict[str, list[tuple[int, "Committed | None"]]]
+# By topic: of each partition its number, its offset, and whether a transaction has a newer one.
+Found = dict[str, list[tuple[int, "Committed | None", bool]]]
 
 
 async def handle(
@@ -65,14 +66,14 @@ async def handle(
         if _may_describe(services, context, name):
             answers = await listed(
                 _partition(index, None, _UNSTABLE)
-                if request.require_stable and _is_unstable(entry, name, index)
+                if request.require_stable and is_unstable
                 else _partition(index, at, missing)
-                for index, at in partitions
+                for index, at, is_unstable in partitions
             )
         elif request.topics is None:
             continue
         else:
-            answers = await listed(_partition(index, None, _DENIED) for index, _ in partitions)
+            answers = await listed(_partition(index, None, _DENIED) for index, *_ in partitions)
         topics.append(OffsetFetchResponseTopic(name=name, partitions=answers))
     return OffsetFetchResponse(topics=topics)
 
@@ -83,16 +84,16 @@ def _may_describe(services: Services, context: Context, topic: str) -> bool:
     )
 
 
-def _is_unstable(entry: GroupMetadata | None, topic: str, index: int) -> bool:
-    return entry is not None and (topic, index) in entry.pending_offsets
-
-
 async def _found(
     entry: GroupMetadata | None,
     wanted: Sequence[OffsetFetchRequestTopic] | Sequence[OffsetFetchRequestTopics] | None,
 ) -> Found:
-    """Returns the offsets by topic: of the named partitions, each once, or all committed ones."""
+    """Returns the offsets by topic: of the named partitions, each once, or all committed ones.
+
+    A transaction may end while others have their turn, so what is said of a partition is read at once.
+    """
     offsets = {} if entry is None else entry.offsets
+    pending = () if entry is None else entry.pending_offsets
     names: Iterable[TopicPartition]
     if wanted is None:
         names = await _in_order(offsets)
@@ -103,7 +104,7 @@ async def _found(
         names = dict.fromkeys(asked)
     found: Found = {}
     for name in names:
-        found.setdefault(name[0], []).append((name[1], offsets.get(name)))
+        found.setdefault(name[0], []).append((name[1], offsets.get(name), name in pending))
         await checkpoint()
     return found
 
@@ -171,13 +172,13 @@ async def _of_group(
             continue
         topic = OffsetFetchResponseTopics(name=name, partitions=[])
         answer.topics.append(topic)
-        for index, at in partitions:
+        for index, at, is_unstable in partitions:
             one = OffsetFetchResponsePartitions(
                 partition_index=index, committed_offset=-1, metadata=""
             )
             if not is_allowed:
                 one.error_code = _DENIED
-            elif require_stable and _is_unstable(entry, name, index):
+            elif require_stable and is_unstable:
                 one.error_code = _UNSTABLE
             elif at is not None:
                 one.committed_offset, one.metadata = at.offset, at.metadata

@@ -1,4 +1,4 @@
-"""A transaction whose group another broker coordinates: that broker asks the coordinator of the transaction."""
+"""A transaction whose group another broker coordinates: that one asks the transaction coordinator."""
 
 from __future__ import annotations
 
