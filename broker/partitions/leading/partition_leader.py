@@ -237,9 +237,17 @@ class PartitionLeader:
         self._note_durable()
 
     def note_append(self, appended: Appended) -> None:
-        """Counts an append when it can be read, and notes the log's end."""
-        if not appended.duplicate:
-            self._context.purgatory.wait_until_readable(self.partition, appended)
+        """Counts an append when it can be read, and notes the log's end.
+
+        That of a thread may be read already: a request has brought this leader up to date before.
+        """
+        purgatory = self._context.purgatory
+        if appended.duplicate:
+            pass
+        elif appended.last_offset < self.leader.high_watermark:
+            purgatory.appended(self.partition, appended)
+        else:
+            purgatory.wait_until_readable(self.partition, appended)
         self.appended()
 
     def flushed(self) -> None:
