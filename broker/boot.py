@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from tidelog.broker.cluster.cluster import Cluster
     from tidelog.broker.cluster.services import Membership
     from tidelog.broker.metadata.cluster import ClusterMetadata
+    from tidelog.broker.metadata.image import Image
     from tidelog.broker.metrics.cluster_watch import ClusterWatch
     from tidelog.broker.metrics.counters import Metrics
     from tidelog.broker.network.accepting.listener import Listener
@@ -122,7 +123,9 @@ class Services:
             removed=self._topic_removed,
             leader_changed=self.purgatory.wake,
         )
-        admin = TopicAdmin(metadata, self.settings, self._unclaimed, self.catch_up)
+        admin = TopicAdmin(
+            metadata, self.settings, self._unclaimed, self._for_placing, self.catch_up
+        )
         self.topics = Topics(
             admin, reconciler, self.settings, self.coordinator.cleanup.delete_topic
         )
@@ -195,6 +198,9 @@ class Services:
         """The partitions of a name of which a log lies here that names no topic."""
         here = self.store.indexes(name)
         return frozenset(index for index in here if self.store.topic_id(name, index) is None)
+
+    def _for_placing(self, image: Image) -> Image:
+        return self.cluster.for_placing(image)
 
     def _topic_removed(self, removed: DeletedTopic) -> None:
         """Nothing is left of a topic here: those who wait for its records need not."""

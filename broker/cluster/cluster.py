@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from tidelog.broker.cluster.keep_alive import Renewals
     from tidelog.broker.cluster.services import Services
     from tidelog.broker.membership.lease import Lease
+    from tidelog.broker.metadata.image import Image
     from tidelog.broker.network.accepting.listener import Listener
 
 log = logging.getLogger("tidelog.cluster")
@@ -229,6 +230,10 @@ class Cluster:
     def look_for_room(self) -> None:
         """Makes reserves again where a disk has room; `disks.py` says when logs are full no more."""
         self._services.store.look_for_room(forgets_full=False)
+
+    def for_placing(self, image: Image) -> Image:
+        """Returns the image: every broker that is registered may take replicas."""
+        return image
 
     async def catch_up(self) -> None:
         """Updates the image by what other brokers have stored until now. Raises KafkaStorageError."""

@@ -171,6 +171,11 @@ class SoleMember:
         """Makes reserves again where a disk has room, and lets its logs take appends; for a thread."""
         self._store.look_for_room(forgets_full=True)
 
+    def for_placing(self, image: Image) -> Image:
+        """Returns an image in which this broker alone is registered: former ones take no replicas."""
+        own = {me: known for me, known in image.registrations.items() if me == self._me}
+        return image._replace(members=image.members._replace(registrations=own))
+
     async def catch_up(self) -> None:
         """Returns at once: the image has every change, for nobody else makes any."""
 

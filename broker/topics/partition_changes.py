@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from tidelog.broker.metadata.records import PartitionRecord
     from tidelog.broker.metadata.transactions import PartitionChange, Transaction
     from tidelog.broker.settings import Settings
-    from tidelog.broker.topics.services import Services
+    from tidelog.broker.topics.services import Membership, Services
     from tidelog.protocol.topic_partition import TopicPartition
     from tidelog.storage.directory.store import LogStore
 
@@ -56,7 +56,10 @@ async def reassign(
     The errors are UnknownTopicOrPartition, InvalidReplicaAssignment, NoReassignmentInProgress and
     RequestTimedOut. Raises KafkaStorageError.
     """
-    decide = {name: partial(_reassigned, name, replicas) for name, replicas in wanted.items()}
+    decide = {
+        name: partial(_reassigned, name, replicas, services.cluster)
+        for name, replicas in wanted.items()
+    }
     return await _store(services, decide, timeout_ms)
 
 
@@ -95,7 +98,7 @@ def _known(image: Image, name: TopicPartition) -> tuple[Topic, PartitionRecord]:
 
 
 def _reassigned(
-    name: TopicPartition, replicas: Sequence[int] | None, image: Image
+    name: TopicPartition, replicas: Sequence[int] | None, cluster: Membership, image: Image
 ) -> PartitionChange | None:
     topic, record = _known(image, name)
     if replicas is None:
@@ -103,8 +106,9 @@ def _reassigned(
             raise NoReassignmentInProgress
         after = reassignment.cancel(record)
     else:
-        check_manual_replicas(image, replicas)
-        after = reassignment.begin(record, replicas, image.registrations)
+        possible = cluster.for_placing(image)
+        check_manual_replicas(possible, replicas)
+        after = reassignment.begin(record, replicas, possible.registrations)
     said = (record.replicas, record.adding, record.removing)
     if (after.replicas, after.adding, after.removing) == said:
         return None

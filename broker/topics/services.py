@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 from tidelog.broker.network.services import Services as Below
 
 if TYPE_CHECKING:
+    from tidelog.broker.metadata.image import Image
     from tidelog.broker.pools import Pools
     from tidelog.broker.topics.topics import Topics
     from tidelog.storage.directory.store import LogStore
@@ -21,6 +22,9 @@ class Membership(Protocol):
 
     async def catch_up(self) -> None:
         """Updates the image by what other brokers have stored until now. Raises KafkaStorageError."""
+
+    def for_placing(self, image: Image) -> Image:
+        """Returns an image whose registrations are those of the brokers that can be given replicas."""
 
     def look_for_room(self) -> None:
         """Makes reserves again where a disk has room, after it was full; for a thread."""

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
 
     from tidelog.broker.metadata.cluster import ClusterMetadata
+    from tidelog.broker.metadata.image import Image
     from tidelog.broker.metadata.records import PartitionRecord
     from tidelog.broker.metadata.store import Compare
     from tidelog.broker.settings import Settings
@@ -72,16 +73,18 @@ class TopicAdmin:
         metadata: ClusterMetadata,
         settings: Settings,
         unclaimed: Callable[[str], frozenset[int]],
+        for_placing: Callable[[Image], Image],
         catch_up: Callable[[], Awaitable[None]],
     ) -> None:
         """`unclaimed` returns the partitions of a name whose logs are here without a topic id.
 
+        `for_placing` returns an image whose registrations are those of possible replicas.
         `catch_up` updates the image by what other brokers have changed.
         """
         self._catch_up = catch_up
         self._metadata = metadata
         self._settings = settings
-        self._unclaimed = unclaimed
+        self._unclaimed, self._for_placing = unclaimed, for_placing
         self.order = asyncio.Lock()
 
     @_in_order
@@ -125,7 +128,7 @@ class TopicAdmin:
         """Returns the first states of a topic's partitions, and the comparisons that must hold for them."""
         from tidelog.broker.topics import placing  # few brokers create a topic soon after the start
 
-        return placing.of_new_topic(self._metadata.image, wanted, self._cordoned)
+        return placing.of_new_topic(self._for_placing(self._metadata.image), wanted, self._cordoned)
 
     @_in_order
     async def adopt_topic(self, topic: Topic) -> None:
@@ -177,7 +180,9 @@ class TopicAdmin:
         """Returns the first states of added partitions, and the comparisons that must hold for them."""
         from tidelog.broker.topics import placing
 
-        return placing.of_added(self._metadata.image, topic, count, assignments, self._cordoned)
+        return placing.of_added(
+            self._for_placing(self._metadata.image), topic, count, assignments, self._cordoned
+        )
 
     @property
     def _cordoned(self) -> frozenset[int]:

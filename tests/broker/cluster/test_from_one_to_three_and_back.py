@@ -17,6 +17,8 @@ from tidelog.storage.directory.registration_file import OWN_STORE, read_state
 
 pytestmark = pytest.mark.slow
 
+INVALID_FACTOR, INVALID_REPLICAS = 38, 39
+
 
 @pytest.fixture
 def directory(brokers):
@@ -110,6 +112,29 @@ def test_it_is_refused_while_the_others_have_replicas(brokers, directory):
     with pytest.raises(BrokerFailed, match="brokers 2 and 3 have replicas of 1 partition"):
         Subject(directory)
     assert read_state(directory) == state
+
+
+def test_none_of_them_is_given_a_replica_where_nobody_shares_the_metadata(brokers, directory):
+    with_topic(directory)
+    as_three(brokers)
+    before = brokers.image().topics
+    with Subject(directory) as alone, alone.connect() as connection:
+        assert asking.try_to_create(connection, "u", factor=2)["error_code"] == INVALID_FACTOR
+        assert (
+            asking.try_to_create(connection, "u", placed=(1, 2))["error_code"] == INVALID_REPLICAS
+        )
+        answer = connection.ask(
+            "AlterPartitionReassignments",
+            0,
+            timeout_ms=10_000,
+            topics=[{"name": "t", "partitions": [{"partition_index": 0, "replicas": [1, 2]}]}],
+        )
+        (moved,) = answer["responses"][0]["partitions"]
+        assert moved["error_code"] == INVALID_REPLICAS
+        assert alone.stop() == 0
+    assert brokers.image().topics == before
+    with Subject(directory) as alone:
+        assert end_of(alone) == 1
 
 
 def test_the_metadata_of_an_only_broker_are_lost(brokers, directory):

@@ -30,7 +30,9 @@ async def test_they_are_refused_while_an_older_broker_is_registered():
         await metadata.transact((), (put,))
 
     config = BrokerConfig(cluster=ClusterConfig(metadata_store="sqlite:x"))
-    admin = TopicAdmin(metadata, Settings(config), lambda _: frozenset(), metadata.catch_up)
+    admin = TopicAdmin(
+        metadata, Settings(config), lambda _: frozenset(), lambda image: image, metadata.catch_up
+    )
     for broker, protocol in ((1, "3.0-IV1"), (2, ""), (3, "3.0-IV1"), (4, "")):
         await register(broker, protocol)
     for validate_only in (True, False):
@@ -65,7 +67,9 @@ async def test_the_limits_of_connections_of_one_broker_win(name, for_all, own):
         cluster=ClusterConfig(metadata_store="sqlite:x", node_id=metadata.node_id)
     )
     settings = Settings(config)
-    admin = TopicAdmin(metadata, settings, lambda _: frozenset(), metadata.catch_up)
+    admin = TopicAdmin(
+        metadata, settings, lambda _: frozenset(), lambda image: image, metadata.catch_up
+    )
     await admin.alter_broker({name: for_all})
     node = SimpleNamespace(metadata=metadata)
     await admin.alter_broker(changes_of_one(node, "1", {name: own}), of_one=True)
