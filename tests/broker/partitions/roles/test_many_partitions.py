@@ -62,7 +62,7 @@ async def test_a_topic_of_many_partitions_comes_and_goes_in_slices(tmp_path):
             await one.any.node.metadata.delete_topic("t")
             await eventually(lambda: not mine.here() and not mine.leaving(), deadline_s=60)
 
-        for work in (come, mine.tick, go):
+        for work in (come, one.any.replicas.tick, go):
             assert 0 < await most_lines(work) < _MOST_LINES
 
 
