@@ -89,10 +89,10 @@ BUGS_AROUND: dict[str, Mistake] = {
         ServedPartition, "_start", follow_in_the_first_epoch, known=2
     ),
     "a role does not wait for an append in a thread": mistake(
-        ServedPartition, "_idle", idle_at_once, known=8, fault="depose"
+        ServedPartition, "_idle", idle_at_once, known=68, fault="depose"
     ),
     "etcd is read instead of compare-and-set": mistake(
-        EtcdStore, "_transact", read_and_write, known=3, has_etcd=True
+        EtcdStore, "_transact", read_and_write, known=76, has_etcd=True
     ),
     "a watch of etcd does not resume": mistake(Keys, "watch", from_now_on, has_etcd=True),
     "changes that etcd has compacted are not read again": mistake(
