@@ -192,7 +192,7 @@ def wait_for_markers(bootstrap: str, topic: str, partitions: int = 1) -> None:
 
 
 def wait_for_coordinators(bootstrap: str) -> None:
-    """Make Apache Kafka create its coordinators' topics, which it does when first asked.
+    """Make a broker create the topics of its coordinators, which it does when first asked.
 
     A broker is named as a coordinator before it has read what it coordinates. It has when it answers.
     """
@@ -201,7 +201,7 @@ def wait_for_coordinators(bootstrap: str) -> None:
         for kind in (0, 1):
             while not _has_coordinator(connection, kind):
                 if time.monotonic() > deadline:
-                    raise AssertionError("Apache Kafka never had a coordinator")
+                    raise AssertionError("the broker never had a coordinator")
                 time.sleep(0.1)
 
 

@@ -55,7 +55,8 @@ class Played:
 @pytest.fixture(scope="session")
 def played(apache_kafka, tidelog):
     with apache_kafka(KAFKA) as theirs, tidelog() as ours:
-        wait_for_coordinators(theirs.bootstrap)
+        for one in (theirs, ours):
+            wait_for_coordinators(one.bootstrap)
         return Played(theirs, ours)
 
 
