@@ -48,9 +48,10 @@ if TYPE_CHECKING:
 
 _ROUNDS = 200  # short rounds: the best is one that was not interrupted
 _FAR = 2**63 - 1
+_LISTENER = Listener("PLAINTEXT", "127.0.0.1", 0, ("127.0.0.1", 0))
 
 
-class _Sink(asyncio.Transport):
+class Sink(asyncio.Transport):
     """A transport that sends nothing."""
 
     def __init__(self) -> None:
@@ -109,6 +110,7 @@ async def make_node(directory: Path) -> Services:
     metadata = local_metadata(directory / "tidelog.sqlite")
     await metadata.open()
     node = Services(config, clock, store, metadata, Metrics())
+    await node.cluster.start([_LISTENER])
     await node.topics.create("bench", partitions=1)
     return node
 
@@ -120,10 +122,10 @@ async def close_node(node: Services) -> None:
     await node.metadata.close()
 
 
-def make_connection(node: Services) -> Connection:
+def make_connection(node: Services, sink: Sink | None = None) -> Connection:
     """Returns a connection that drops its responses."""
-    connection = Connection(node, Listener("PLAINTEXT", "127.0.0.1", 0, ("127.0.0.1", 0)))
-    connection.connection_made(_Sink())
+    connection = Connection(node, _LISTENER)
+    connection.connection_made(Sink() if sink is None else sink)
     requests_module._TURN_S = float("inf")
     return connection
 
