@@ -147,7 +147,7 @@ _IGNORED_BROKER_NAMES = """
     ssl.keystore.type ssl.principal.mapping.rules ssl.protocol ssl.provider
     ssl.secure.random.implementation ssl.trustmanager.algorithm ssl.truststore.certificates
     ssl.truststore.location ssl.truststore.password ssl.truststore.type telemetry.max.bytes
-    transaction.abort.timed.out.transaction.cleanup.interval.ms transaction.partition.verification.enable
+    transaction.abort.timed.out.transaction.cleanup.interval.ms
     transaction.remove.expired.transaction.cleanup.interval.ms
     transaction.state.log.load.buffer.size
     transaction.two.phase.commit.enable unclean.leader.election.interval.ms
@@ -172,7 +172,7 @@ _CHANGEABLE_NAMES = """
     remote.log.index.file.cache.total.size.bytes remote.log.manager.copier.thread.pool.size
     remote.log.manager.copy.max.bytes.per.second remote.log.manager.expiration.thread.pool.size
     remote.log.manager.fetch.max.bytes.per.second remote.log.manager.follower.thread.pool.size
-    remote.log.reader.threads transaction.partition.verification.enable
+    remote.log.reader.threads
 """
 ONLY_AT_START = IGNORED_BROKER_NAMES - frozenset(_CHANGEABLE_NAMES.split())
 """The ignored settings that clients cannot set while a broker runs, as in Kafka."""

@@ -35,6 +35,14 @@ class TransactionConfig:
         "POLICY_VIOLATION while there are so many. Not a Kafka setting.",
         low=1,
     )
+    transaction_partition_verification_enable: bool = setting(
+        "transaction.partition.verification.enable",
+        Type.BOOLEAN,
+        True,
+        "Whether the first records or offsets of a transaction in a partition are stored only if its "
+        "coordinator knows that the transaction has that partition. Without it, records that come late begin "
+        "a transaction that nobody ends. With transaction.version 2 the coordinator is always asked.",
+    )
     transaction_state_log_num_partitions: int = setting(
         "transaction.state.log.num.partitions",
         Type.INT,

@@ -3,7 +3,8 @@
 The first batch of a producer that has no transaction open in a partition asks the coordinator. With
 transaction.version 2 (Produce v12) the partition is added to the transaction by that; before, the
 producer has added it. The coordinator's record is written first, and the data second. The guard shows
-that no batch of the producer came between.
+that no batch of the producer came between. With transaction.partition.verification.enable=false the
+coordinator is asked only where it adds the partition.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from tidelog.protocol.group_errors import (
     NotCoordinator,
 )
 from tidelog.protocol.transaction_log import ProducerIdAndEpoch
+from tidelog.storage.log.producers.verification import UNVERIFIED
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -91,6 +93,8 @@ def verify(
         return Verified(partition, None)  # the append refuses it
     producer_id, epoch, sequence = _PRODUCER.unpack_from(records, _PRODUCER_AT)
     producer, adds = ProducerIdAndEpoch(producer_id, epoch), version >= ADDS_SINCE
+    if not (adds or _is_enabled(services)):
+        return Verified(partition, UNVERIFIED)
     if (
         not partition.is_read
         or adds
@@ -141,6 +145,8 @@ async def ask(
     The coordinator is asked whether the transaction has the partition, or adds it to that. Raises the
     coordinator's error, and KafkaStorageError.
     """
+    if not (adds or _is_enabled(services)):
+        return UNVERIFIED
 
     def guarded() -> Guard | None:
         return partition.verification(*producer, sequence, raises_epoch=adds)
@@ -158,6 +164,10 @@ async def ask(
                 transactional_id, producer, name, adds=False
             )
     return guard
+
+
+def _is_enabled(services: Services) -> bool:
+    return services.config.transactions.transaction_partition_verification_enable
 
 
 async def _add(

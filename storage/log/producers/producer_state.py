@@ -36,7 +36,7 @@ from tidelog.protocol.errors import (
 )
 from tidelog.protocol.records.layout import NO_TIMESTAMP
 from tidelog.protocol.records.markers import NO_COORDINATOR_EPOCH
-from tidelog.storage.log.producers.verification import Guards
+from tidelog.storage.log.producers.verification import UNVERIFIED, Guards
 from tidelog.storage.time.lookup import reaches
 from tidelog.storage.time.retention import expired
 from tidelog.storage.time.timestamp import MIN_TIMESTAMP
@@ -177,6 +177,8 @@ class Producers:
 
         Raises InvalidTxnState and OutOfOrderSequenceNumber.
         """
+        if guard is UNVERIFIED:
+            return
         producer_id, first_sequence = batch.producer_id, batch.first_sequence
         if guard is None or not self.guards.is_current(producer_id, guard):
             raise InvalidTxnState(

@@ -7,9 +7,14 @@ makes the guard outdated, so a batch that is late begins no transaction that nob
 
 While the coordinator is asked, the lowest sequence that came is remembered: a batch of a later
 sequence is refused until that one is stored (KAFKA-14920).
+
+Where the coordinator is not asked (transaction.partition.verification.enable=false), UNVERIFIED stands
+for the guard.
 """
 
 from __future__ import annotations
+
+from typing import Final
 
 _MOST_GUARDS = 10_000
 
@@ -35,6 +40,10 @@ class Guard:
             self.raises_epoch = raises_epoch
         elif epoch == self.epoch:
             self.lowest_sequence = min(self.lowest_sequence, first_sequence)
+
+
+UNVERIFIED: Final = Guard(-1, -1, -1, raises_epoch=False)
+"""Stands for the guard of a batch that may begin a transaction of which no coordinator was asked."""
 
 
 class Guards:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.broker.asking import create, new_name, new_topic
+from tests.broker.asking import BROKER, alter, create, new_name, new_topic
 from tests.broker.coordinators.transactions.requests import (
     NONE,
     Given,
@@ -28,6 +28,10 @@ def topic(connection):
 
 @pytest.fixture
 def producer(connection):
+    return started(connection)
+
+
+def started(connection):
     made = Transactional(connection, new_name("id"))
     assert made.init() == NONE
     return made
@@ -109,6 +113,22 @@ def test_records_of_a_partition_that_is_not_in_the_transaction_are_refused(produ
     assert producer.add(topic, 1) == [NONE]
     assert producer.send(topic, "never") == INVALID_STATE
     assert producer.send(topic, "stored", partition=1) == NONE
+
+
+def test_without_verification_they_are_stored_as_they_were_before(start):
+    name = "transaction.partition.verification.enable"
+    with start({name: "false"}).connect() as connection:
+        topic, group = new_topic(connection, partitions=3), new_name("group")
+        producer = started(connection)
+        assert producer.send(topic, "stored") == NONE
+        assert producer.send(topic, "next") == NONE
+        eventually(lambda: producer.commit_offsets(group, topic, {0: 1}) == [NONE])
+        assert producer.state == "Empty", "the coordinator knows nothing of it"
+        assert committed(connection, topic) == []
+        assert producer.send(topic, "added", partition=1, version=12) == NONE
+        assert producer.state == "Ongoing"
+        assert alter(connection, BROKER, "", (name, 0, "true")) == (0, None)
+        eventually(lambda: started(connection).send(topic, "a", partition=2) == INVALID_STATE)
 
 
 def test_a_late_record_does_not_open_a_transaction_that_nobody_ends(connection, producer, topic):
