@@ -68,7 +68,7 @@ _IGNORED_BROKER_NAMES = """
     internal.metadata.max.batch.size.in.bytes internal.metadata.max.fetch.size.in.bytes
     kafka.metrics.polling.interval.secs kafka.metrics.reporters
     leader.imbalance.per.broker.percentage
-    log.cleaner.io.max.bytes.per.second log.dir.failure.timeout.ms
+    log.dir.failure.timeout.ms
     log.flush.offset.checkpoint.interval.ms log.flush.start.offset.checkpoint.interval.ms
     log.initial.task.delay.ms log.local.retention.bytes log.local.retention.ms
     log.remote.copy.lag.bytes log.remote.copy.lag.ms
@@ -165,7 +165,7 @@ IGNORED_BROKER_NAMES = frozenset(_IGNORED_BROKER_NAMES.split())
 
 # Of these, what Kafka lets clients change while a broker runs; without what has to do with TLS and SASL.
 _CHANGEABLE_NAMES = """
-    background.threads log.cleaner.io.max.bytes.per.second log.local.retention.bytes
+    background.threads log.local.retention.bytes
     log.local.retention.ms log.remote.copy.lag.bytes log.remote.copy.lag.ms metric.reporters
     num.io.threads num.network.threads num.recovery.threads.per.data.dir num.replica.fetchers
     remote.fetch.max.wait.ms remote.list.offsets.request.timeout.ms

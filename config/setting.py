@@ -188,13 +188,15 @@ def _one_of(choices: tuple[str, ...], several: bool) -> str:
 
 
 def written(value: object) -> str | None:
-    """Returns a value as Kafka writes it: true, 5, a,b; None for None."""
+    """Returns a value as Kafka writes it: true, 5, 1.5E20, a,b; None for None."""
     if value is None:
         return None
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, tuple):
         return ",".join(str(item) for item in value)
+    if isinstance(value, float):
+        return str(value).replace("e+", "E")
     return str(value)
 
 

@@ -9,6 +9,7 @@ The process reads requests as lines of JSON from standard input and answers on s
     either of them is answered {"error": sentence, "corrupt": bool} if it fails
     and until it is answered, again and again
         {"progress": n}                a number that grows while there is progress
+    {"bytes_per_second": r}            at any time: read and write no more than that; not answered
 
 It only writes `.cleaned` files, into the directory whose keys it has read, even if that is renamed
 meanwhile. When its input ends, the broker has ended: the process stops at once, and the next start
@@ -27,14 +28,18 @@ import sys
 import threading
 import time
 from pathlib import Path
-from typing import Any, NoReturn, TextIO
+from typing import TYPE_CHECKING, Any, NoReturn, TextIO
 
 from tidelog.protocol.errors import BrokerError
 from tidelog.storage.compaction.cleaner import Cleaner, Progress
 from tidelog.storage.compaction.job import Job
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
 _NICENESS = 10
 _PROGRESS_S = 0.5
+_LEAST_WAIT_S = 0.05  # shorter ones are saved up
 _PR_SET_PDEATHSIG = 1
 
 
@@ -43,15 +48,16 @@ def main() -> None:
     _end_with_parent()
     with contextlib.suppress(OSError):
         os.nice(_NICENESS)
-    lines: queue.SimpleQueue[str] = queue.SimpleQueue()
-    threading.Thread(target=_read, args=(sys.stdin, lines), daemon=True).start()
-    answers = _Answers(sys.stdout)
+    requests: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
+    throttle = Throttle(time.monotonic, time.sleep)
+    threading.Thread(target=_read, args=(sys.stdin, requests, throttle), daemon=True).start()
+    answers = _Answers(sys.stdout, throttle)
     threading.Thread(target=answers.send_progress, daemon=True).start()
     cleaner: Cleaner | None = None
     groups: list[Any] = []
     answer: dict[str, Any]
     while True:
-        asked = json.loads(lines.get())
+        asked = requests.get()
         answers.begin()
         try:
             if "job" in asked:
@@ -70,11 +76,37 @@ def main() -> None:
         answers.end(answer)
 
 
+class Throttle(Progress):
+    """Waits while more has been read and written than the rate permits. Waiting counts as progress."""
+
+    def __init__(self, monotonic_s: Callable[[], float], sleep: Callable[[float], object]) -> None:
+        """Begins without a limit."""
+        self.bytes_per_second = sys.float_info.max
+        self._monotonic_s, self._sleep = monotonic_s, sleep
+        self._ahead_bytes, self._counted_s = 0.0, monotonic_s()
+
+    def count(self, size: int) -> None:
+        """Counts bytes that were read or written, and waits until the rate permits them."""
+        super().count(size)
+        self._permit()  # before it is counted: time in which nothing was read is not saved up
+        self._ahead_bytes += size
+        while (wait_s := self._ahead_bytes / self.bytes_per_second) > _LEAST_WAIT_S:
+            self._sleep(min(wait_s, _PROGRESS_S))
+            self.steps += 1
+            self._permit()
+
+    def _permit(self) -> None:
+        """Takes off what the rate has permitted since the last call."""
+        now_s = self._monotonic_s()
+        permitted = (now_s - self._counted_s) * self.bytes_per_second
+        self._ahead_bytes, self._counted_s = max(self._ahead_bytes - permitted, 0.0), now_s
+
+
 class _Answers:
     """Writes to the broker: progress while a request is served, then its answer."""
 
-    def __init__(self, target: TextIO) -> None:
-        self.progress = Progress()
+    def __init__(self, target: TextIO, progress: Progress) -> None:
+        self.progress = progress
         self._target = target
         self._lock = threading.Lock()  # one line at a time
         self._is_busy = threading.Event()
@@ -104,9 +136,13 @@ class _Answers:
             os._exit(0)  # the broker has been killed; nobody waits for the answer
 
 
-def _read(source: TextIO, lines: queue.SimpleQueue[str]) -> None:
+def _read(source: TextIO, requests: queue.SimpleQueue[dict[str, Any]], throttle: Throttle) -> None:
     for line in source:
-        lines.put(line)
+        asked = json.loads(line)
+        if "bytes_per_second" in asked:
+            throttle.bytes_per_second = asked["bytes_per_second"]
+        else:
+            requests.put(asked)
     os._exit(0)
 
 

@@ -27,7 +27,7 @@ from tidelog.broker.metrics.compaction_counters import Uncleanable
 from tidelog.protocol.errors import BrokerError, CorruptMessage
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from tidelog.broker.maintenance.services import Services
     from tidelog.storage.compaction.cleaned_segment import Cleaned
@@ -93,12 +93,16 @@ class DirtyLog(NamedTuple):
 class Worker:
     """One process that compacts logs, one after another."""
 
-    def __init__(self, process: asyncio.subprocess.Process) -> None:
+    def __init__(
+        self, process: asyncio.subprocess.Process, bytes_per_second: Callable[[], float]
+    ) -> None:
         self._process = process
+        self._bytes_per_second = bytes_per_second
+        self._sent_rate: float | None = None
 
     @classmethod
-    async def start(cls) -> Worker:
-        """Starts a process; raises OSError."""
+    async def start(cls, bytes_per_second: Callable[[], float]) -> Worker:
+        """Starts a process; raises OSError. It reads and writes at most at the rate that holds meanwhile."""
         # Not in the broker's process group: Ctrl-C ends the broker, and the broker ends this process.
         process = await asyncio.create_subprocess_exec(
             sys.executable,
@@ -110,7 +114,7 @@ class Worker:
             limit=_MOST_LINE_BYTES,
             start_new_session=True,
         )
-        return cls(process)
+        return cls(process, bytes_per_second)
 
     @property
     def pid(self) -> int:
@@ -140,6 +144,7 @@ class Worker:
     ) -> dict[str, Any]:
         assert self._process.stdin is not None
         assert self._process.stdout is not None
+        self._send_rate()
         self._process.stdin.write(json.dumps(request_line).encode() + b"\n")
         seen = -1
         async with asyncio.timeout(progress_timeout_s) as waiting:
@@ -151,9 +156,18 @@ class Worker:
                 cleaning: dict[str, Any] = json.loads(line)
                 if "progress" not in cleaning:
                     return cleaning
+                self._send_rate()  # it may have been changed meanwhile
                 if cleaning["progress"] > seen:
                     seen = cleaning["progress"]
                     waiting.reschedule(asyncio.get_running_loop().time() + progress_timeout_s)
+
+    def _send_rate(self) -> None:
+        """Sends the rate to the process if it is another one than before."""
+        rate = self._bytes_per_second()
+        if rate != self._sent_rate:
+            assert self._process.stdin is not None
+            self._process.stdin.write(json.dumps({"bytes_per_second": rate}).encode() + b"\n")
+            self._sent_rate = rate
 
     async def stop(self) -> bool:
         """Kills the process; False if it does not end because it waits for a disk."""
@@ -231,13 +245,17 @@ class CompactionRounds(DueRounds):
     ) -> None:
         """Compacts one log after another in one process, until none is left or the broker stops."""
         worker: Worker | None = None
+
+        def bytes_per_second() -> float:
+            return self._services.config.log_cleaner_io_max_bytes_per_second / workers
+
         try:
             for partition, _ in left:
                 if not self._services.ready:
                     break
                 try:
                     if worker is None:
-                        worker = await Worker.start()
+                        worker = await Worker.start(bytes_per_second)
                         self._figures.processes.add(worker.pid)
                     cleaned = await self._clean(worker, partition, workers, asked=asked)
                 except (BrokerError, CleaningError, OSError) as error:

@@ -7,6 +7,7 @@ subject with many settings has a class in a file of its own, and BrokerConfig ho
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -273,6 +274,14 @@ class BrokerConfig:
         524_288,
         "How many bytes of a compacted segment are collected before they are written.",
         low=0,
+    )
+    log_cleaner_io_max_bytes_per_second: float = setting(
+        "log.cleaner.io.max.bytes.per.second",
+        Type.DOUBLE,
+        sys.float_info.max,
+        "How many bytes a second compaction reads and writes at most, in all its processes together; the "
+        "default is no limit.",
+        low=1,
     )
     log_cleaner_progress_timeout_ms: int = setting(
         "log.cleaner.progress.timeout.ms",

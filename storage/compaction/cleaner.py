@@ -59,6 +59,10 @@ class Progress:
 
     steps = 0
 
+    def count(self, size: int) -> None:  # noqa: ARG002 - for one that limits their rate
+        """Counts bytes that were read or written; it may wait."""
+        self.steps += 1
+
 
 class Cleaner:
     """One cleaning of one log."""
@@ -112,7 +116,7 @@ class Cleaner:
 
     def _walk(self, segment: Segment) -> Iterator[Found]:
         for found in segment.walk():
-            self._progress.steps += 1
+            self._progress.count(found.batch.size)
             yield found
 
     def _read_keys_of(
@@ -276,6 +280,7 @@ class Cleaner:
                 survivor = self._survivor(found, keep_old_tombstones=keep_old)
                 if survivor is not None:
                     target.put(survivor)
+                    self._progress.count(len(survivor.data))
         cleaned = target.finish(self._transactions.take_named())
         return cleaned._replace(horizons=self._horizons)
 

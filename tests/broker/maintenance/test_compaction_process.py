@@ -6,16 +6,28 @@ import json
 import os
 import shutil
 import signal
+import sys
 import uuid
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from tests.broker import asking
 from tests.broker.maintenance.test_compaction_rounds import children, long_log
 from tests.broker.subject import eventually
-from tidelog.broker.maintenance.compaction_rounds import CleaningError, Worker
+from tidelog.broker.clock import SystemClock
+from tidelog.broker.maintenance.compaction_process import Throttle
+from tidelog.broker.maintenance.compaction_rounds import (
+    CleaningError,
+    CompactionRound,
+    CompactionRounds,
+    DirtyLog,
+    Worker,
+)
+from tidelog.broker.metrics.counters import Metrics
+from tidelog.config import load
 from tidelog.config.topic import TopicConfig
 from tidelog.protocol.records.batch import Record, build
 from tidelog.storage import files
@@ -27,6 +39,11 @@ CONFIG = TopicConfig(segment_bytes=2_000, cleanup_policy=("compact",))
 NOW = 9_000
 PATIENCE_MS = 15_000  # longer than a process takes to begin on a machine that stands still
 HELD, FREE = str(10**15), "0"
+NO_LIMIT = sys.float_info.max
+
+
+def unlimited():
+    return NO_LIMIT
 
 
 @pytest.fixture
@@ -47,7 +64,7 @@ def job(tmp_path):
 @contextlib.asynccontextmanager
 async def started():
     """A process, which ends in order."""
-    worker = await Worker.start()
+    worker = await Worker.start(unlimited)
     try:
         yield worker
     finally:
@@ -102,6 +119,117 @@ def test_a_cleaning_says_how_far_it_is(job):
     assert progress.steps >= 2 * 150, "every batch was met twice"
 
 
+class Counted(Progress):
+    """What a cleaning says that it has read and written."""
+
+    size = 0
+
+    def count(self, size):
+        super().count(size)
+        self.size += size
+
+
+def test_a_cleaning_counts_all_that_it_reads_and_writes(job):
+    directory, told = job
+    counted, size = Counted(), sum(each.size for each in told.sources)
+    cleaner = Cleaner(directory, told, counted)
+    assert counted.size == size, "the keys"
+    written = sum(cleaner.clean(group).size for group in cleaner.groups())
+    assert 0 < written < size
+    assert counted.size == 2 * size + written
+
+
+class Waits:
+    """A clock that only waiting moves."""
+
+    def __init__(self):
+        self.now_s, self.during = 100.0, lambda: None
+        self.throttle = Throttle(lambda: self.now_s, self.sleep)
+
+    def sleep(self, span_s):
+        assert 0 < span_s <= 1, "a change of the rate is seen soon"
+        self.now_s += span_s
+        self.during()
+
+    def passed_by(self, *sizes):
+        before_s = self.now_s
+        for size in sizes:
+            self.throttle.count(size)
+        return self.now_s - before_s
+
+
+class TestThrottle:
+    def test_without_a_limit_nothing_waits(self):
+        waits = Waits()
+        assert waits.passed_by(*[10**9] * 100) == 0
+
+    def test_the_average_is_the_rate(self):
+        waits = Waits()
+        waits.throttle.bytes_per_second = 1_000
+        assert waits.passed_by(*[7] * 10_000) == pytest.approx(70, abs=0.1)
+        assert waits.passed_by(30_000) == pytest.approx(30, abs=0.1)
+
+    def test_time_in_which_nothing_was_read_is_not_saved_up(self):
+        waits = Waits()
+        waits.throttle.bytes_per_second = 1_000
+        waits.now_s += 3_600
+        assert waits.passed_by(*[1_000] * 20) == pytest.approx(20, abs=0.1)
+
+    def test_a_new_rate_holds_for_what_waits_already(self):
+        waits = Waits()
+        waits.throttle.bytes_per_second = 1
+        waits.during = lambda: setattr(waits.throttle, "bytes_per_second", NO_LIMIT)
+        assert waits.passed_by(10**6) <= 1
+
+    def test_who_waits_is_not_stuck(self):
+        waits = Waits()
+        waits.throttle.bytes_per_second = 10
+        before = waits.throttle.steps
+        assert waits.passed_by(1_000) == pytest.approx(100, abs=0.1)
+        assert waits.throttle.steps - before >= 100
+
+
+async def test_a_process_keeps_to_the_rate_until_a_higher_one_holds(job):
+    """At a byte a second the log takes hours, so that it ends only by the change."""
+    directory, told = job
+    asked = []
+
+    def rate():
+        asked.append(1)  # once for the request, and again with each report of progress
+        return 1 if len(asked) < 5 else NO_LIMIT
+
+    worker = await Worker.start(rate)
+    try:
+        answer = await worker.request({"directory": str(directory), "job": told.packed()}, 60)
+    finally:
+        assert await worker.stop()
+    assert answer["groups"] > 1
+    assert len(asked) >= 5
+
+
+async def test_the_processes_of_a_round_share_the_rate_that_holds(monkeypatch):
+    rates = []
+
+    def config(rate):
+        return load(None, {}, {"log.cleaner.io.max.bytes.per.second": rate})
+
+    async def start(rate):
+        rates.append(rate)
+        raise OSError("there is no process")
+
+    monkeypatch.setattr(Worker, "start", start)
+    services = SimpleNamespace(
+        config=config("300"), ready=True, metrics=Metrics(), clock=SystemClock()
+    )
+    found = iter([DirtyLog(SimpleNamespace(topic="t", index=0), None)])
+    done = CompactionRound([], [])
+    await CompactionRounds(services)._clean_some(found, done, 3, asked=True)
+    assert [failed.reason for failed in done.failed] == ["there is no process"]
+    assert rates[0]() == 100
+    services.config = config("9e3")
+    assert rates[0]() == 3_000
+
+
 async def test_one_that_makes_no_progress_is_given_up(job):
     directory, told = job
 
@@ -145,7 +273,7 @@ class Slow:
 
 @pytest.mark.parametrize(("numbers", "is_stuck"), [(range(12), False), ([5] * 12, True)])
 async def test_one_that_is_slow_goes_on_as_long_as_it_gets_anywhere(numbers, is_stuck):
-    worker = Worker(Slow(asyncio.get_running_loop(), numbers))
+    worker = Worker(Slow(asyncio.get_running_loop(), numbers), unlimited)
     with pytest.raises(CleaningError, match="no progress") if is_stuck else _nothing():
         assert await worker.request({"group": 0}, 60) == {"groups": 1}
 

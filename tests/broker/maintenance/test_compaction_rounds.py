@@ -355,7 +355,7 @@ def test_killed_in_the_middle(start, victim):
 @pytest.mark.parametrize("run", [asyncio.run, uvloop.run])  # the two differ in how a pipe breaks
 def test_asking_a_process_that_is_gone_is_an_error_of_the_cleaning(run):
     async def ask():
-        worker = await Worker.start()
+        worker = await Worker.start(lambda: 1e9)
         os.kill(worker.pid, signal.SIGKILL)
         while not is_gone(worker.pid):  # noqa: ASYNC110 - it looks at another process
             await asyncio.sleep(0.01)
