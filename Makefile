@@ -55,7 +55,7 @@ $(SERVE): pyproject.toml setup.py protocol/records/_kernels.pyx $(wildcard proto
 	@touch $@
 
 $(TEST): $(SERVE)
-	@echo "Installing what the tests need into $(VENV): 530 MB more, a minute."
+	@echo "Installing what the tests need into $(VENV): 550 MB more, a minute."
 	@PIP_COMPILE=0 $(INSTALL) 'tidelog[test]'
 	@touch $@
 
@@ -65,7 +65,7 @@ $(CHECK): $(TEST)
 	@touch $@
 
 $(SPARK): $(TEST)
-	@echo "Installing PySpark, and what its tests need, into $(VENV): 500 MB more."
+	@echo "Installing PySpark, and what its tests need, into $(VENV): 560 MB more."
 	@PIP_COMPILE=0 $(INSTALL) 'tidelog[spark,avro,iceberg]'
 	@touch $@
 
