@@ -99,7 +99,8 @@ class Throttle(Progress):
         """Takes off what the rate has permitted since the last call."""
         now_s = self._monotonic_s()
         permitted = (now_s - self._counted_s) * self.bytes_per_second
-        self._ahead_bytes, self._counted_s = max(self._ahead_bytes - permitted, 0.0), now_s
+        # In this order: no time at an infinite rate is NaN, which is not more than 0.
+        self._ahead_bytes, self._counted_s = max(0.0, self._ahead_bytes - permitted), now_s
 
 
 class _Answers:

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import json
+import math
 import os
 import shutil
 import signal
@@ -159,9 +160,15 @@ class Waits:
 
 
 class TestThrottle:
-    def test_without_a_limit_nothing_waits(self):
+    @pytest.mark.parametrize("no_limit", [NO_LIMIT, math.inf])
+    def test_nothing_waits_until_there_is_a_limit(self, no_limit):
         waits = Waits()
+        waits.throttle.bytes_per_second = no_limit
         assert waits.passed_by(*[10**9] * 100) == 0
+        waits.now_s += 0.001
+        assert waits.passed_by(0) == 0
+        waits.throttle.bytes_per_second = 1_000
+        assert waits.passed_by(5_000) == pytest.approx(5, abs=0.1)
 
     def test_the_average_is_the_rate(self):
         waits = Waits()
