@@ -7,6 +7,7 @@ value raises `HttpError` with a sentence.
 from __future__ import annotations
 
 import time
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tidelog.broker.http.answers import HttpError, partition_number
@@ -32,12 +33,12 @@ class ApiQuery(NamedTuple):
     path: Mapping[str, str]
     given: Mapping[str, list[str]]
     now_ms: int
-    here: Mapping[str, frozenset[int]] | None = None
-    """The partitions for which this broker answers, by topic; None: all."""
+    here: Mapping[str, frozenset[int]] = MappingProxyType({})
+    """The partitions for which this broker answers, by topic (`leader_map`)."""
 
     def answers_for(self, topic: str, index: int) -> bool:
         """Returns whether this broker answers for a partition."""
-        return self.here is None or index in self.here.get(topic, ())
+        return index in self.here.get(topic, ())
 
     def one(self, name: str) -> str | None:
         """Returns a parameter that is given at most once, None if it is not given."""
@@ -113,7 +114,7 @@ class ApiQuery(NamedTuple):
         BrokerError is raised. Raises HttpError when the broker stops.
         """
         rows: list[dict[str, Any]] = []
-        leader = {} if self.here is None else {"leader": self.services.metadata.node_id}
+        leader = {"leader": self.services.metadata.node_id}
         for index in self.partitions():
             if not self.answers_for(self.path["topic"], index):
                 continue

@@ -9,7 +9,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from tidelog.broker.http.answers import time_fields
-from tidelog.broker.http.leader_map import has_others
 from tidelog.storage.time.corrections import is_behind
 from tidelog.storage.time.timestamp import MIN_TIMESTAMP
 
@@ -31,12 +30,13 @@ def clock(query: ApiQuery) -> dict[str, Any]:
 def shown(services: Services) -> dict[str, Any]:
     """Returns the clock as JSON; the time since which the clock was behind is null if it is unknown.
 
-    In a cluster the answer names the broker: the others have clocks, and partitions, of their own.
+    The answer names the broker: other brokers have clocks, and partitions, of their own.
     """
     status = services.clock_watch.status()
-    leap = status.leap
+    leap, me, image = status.leap, services.metadata.node_id, services.metadata.image
     return {
-        **({"broker": services.metadata.node_id} if has_others(services) else {}),
+        "broker": me,
+        "other_brokers": sorted({*image.brokers, *image.registrations} - {me}),
         "clock": "manual" if status.is_manual else "system",
         "state": _state(status),
         **time_fields("now", status.now_ms),
@@ -90,11 +90,11 @@ def _state(status: ClockStatus) -> str:
 def topic_clock(query: ApiQuery) -> dict[str, Any]:
     """Returns for each partition what a reset would change; null where no time is ahead of the clock.
 
-    In a cluster the answer names the broker: a reset changes only the partitions that it leads.
+    The answer names the broker: a reset changes only the partitions that this broker leads.
     """
     return {
         **query.topic_fields(),
-        **({} if query.here is None else {"broker": query.services.metadata.node_id}),
+        "broker": query.services.metadata.node_id,
         **time_fields("now", query.now_ms),
         "partitions": query.each(partial(_preview, now_ms=query.now_ms)),
     }

@@ -16,7 +16,7 @@ from urllib.parse import quote, urlencode
 from tidelog.broker.http.answers import HttpError, json_line
 from tidelog.broker.http.doctor import topic_of, unexamined
 from tidelog.broker.http.http_peers import BrokerAnswer, NoAnswerError
-from tidelog.broker.http.leader_map import LeaderMap, has_others, leader_map
+from tidelog.broker.http.leader_map import LeaderMap, leader_map
 from tidelog.protocol.errors import LeaderNotAvailable, NotLeaderOrFollower
 
 if TYPE_CHECKING:
@@ -116,8 +116,6 @@ async def own(cluster_query: ClusterQuery) -> str:
 async def by_partition(cluster_query: ClusterQuery) -> str:
     """Gathers the row of each partition from its leader."""
     query = cluster_query.query
-    if not has_others(query.services):
-        return await cluster_query.answer_locally()
     leaders = _leader_map(cluster_query)
     query = query._replace(here={query.topic.name: leaders.here})
 
@@ -137,8 +135,6 @@ async def by_partition(cluster_query: ClusterQuery) -> str:
 async def of_one(cluster_query: ClusterQuery) -> str:
     """Returns the answer of the leader of the one partition that was requested."""
     query = cluster_query.query
-    if not has_others(query.services):
-        return await cluster_query.answer_locally()
     leaders = _leader_map(cluster_query)
     for error in leaders.unknown.values():
         raise error
@@ -155,8 +151,6 @@ async def diagnosis(cluster_query: ClusterQuery) -> str:
     """Gathers the findings of all brokers that have a session."""
     query = cluster_query.query
     services = query.services
-    if not has_others(services):
-        return await cluster_query.answer_locally()
     topics = services.metadata.image.topics
     name = topic_of(query)
     if name is None:

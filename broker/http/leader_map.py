@@ -52,12 +52,6 @@ def leader_map(services: Services, topic: Topic, indexes: Iterable[int]) -> Lead
     return LeaderMap(frozenset(here), others, unknown)
 
 
-def has_others(services: Services) -> bool:
-    """Returns whether the cluster has other brokers, or has had."""
-    image = services.metadata.image
-    return not {services.metadata.node_id}.issuperset((*image.brokers, *image.registrations))
-
-
 def _check_led(services: Services, topic: Topic, index: int) -> None:
     """Raises NotLeaderOrFollower unless this broker serves a partition that it leads."""
     try:

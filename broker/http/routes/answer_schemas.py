@@ -59,7 +59,7 @@ def _choice(*values: str) -> Schema:
 
 
 _TOPIC: Final = {"topic": _TEXT, "topic_id": {"type": "string", "format": "uuid"}}
-_LED: Final = {"leader": _INTEGER}  # in the rows of one of several brokers
+_LED: Final = {"leader": _INTEGER}  # the broker that answers for the partition
 
 
 def _rows(row: Schema) -> Schema:
@@ -82,8 +82,8 @@ _TIMES: Final[Schema] = {
             "partitions": _rows(
                 {
                     "anyOf": [
-                        _object({**_ENDS, **_EXTREMES}, _LED),
-                        _object({**_ENDS, **_RECORD, **_BEFORE}, _LED),
+                        _object({**_ENDS, **_EXTREMES, **_LED}),
+                        _object({**_ENDS, **_RECORD, **_BEFORE, **_LED}),
                         _object(
                             {
                                 **_ENDS,
@@ -92,8 +92,8 @@ _TIMES: Final[Schema] = {
                                 **_BEFORE,
                                 "unknown": _or_null(_RANGE),
                                 "absent": _or_null(_RANGE),
-                            },
-                            _LED,
+                                **_LED,
+                            }
                         ),
                     ]
                 }
@@ -122,11 +122,13 @@ _RESET: Final = _object(
         **_maybe_time("last_append_time", "max_event_time", "next_max_event_time"),
     }
 )
-_RESET_ROWS: Final = _rows(_object({"partition": _COUNT, "reset": _or_null(_RESET)}, _LED))
+_RESET_ROW: Final = {"partition": _COUNT, "reset": _or_null(_RESET)}
 
 _CLOCKS: Final[Schema] = {
     "Clock": _object(
         {
+            "broker": _INTEGER,
+            "other_brokers": _list(_INTEGER),
             "clock": _choice("manual", "system"),
             "state": _choice("trusted", "leapt", "behind"),
             **_time("now", "deletion_time"),
@@ -146,13 +148,19 @@ _CLOCKS: Final[Schema] = {
             "steps_back": _list(_object(_time("from", "to"))),
             "topics_ahead": _list(_TEXT),
             "clock_start_pause_ms": _INTEGER,
-        },
-        {"broker": _INTEGER},
+        }
     ),
     "TopicClock": _object(
-        {**_TOPIC, **_time("now"), "partitions": _RESET_ROWS}, {"broker": _INTEGER}
+        {
+            **_TOPIC,
+            "broker": _INTEGER,
+            **_time("now"),
+            "partitions": _rows(_object({**_RESET_ROW, **_LED})),
+        }
     ),
-    "TopicReset": _object({**_TOPIC, **_time("now"), "partitions": _RESET_ROWS}),
+    "TopicReset": _object(
+        {**_TOPIC, **_time("now"), "partitions": _rows(_object(_RESET_ROW))},
+    ),
 }
 
 # --- retention -----------------------------------------------------------------------------------
@@ -238,8 +246,9 @@ _RETENTION: Final[Schema] = {
             **_maybe_time("max_event_time", "last_append_time"),
             "going": _GOING,
             "segments": _list(_SEGMENT),
+            **_LED,
         },
-        {"going_as_it_is": _GOING, "compaction": _COMPACTION, **_LED},
+        {"going_as_it_is": _GOING, "compaction": _COMPACTION},
     ),
     "Diagnosis": _object(
         {

@@ -124,9 +124,10 @@ def told_clock():
         for each in ("now", "deletion_time")
         for name, text in time_fields(each, 0).items()
     }
-    lists = {name: [] for name in ("steps", "steps_back", "topics_ahead")}
+    lists = {name: [] for name in ("other_brokers", "steps", "steps_back", "topics_ahead")}
     numbers = dict.fromkeys(("ahead_ms", "behind_ms", "clock_start_pause_ms"), 0)
-    return {"clock": "system", "state": "trusted", "leap": None, **times, **lists, **numbers}
+    state = {"broker": 1, "clock": "system", "state": "trusted", "leap": None}
+    return {**state, **times, **lists, **numbers}
 
 
 def raised_in(path):

@@ -75,12 +75,12 @@ def _status(options: argparse.Namespace) -> None:
             f"Append times are ahead of it, and stand still, in: {', '.join(waiting)}. Other brokers have "
             "copies, so they go back only by: tidelog clock reset TOPIC"
         )
-    if of:
+    if answer.get("other_brokers"):  # an older broker does not say
         print_lines(
             "Other brokers have their own: tidelog cluster status compares them, and tidelog doctor finds "
             "times that are ahead in what any of them leads."
         )
-    for step in answer.get("steps_back", ()):  # an older broker does not say
+    for step in answer.get("steps_back", ()):  # nor this
         to = shown(step, "to")
         print_lines(
             f"Went back from {shown(step, 'from')} to {to}, by "

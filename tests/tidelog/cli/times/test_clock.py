@@ -27,7 +27,9 @@ def run(run):
 
 
 def test_a_clock_that_is_trusted_and_goes_back(broker, run):
-    trusted = "The clock shows 2026-01-01T00:00:00Z. It is a manual one.\nIt is trusted.\n"
+    trusted = (
+        "The clock of broker 1 shows 2026-01-01T00:00:00Z. It is a manual one.\nIt is trusted.\n"
+    )
     assert run() == run("status") == (0, trusted, "")
     nothing = "The clock is trusted: there is nothing to accept.\n"
     assert run("accept", "--yes") == (0, nothing, "")
@@ -37,7 +39,7 @@ def test_a_clock_that_is_trusted_and_goes_back(broker, run):
     assert (status, json.loads(out)["accepted"]) == (0, False)
     broker.clock.step("-1d")
     back = (
-        "The clock shows 2025-12-31T00:00:00Z. It is a manual one.\n"
+        "The clock of broker 1 shows 2025-12-31T00:00:00Z. It is a manual one.\n"
         "It is trusted.\n"
         "Went back from 2026-01-01T00:00:00Z to 2025-12-31T00:00:00Z, by 1d 0h. What has a later "
         "append time from before counts as written at 2025-12-31T00:00:00Z.\n"
@@ -49,7 +51,7 @@ def test_a_leap_is_shown_and_accepted(broker, connection, run):
     asking.create(connection, "t")
     broker.clock.leap("10d")
     leapt = (
-        "The clock shows 2026-01-11T00:00:00Z. It is a manual one.\n"
+        "The clock of broker 1 shows 2026-01-11T00:00:00Z. It is a manual one.\n"
         "It leapt from 2026-01-01T00:00:00Z to 2026-01-11T00:00:00Z, and is not trusted: the "
         "deletion time is 2026-01-01T00:00:00Z, 10d 0h behind it.\n"
         "If the clock is wrong, correct it. If it is right, run: tidelog clock accept\n"
@@ -76,7 +78,7 @@ def test_a_leap_is_shown_and_accepted(broker, connection, run):
     assert run() == (0, leapt, "")
     assert run("accept", "--yes") == (0, preview + "Accepted.\n", "")
     corrected = (
-        "The clock shows 2026-01-11T00:00:00Z. It is a manual one.\n"
+        "The clock of broker 1 shows 2026-01-11T00:00:00Z. It is a manual one.\n"
         "It is trusted.\n"
         "Corrected at 2026-01-11T00:00:00Z: it had been 10d 0h behind. Append times that it gave "
         "then count as later.\n"
@@ -140,7 +142,7 @@ def test_reset_of_one_partition_as_json(run, topic):
     assert (status, told["done"], told["partitions"]) == (
         0,
         False,
-        [{"partition": 1, "reset": None}],
+        [{"partition": 1, "reset": None, "leader": 1}],
     )
     status, out, _ = run("reset", topic, "--partition", "0", "--yes", "--json")
     told = json.loads(out)
