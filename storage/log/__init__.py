@@ -6,8 +6,8 @@ operation that fails leaves the log as it was. Begin with `partition.py`. Where 
 
 `state.py`: segments, offsets and locks, shared by all who work on the log. `settings.py`: the
 topic's settings for appends. `version.py`: what readers hold. `high_watermark.py`: its policies.
-`failures.py`: a disk that fails, and the log that goes offline. `appender.py`: an append, and when it
-needs a new segment (by time: `storage/time/rolling.py`). `rolling.py`: makes the new segment.
+`failures.py`: a disk that fails, and the log that goes offline. `appender.py`: an append.
+`rolling.py`: when batches need a new segment (by time: `storage/time/rolling.py`), and how it begins.
 `flusher.py`: durability, closing. `epochs.py`: leader epochs, the file `leader-epoch-checkpoint`.
 `reader.py`: every read, and its errors. `slices.py` finds the bytes of a fetch, and `lookup.py`
 finds offsets by time.

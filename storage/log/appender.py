@@ -27,12 +27,11 @@ from tidelog.protocol.records.prepare import inspect, prepare
 from tidelog.storage.log import slices
 from tidelog.storage.log.failures import read_error, storage_error, write_error
 from tidelog.storage.log.producers import recovered_producers, stability
-from tidelog.storage.log.rolling import roll
+from tidelog.storage.log.rolling import must_roll, roll
 from tidelog.storage.log.settings import NEWEST_MAGIC
 from tidelog.storage.log.times.append_clock import AppendClock
 from tidelog.storage.time.append_time import deletion_time_at
 from tidelog.storage.time.event_time import event_limit
-from tidelog.storage.time.rolling import should_roll
 from tidelog.storage.time.stamping import reported, stamps_at, within_event_time
 from tidelog.storage.time.timestamp import later
 from tidelog.storage.would_block import SHORT_UNPACK_BYTES, NeedsMemory, WouldBlock
@@ -227,21 +226,8 @@ class Appender:
                 self._refuse(size, settings.segment_bytes)
             active, rules, leadership = state.version.segments[-1], state.rules, state.leadership
             try:
-                if (
-                    (state.begins_segment and active.tail.size)
-                    or active.log.is_ended
-                    or not active.indexes.has_room(
-                        size, prepared.last_offset, settings.segment_bytes, settings.index_bytes
-                    )
-                    or should_roll(
-                        active.known.learn(),
-                        largest,
-                        append_time_ms,
-                        now_ms,
-                        settings.segment_ms,
-                        settings.min_roll_interval_ms,
-                    )
-                ):
+                last_offset = prepared.last_offset
+                if must_roll(state, settings, size, last_offset, largest, append_time_ms, now_ms):
                     active = roll(state)
                 if state.epochs.latest < leadership.epoch:
                     state.epochs.begin(leadership.epoch, prepared.first_offset)
@@ -270,7 +256,7 @@ class Appender:
             state.last_append_time_ms = append_time_ms
             if sequenced is not None:
                 self._remember_producer(sequenced, prepared, append_time_ms, now_ms)
-            state.publish(prepared.last_offset + 1)
+            state.publish(last_offset + 1)
         return largest
 
     def _remember_producer(

@@ -1,4 +1,4 @@
-"""Beginning a new segment of a log. `storage/time/rolling.py` decides when one is due by time."""
+"""When batches begin a new segment of a log, and how. `storage/time/rolling.py` has the rules of time."""
 
 from __future__ import annotations
 
@@ -9,11 +9,48 @@ from tidelog.storage import files
 from tidelog.storage.log.producers import producer_snapshots
 from tidelog.storage.segment.log_file import Tail
 from tidelog.storage.segment.segment import Segment
+from tidelog.storage.time.rolling import should_roll
 
 if TYPE_CHECKING:
+    from tidelog.storage.log.settings import AppendSettings
     from tidelog.storage.log.state import LogState
 
 _log = logging.getLogger("tidelog.storage")
+
+
+def must_roll(
+    state: LogState,
+    settings: AppendSettings,
+    size: int,
+    last_offset: int,
+    largest: int | None,
+    append_time_ms: int | None,
+    now_ms: int,
+) -> bool:
+    """Returns whether batches begin a new segment; needs the append lock. Raises OSError.
+
+    An empty segment takes any batch. `size`, `last_offset` and `largest`, a record time, are those of the
+    batches. Where their append time is unknown, no segment ends by time.
+    """
+    active = state.version.segments[-1]
+    return active.tail.size > 0 and (
+        state.begins_segment
+        or active.log.is_ended
+        or not active.indexes.has_room(
+            size, last_offset, settings.segment_bytes, settings.index_bytes
+        )
+        or (
+            append_time_ms is not None
+            and should_roll(
+                active.known.learn(),
+                largest,
+                append_time_ms,
+                now_ms,
+                settings.segment_ms,
+                settings.min_roll_interval_ms,
+            )
+        )
+    )
 
 
 def roll(state: LogState) -> Segment:

@@ -22,12 +22,11 @@ from tidelog.storage.log.producers import stability
 from tidelog.storage.log.producers.recovered_producers import sequenced
 from tidelog.storage.log.replication import leader_state
 from tidelog.storage.log.replication.received import receive
-from tidelog.storage.log.rolling import roll
+from tidelog.storage.log.rolling import must_roll, roll
 from tidelog.storage.log.times import judging
 from tidelog.storage.time.append_time import goes_back
 from tidelog.storage.time.corrections import event_limit_at
 from tidelog.storage.time.event_time import capped, counted_limit
-from tidelog.storage.time.rolling import should_roll
 from tidelog.storage.time.timestamp import later
 
 if TYPE_CHECKING:
@@ -285,29 +284,21 @@ class Replica:
         decrease within a segment, so a reset of the append clock begins a new one.
         """
         state, time = self._state, received.append_time_ms
-        prepared, settings, active = received.prepared, state.rules.settings, state.active
+        prepared, active = received.prepared, state.active
         if state.timing.back_offset < back_offset <= prepared.base_offset:
             self._take_mark(back_offset, None)
             return state.active
         last_time = active.append_times.last_time
-        if not active.tail.size:
-            return active
-        is_back = time is not None and last_time is not None and goes_back(last_time, time)
-        is_full = not active.indexes.has_room(
-            prepared.size,
-            prepared.last_offset,
-            settings.segment_bytes,
-            settings.index_bytes,
+        is_back = (
+            active.tail.size > 0
+            and time is not None
+            and last_time is not None
+            and goes_back(last_time, time)
         )
-        is_old = time is not None and should_roll(
-            active.times,
-            prepared.largest,
-            time,
-            now_ms,
-            settings.segment_ms,
-            settings.min_roll_interval_ms,
+        settings, size, last_offset = state.rules.settings, prepared.size, prepared.last_offset
+        is_due = is_back or must_roll(
+            state, settings, size, last_offset, prepared.largest, time, now_ms
         )
-        is_due = is_back or is_full or is_old or state.begins_segment or active.log.is_ended
         return roll(state) if is_due else active
 
     def _take_mark(self, back_offset: int, last_append_time_ms: int | None) -> None:
