@@ -15,6 +15,7 @@ from tidelog.broker.coordinators.transactions.producer_ids import ProducerIds
 from tidelog.broker.garbage import Collector
 from tidelog.broker.maintenance.clock_watch import ClockWatch
 from tidelog.broker.memory.memory import Memory
+from tidelog.broker.metrics.cluster_watch import ClusterWatch
 from tidelog.broker.metrics.time_watch import TimeWatch
 from tidelog.broker.network.accepting.connections import Connections
 from tidelog.broker.network.accepting.descriptors import Descriptors
@@ -43,7 +44,6 @@ if TYPE_CHECKING:
     from tidelog.broker.cluster.services import Membership
     from tidelog.broker.metadata.cluster import ClusterMetadata
     from tidelog.broker.metadata.image import Image
-    from tidelog.broker.metrics.cluster_watch import ClusterWatch
     from tidelog.broker.metrics.counters import Metrics
     from tidelog.broker.network.accepting.listener import Listener
     from tidelog.broker.partitions.leading.partition_leader import PartitionLeader
@@ -130,7 +130,7 @@ class Services:
             admin, reconciler, self.settings, self.coordinator.cleanup.delete_topic
         )
         self.partitions = Partitions(store, metadata, self.topics, pools.reads, sole)
-        self.cluster_watch: ClusterWatch | None = None
+        self.cluster_watch = ClusterWatch(metadata)
         self.listeners: list[Listener] = []  # for clients, in the order of the setting
         self.http: Listener | None = None  # the HTTP port, once it is bound
         self.ready = False
@@ -152,10 +152,8 @@ class Services:
         """
         if self.config.cluster.metadata_store:
             from tidelog.broker.cluster.cluster import Cluster
-            from tidelog.broker.metrics.cluster_watch import ClusterWatch
 
             self.join(Cluster(self))
-            self.cluster_watch = ClusterWatch(self.metadata)
         self.cluster.enter()
 
     async def leave(self) -> None:

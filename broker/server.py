@@ -263,7 +263,7 @@ def _begin_chores(
             services.clock_watch.run(),
             watch_disk_space(services),
             services.collector.watch(),
-            *([] if services.cluster_watch is None else [services.cluster_watch.run()]),
+            services.cluster_watch.run(),
             services.replicas.run(),
         )
     ]

@@ -19,11 +19,12 @@ BROKER = Path(__file__).parents[1] / "broker"
 CEILINGS = {
     "files in circles": 0,
     "files in the largest circle": 0,
-    "conditions on the mode": 6,
+    "conditions on the mode": 0,
 }
 _MODE = re.compile(
-    r"\b(?:cluster|replicas|replication|leading|others|_following) is (?:not )?None"
-    r"|\bcluster\.is_shared\b|\breplicas\.waits_for_others\b|(?<!def )\bhas_others\("
+    r"\b(?:cluster|cluster_watch|replication|leading|others|_following) is (?:not )?None"
+    r"|\.replicas is (?:not )?None|\breplicas\.waits_for_others\b|\bhas_others\b"
+    r"|\bcluster\.is_\w*(?:shared|alone|sole)\b|\bis_(?:sole|only)_member\b"
 )
 
 

@@ -73,7 +73,7 @@ def take_inventory(
         store.open(now_ms)
         partitions = store.partitions()
         for each in partitions:  # without a leader only offsets below Kafka's checkpoint count
-            each.state.note_copies()
+            each.state.await_role()
         logs = {
             (each.topic, each.index): _found(each, marks.get((each.topic, each.index), 0))
             for each in partitions

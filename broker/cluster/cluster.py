@@ -20,6 +20,9 @@ from tidelog.broker.cluster.rules import Rules
 from tidelog.broker.cluster.session import Session, SessionLostError
 from tidelog.broker.membership.controlled_shutdown import may_stop
 from tidelog.broker.metadata.brokers.records import Endpoint
+from tidelog.broker.metadata.local import are_beside_logs
+from tidelog.broker.topics.leadership import claim_partitions
+from tidelog.broker.topics.strays import rename_unknown_logs
 from tidelog.protocol.errors import BrokerError
 
 if TYPE_CHECKING:
@@ -31,6 +34,7 @@ if TYPE_CHECKING:
     from tidelog.broker.membership.lease import Lease
     from tidelog.broker.metadata.image import Image
     from tidelog.broker.network.accepting.listener import Listener
+    from tidelog.broker.topics.services import Services as TopicServices
 
 log = logging.getLogger("tidelog.cluster")
 
@@ -42,9 +46,6 @@ _TICKS = 4  # in each lease: how often the loop looks whether it was paused
 
 class Cluster:
     """The cluster as one of its brokers takes part in it; all methods run on the event loop."""
-
-    is_shared = True
-    """Whether other brokers may use the metadata."""
 
     def __init__(
         self,
@@ -152,6 +153,20 @@ class Cluster:
     def enter(self) -> None:
         """Logs which log directories are missing, before logs are made anew."""
         self._directories.log_missing(self._metadata.image)
+
+    async def take_over(self, services: TopicServices) -> None:
+        """Renames logs whose topic is unknown: another broker may have deleted it meanwhile.
+
+        Leads partitions without a leader epoch if the metadata lie beside the logs: an only broker wrote
+        both before others joined. Raises KafkaStorageError.
+        """
+        image, store, pools = self._metadata.image, services.store, services.pools
+        await pools.topics.run(rename_unknown_logs, store, image)
+        if are_beside_logs(services.config):
+            await claim_partitions(self._metadata, store, pools.reads, unknown_only=True)
+
+    async def adopt_logs(self, services: TopicServices) -> None:
+        """Adopts none: a log without a topic may be of one that another broker has deleted."""
 
     async def start(self, listeners: Iterable[Listener]) -> None:
         """Registers, and returns when this broker is unfenced in its own image."""

@@ -19,11 +19,14 @@ from typing import TYPE_CHECKING, Final
 
 from tidelog.broker.clock import machine_boot_id
 from tidelog.broker.cluster.directories import Directories, forget_lost_stores
+from tidelog.broker.metadata import topic_writes
 from tidelog.broker.metadata.brokers import records
 from tidelog.broker.metadata.brokers.keys import CONTROLLER
 from tidelog.broker.metadata.names import new_id, written_id
 from tidelog.broker.metadata.records import NO_LEADER
 from tidelog.broker.metadata.store import NO_LEASE, Delete, MetadataError, absent
+from tidelog.broker.topics.adoption import adopt_logs
+from tidelog.broker.topics.leadership import claim_partitions
 from tidelog.protocol.errors import BrokerError
 from tidelog.storage.directory.registration_file import OWN_STORE
 
@@ -35,6 +38,7 @@ if TYPE_CHECKING:
     from tidelog.broker.metadata.image import Image
     from tidelog.broker.metadata.store import Operation
     from tidelog.broker.network.accepting.listener import Listener
+    from tidelog.broker.topics.services import Services
     from tidelog.config import BrokerConfig
     from tidelog.storage.directory.store import LogStore
 
@@ -48,8 +52,6 @@ _RETRY_S = 1.0
 class SoleMember:
     """The broker, its session, and its log directories."""
 
-    is_shared = False
-    """Whether other brokers may use the metadata."""
     why_not_serving = None
     metadata_error = None
 
@@ -66,16 +68,31 @@ class SoleMember:
     def enter(self) -> None:
         """Checks the log directories, and notes in those of one of several brokers that logs change.
 
-        Raises MetadataError if other brokers have replicas, LogDirectoryError if a directory belongs
-        to another broker, and OSError.
+        The logs count as the only replicas from now on. Raises MetadataError if other brokers have replicas,
+        LogDirectoryError if a directory belongs to another broker, and OSError.
         """
         image, paths = self._metadata.image, self._store.log_dirs
         check_sole(image, self._me)
+        self._store.count_as_only_replicas()
         forget_lost_stores(paths, image.cluster_id)
         self._directories = Directories(
             paths, machine_boot_id(), image.cluster_id, self._me, OWN_STORE
         )
         self._directories.note_use()
+
+    async def take_over(self, services: Services) -> None:
+        """Ends unfinished creations, and leads every partition: no broker with another id is left.
+
+        The ids that partitions and deletions name were those of this broker, or of brokers that had no
+        replica when `enter` checked it. Raises KafkaStorageError.
+        """
+        await topic_writes.abandon_creations(self._metadata)
+        await topic_writes.inherit_deletions(self._metadata)
+        await claim_partitions(self._metadata, self._store, services.pools.reads)
+
+    async def adopt_logs(self, services: Services) -> None:
+        """Creates topics of logs without one: the metadata know every deletion, so these are copies."""
+        await adopt_logs(services)
 
     async def start(self, listeners: Iterable[Listener]) -> None:
         """Begins the session, and is the controller.

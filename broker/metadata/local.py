@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("tidelog.etcd")
 
-FILE = "tidelog.sqlite"  # in the first log directory of a broker that is alone
+FILE = "tidelog.sqlite"  # in the first log directory, unless `metadata.store` names another place
 
 
 def metadata_of(config: BrokerConfig) -> ClusterMetadata:
@@ -26,11 +26,11 @@ def metadata_of(config: BrokerConfig) -> ClusterMetadata:
 
     Raises MetadataError if they need a library that is not installed, or a file that cannot be read.
     """
-    if not config.cluster.metadata_store:
-        return local_metadata(Path(config.log_dirs[0]) / FILE, config.cluster.node_id)
-    path = shared_path(config)
+    path = _path_of(config)
     if path is None:
         return _in_etcd(config.cluster)
+    if not config.cluster.metadata_store:
+        return local_metadata(path, config.cluster.node_id)
     blocked_after_s = config.cluster.broker_session_timeout_ms / 1000
     return local_metadata(
         path, config.cluster.node_id, is_shared=True, blocked_after_s=blocked_after_s
@@ -40,10 +40,28 @@ def metadata_of(config: BrokerConfig) -> ClusterMetadata:
 def places_of(config: BrokerConfig) -> list[Path]:
     """Returns the directories of a broker: those of its logs, and that of its metadata if it is apart."""
     places = [Path(directory) for directory in config.log_dirs]
-    path = shared_path(config) if config.cluster.metadata_store else None
+    path = _path_of(config)
     if path is not None and not any(each.is_relative_to(path.parent) for each in places):
         places.append(path.parent)
     return places
+
+
+def are_beside_logs(config: BrokerConfig) -> bool:
+    """Returns whether the metadata are a file in a log directory of the broker.
+
+    Then its logs are those of an only broker, or were before others joined.
+    """
+    path = _path_of(config)
+    return path is not None and path.resolve().parent in (
+        Path(directory).resolve() for directory in config.log_dirs
+    )
+
+
+def _path_of(config: BrokerConfig) -> Path | None:
+    """Returns the path of the metadata file; None if the metadata are no file."""
+    if not config.cluster.metadata_store:
+        return Path(config.log_dirs[0]) / FILE
+    return shared_path(config)
 
 
 def shared_path(config: BrokerConfig) -> Path | None:

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tidelog.broker.metadata.image import changed_topics
+
 if TYPE_CHECKING:
     from tidelog.broker.metadata.cluster import ClusterMetadata
     from tidelog.broker.metadata.image import Image
@@ -34,9 +36,9 @@ class ClusterWatch:
 
     def compare(self, before: Image, after: Image) -> None:
         """Counts the elections and changes of ISRs between two images."""
-        for name, topic in after.topics.items():
-            earlier = before.topics.get(name)
-            if earlier is topic or earlier is None or earlier.topic_id != topic.topic_id:
+        for topic in changed_topics(after, before):
+            earlier = before.topics.get(topic.name)
+            if earlier is None or earlier.topic_id != topic.topic_id:
                 continue
             for old, new in zip(earlier.assignments, topic.assignments, strict=False):
                 if old is not new and new.leader == self._metadata.node_id:

@@ -16,9 +16,14 @@ if TYPE_CHECKING:
 class Membership(Protocol):
     """This broker in its cluster."""
 
-    @property
-    def is_shared(self) -> bool:
-        """Whether other brokers may use the metadata."""
+    async def take_over(self, services: Services) -> None:
+        """Takes over what belongs to no other broker, when the logs are open and before any is created.
+
+        Raises KafkaStorageError.
+        """
+
+    async def adopt_logs(self, services: Services) -> None:
+        """Creates topics of logs without one, if only an operator can have brought such logs."""
 
     async def catch_up(self) -> None:
         """Updates the image by what other brokers have stored until now. Raises KafkaStorageError."""

@@ -48,7 +48,7 @@ class PartitionLifecycle:
         self._leader_epochs = leader_epochs
         self._producer_id_expiration_ms = producer_id_expiration_ms
         self._boot_id = boot_id
-        self.is_alone = False  # no other broker has copies of these logs
+        self.are_only_replicas = False  # no other broker has copies of these logs
 
     def create(
         self,
@@ -153,10 +153,10 @@ class PartitionLifecycle:
             boot_id=self._boot_id,
         )
         partition.arrivals.longest_delay_ms = directory.longest_delays_ms.get(key)
-        if self.is_alone:
+        if self.are_only_replicas:
             with contextlib.suppress(KafkaStorageError):  # logged; the next start does it again
-                if partition.state.awaits_role:  # its broker was one of several
-                    partition.roles.leave()
+                if partition.state.awaits_role:  # others had copies
+                    partition.roles.become_only_replica()
                 partition.append_clock.note_leaders_behind(clock.deletion_ms)
         with self._table.changing:
             self._use_newest(key, partition)

@@ -105,23 +105,24 @@ class LogStore:
                 self._directories.append(LogDirectory(path))
                 reserves.begin(path, self._reserve_bytes)
 
+    def count_as_only_replicas(self) -> None:
+        """Lets each log lead as soon as it is opened, because no other broker has a copy of it any more."""
+        self._lifecycle.are_only_replicas = True
+
     def open(
         self,
         now_ms: int,
         configs: Mapping[str, TopicConfig] | None = None,
         *,
         recovers_later: bool = False,
-        is_alone: bool = False,
     ) -> None:
         """Finds the partitions, and recovers them after an unclean stop.
 
-        With `recovers_later` each is recovered when it is opened. `is_alone` says that no other broker has
-        copies of them any more. Locks the directories, unless `lock` has done so. `configs` holds the
-        settings of topics by name. Raises LogDirectoryError.
+        With `recovers_later` each is recovered when it is opened. Locks the directories, unless `lock` has
+        done so. `configs` holds the settings of topics by name. Raises LogDirectoryError.
         """
         with self._checkpointing, self._table.changing:
             self._lock()
-            self._lifecycle.is_alone = is_alone
             self._find_everything(now_ms, configs, recovers_later=recovers_later)
 
     def _find_everything(

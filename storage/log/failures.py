@@ -1,9 +1,9 @@
 """What a log does when its disk fails.
 
 A sync that fails takes the log offline until the process ends, because the system reports lost data
-only once and lets the next sync succeed. So does a write that a disk refuses to a log of a cluster,
-where another broker may lead instead. That log may have one replica only: it is offline, too. The log
-of a broker that is alone can still be read. A full disk is no such failure.
+only once and lets the next sync succeed. So does a write that a disk refuses to a log whose role
+replication has assigned: another broker may lead instead. If it has one replica only, the log is
+offline, too. Any other log can still be read. A full disk is no such failure.
 """
 
 from __future__ import annotations
@@ -21,7 +21,6 @@ from tidelog.protocol.errors import (
     UnknownTopicOrPartition,
 )
 from tidelog.storage import files, reserves
-from tidelog.storage.log.high_watermark import Role
 from tidelog.storage.log.values import Truncation
 
 if TYPE_CHECKING:
@@ -50,8 +49,8 @@ def go_offline(state: LogState, why: str) -> None:
         state.stop(state.stopped._replace(offline=why))
         segments = state.version.segments
         end_offset, high_watermark, _ = state.ends
-        is_alone, is_cutting = state.leadership.role is Role.ALONE, bool(state.truncation.pending)
-        if high_watermark < end_offset and is_alone and not is_cutting:
+        is_settled_later = state.leadership.is_assigned or state.truncation.pending
+        if high_watermark < end_offset and not is_settled_later:
             state.truncation = Truncation((high_watermark, False), was_cut=True)
     _log.critical("log offline", extra=state.named(reason=why))
     state.saved_times.note_offline()
@@ -109,9 +108,9 @@ def half_way(state: LogState, change: str) -> Iterator[None]:
 def write_error(state: LogState, error: OSError) -> BrokerError:
     """Returns the error for the client whose records were not stored, or for the follower.
 
-    A disk that is broken takes a log offline that leads or follows, however many replicas it has.
+    A disk that is broken takes a log offline whose role was assigned, however many replicas it has.
     """
     what = "the records were not stored"
-    if error.errno in _BROKEN and state.leadership.role is not Role.ALONE and not state.is_deleted:
+    if error.errno in _BROKEN and state.leadership.is_assigned and not state.is_deleted:
         go_offline(state, f"{what}: {error.strerror or error}")
     return storage_error(state, what, error)

@@ -1,10 +1,10 @@
 """The policies that advance a log's high watermark, below which others may read.
 
 The high watermark is the smaller of the offset that the topic wants flushed and the offset that the
-in-sync replicas have. A leader without followers is its own only in-sync replica and needs two
-policies: at once, and after flush (`flush.messages=1`). Where there are followers, replication says
-how far the in-sync replicas are. A follower's high watermark is the leader's. A policy says how far
-an append or a flush moves the high watermark; nothing else moves it.
+in-sync replicas have. A leader that is the only replica needs two policies: at once, and after flush
+(`flush.messages=1`). Where replication has assigned the role, it says how far the in-sync replicas
+are, and a follower's high watermark is its leader's. A policy says how far an append or a flush moves
+the high watermark; nothing else moves it.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from tidelog.storage.log.state import LogState
+    from tidelog.storage.log.values import Leadership
 
 
 class Role(Enum):
-    """What a log is to other brokers."""
+    """What a log is among the replicas of its partition."""
 
-    ALONE = "alone"  # no other broker has a copy, or nobody has said yet who leads
-    LEADER = "leader"  # others follow it
+    LEADER = "leader"  # it takes appends; other replicas follow it, if there are any
     FOLLOWER = "follower"
 
 
@@ -85,8 +85,8 @@ def believed(state: LogState) -> int:
     return start_offset if known is None else min(max(known, start_offset), high_watermark)
 
 
-def policy_of(role: Role, flush_messages: int) -> HighWatermarkPolicy:
+def policy_of(leadership: Leadership, flush_messages: int) -> HighWatermarkPolicy:
     """Returns the policy for a role and the topic's `flush.messages`."""
-    if role is not Role.ALONE:
+    if leadership.is_assigned:
         return AS_REPLICATED
     return AFTER_FLUSH if flush_messages == 1 else AT_ONCE

@@ -116,7 +116,7 @@ class Partition:
     def __repr__(self) -> str:
         return f"<Partition {self.topic}-{self.index} at {self.log_end_offset}>"
 
-    # --- replicas: a broker that is alone loads nothing of this -----------------------------------
+    # --- replication: an only replica loads nothing of this ---------------------------------------
 
     @cached_property
     def replica(self) -> Replica:

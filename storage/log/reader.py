@@ -132,7 +132,7 @@ class Reader:
         WouldBlock.
         """
         from tidelog.storage.log.replication import (
-            leader_state,  # a broker that is alone has no followers
+            leader_state,  # an only replica has no followers
         )
 
         state = self._state

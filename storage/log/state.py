@@ -155,7 +155,7 @@ class LogState:
     def configure(self, config: TopicConfig) -> None:
         """Replaces the topic's settings, from the next append on."""
         self.rules = rules_for(config)
-        self.policy = policy_of(self.leadership.role, config.flush_messages)
+        self.policy = policy_of(self.leadership, config.flush_messages)
         for segment in self.version.segments:
             self.configure_segment(segment)
         self.arrivals.expect(config)
@@ -328,21 +328,27 @@ class LogState:
 
     @property
     def awaits_role(self) -> bool:
-        """Whether it is a replica that has had no role since its start."""
-        return self.leadership.is_replicated and self.leadership.role is Role.ALONE
+        """Whether others have copies, and replication has assigned no role since the log was opened."""
+        return self.leadership.role is None
 
     def take_role(self, role: Role) -> None:
-        """Lets the log's own policy, or replication, move the high watermark from now on."""
+        """Takes the role that replication assigns, which moves the high watermark from now on."""
+        self._begin_role(role, is_replicated=True)
+
+    def become_only_replica(self) -> None:
+        """Leads as the only replica: the log's own policy moves the high watermark from now on."""
+        self._begin_role(Role.LEADER, is_replicated=False)
+
+    def await_role(self) -> None:
+        """Counts the log as one of which others have copies, and whose role is not known yet."""
+        self._begin_role(None, is_replicated=True)
+
+    def _begin_role(self, role: Role | None, *, is_replicated: bool) -> None:
         with self.append_lock:
             self.leadership = self.leadership._replace(
-                role=role, is_replicated=role is not Role.ALONE, leader_cleaned_offset=None
+                role=role, is_replicated=is_replicated, leader_cleaned_offset=None
             )
-            self.policy = policy_of(role, self.rules.config.flush_messages)
-
-    def note_copies(self) -> None:
-        """Counts the log as one of which others have copies."""
-        with self.append_lock:
-            self.leadership = self.leadership._replace(is_replicated=True)
+            self.policy = policy_of(self.leadership, self.rules.config.flush_messages)
 
     # --- times ------------------------------------------------------------------------------------
 

@@ -7,7 +7,7 @@ A reader that needs several fields of one value reads it once. All are replaced 
 | `Version`, `Ends` (`version.py`) | `LogState`, under the version lock too; `producers/stability.py` |
 | `TopicRules` (`settings.py`) | `LogState.configure`, as a whole, without the lock |
 | `Durability` | `LogState.mark_durable`, `limit_recovery_point`; a truncation |
-| `Leadership` | `LogState.take_role`, `epochs.py`, `replication/roles.py`, `replication/leader_state.py` |
+| `Leadership` | `LogState`, `epochs.py`, `replication/roles.py`, `replication/leader_state.py` |
 | `Timing` | `LogState.replace_timing`, for `times/` and `replication/` |
 | `RecoveryState` | `replication/roles.py`; the first append, the first read of producers |
 | `Cleaning` | the compactor; a truncation |
@@ -38,15 +38,24 @@ class Durability(NamedTuple):
 
 
 class Leadership(NamedTuple):
-    """Who leads a log, and what this broker knows of the present epoch."""
+    """The role of a log, and what this broker knows of the present epoch.
 
-    role: Role = Role.ALONE
+    A log leads when it is opened, as the only replica of its partition. If others have copies, it has no
+    role until replication assigns one.
+    """
+
+    role: Role | None = Role.LEADER
     is_replicated: bool = False  # others have copies: append times go back by command alone
     epoch: int = 0  # the leader epoch, the last one that began here
     epoch_start_offset: int = 0  # at which this broker began to lead
     has_begun_to_follow: bool = False  # in the present epoch: no appends
     leader_cleaned_offset: int | None = None  # before which a follower's leader has compacted
     compared_epoch: int = -1  # in which a follower has compared the clocks
+
+    @property
+    def is_assigned(self) -> bool:
+        """Whether replication has assigned the role, and moves the high watermark."""
+        return self.is_replicated and self.role is not None
 
 
 class Timing(NamedTuple):

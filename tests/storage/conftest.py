@@ -79,10 +79,12 @@ class Log:
         self.partition = self.store.create_partition("t", TOPIC_ID, 0, self.config, now)
         return self
 
-    def open(self, now=None, boot_id="", *, is_alone=False):
+    def open(self, now=None, boot_id="", *, is_only_replica=False):
         """Open it, at the time of the last append unless it is given."""
         self.store = LogStore([self.path], default_config=self.config, boot_id=boot_id)
-        self.store.open(self.now if now is None else now, is_alone=is_alone)
+        if is_only_replica:
+            self.store.count_as_only_replicas()
+        self.store.open(self.now if now is None else now)
         self.partition = self.store.partition("t", 0)
         return self
 

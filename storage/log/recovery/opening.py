@@ -13,6 +13,7 @@ from tidelog.protocol.errors import CorruptMessage
 from tidelog.storage import files
 from tidelog.storage.log import slices
 from tidelog.storage.log.epochs import NO_EPOCH, LeaderEpochs
+from tidelog.storage.log.high_watermark import Role
 from tidelog.storage.log.recovery import loading
 from tidelog.storage.log.settings import has_flush_rules
 from tidelog.storage.log.state import LogState
@@ -73,6 +74,7 @@ def open_log(
     known = _known(partition_times.read(directory), given, config)
     loaded = loading.load(directory, known, config.index_interval_bytes)
     recorded, segments = known.times, loaded.segments
+    is_replicated = recorded is not None and recorded.is_replicated
     end_offset = segments[-1].tail.end_offset
     recovery_point, epochs = (
         min(known.recovery_point, end_offset),
@@ -91,7 +93,8 @@ def open_log(
         largest_event_time=None if recorded is None else recorded.max_event_time,
         durability=Durability(recovery_point, recovery_point, _covered(known, end_offset)),
         leadership=Leadership(
-            is_replicated=recorded is not None and recorded.is_replicated,
+            None if is_replicated else Role.LEADER,
+            is_replicated,
             epoch=max(0, epochs.last_begun),
         ),
         timing=Timing(

@@ -131,21 +131,21 @@ class Roles:
         """
         self._state.take_role(Role.FOLLOWER)
 
-    def leave(self) -> None:
-        """Belongs, from now on, to a broker that is alone: its own settings delete and compact.
+    def become_only_replica(self) -> None:
+        """Leads, durably, as the only replica of the partition: its own settings delete and compact.
 
-        All that the log has is readable. Raises KafkaStorageError; then it still is a replica.
+        All that the log has is readable. Raises KafkaStorageError; then the log still awaits its role.
         """
         state = self._state
         with state.append_lock:
             state.check_usable()
             before = state.recovery
             state.recovery = before._replace(known_high_watermark=None)
-            state.take_role(Role.ALONE)
+            state.become_only_replica()
             try:
                 state.saved_times.save_covered(durable=True)
             except OSError as error:
-                state.note_copies()
+                state.await_role()
                 state.recovery = before
                 raise storage_error(state, "the role is not kept", error) from error
 
@@ -160,7 +160,7 @@ class Roles:
         known_high_watermark = self._take_known_high_watermark()
         begin_leader_epoch(state, epoch)
         if role is Role.LEADER and state.timing.corrections and not state.leadership.is_replicated:
-            mark = state.timing.mark.next_in(epoch)  # of what was corrected while it was alone
+            mark = state.timing.mark.next_in(epoch)  # of what was corrected by the only replica
             state.replace_timing(state.timing._replace(mark=mark))
         state.take_role(role)
         if high_watermark is None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tidelog.storage.log.high_watermark import Role
 from tidelog.storage.log.times import judging
 from tidelog.storage.time.corrections import (
     NO_END_OFFSET,
@@ -26,10 +25,10 @@ if TYPE_CHECKING:
 def next_mark(state: LogState) -> Mark:
     """Returns the mark of a correction that is made now.
 
-    Only a leader counts its corrections. A log that was only opened may have another leader, whose
-    corrections replace this one. One that this broker has alone is compared with none.
+    Only a leader with followers counts its corrections. A log without a role may have another leader,
+    whose corrections replace this one. Those of an only replica are compared with none.
     """
-    if state.leadership.role is Role.ALONE:
+    if not state.leadership.is_assigned:
         return state.timing.mark
     return state.timing.mark.next_in(state.leadership.epoch)
 

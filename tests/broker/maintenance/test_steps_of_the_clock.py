@@ -78,7 +78,7 @@ def test_nobody_uses_the_time_of_a_step_while_it_is_being_stored(broker, monkeyp
 def test_append_times_that_others_have_go_on_while_the_clock_is_back(broker, partition):
     """Else what comes now would be as old as the last record before. The window is around the clock."""
     produce(broker)
-    partition.state.note_copies()
+    partition.state.await_role()
     broker.call(lambda: broker.clock.step(9 * DAY_MS))
     broker.run(broker.node.clock_watch.observe())
     broker.call(lambda: broker.clock.leap(-20 * DAY_MS))

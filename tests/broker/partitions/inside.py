@@ -56,8 +56,6 @@ _PATIENCE_S = 20
 class Sessions:
     """Stands for `broker.cluster.Cluster`: the test says when a session begins and ends."""
 
-    is_shared = True
-
     def __init__(self, node: Services) -> None:
         self.catch_up = node.metadata.catch_up
         self.me = node.config.cluster.node_id

@@ -18,7 +18,6 @@ from tests.storage.log_model.rules import Held
 from tidelog.config.topic import TopicConfig
 from tidelog.protocol.records.batch import Record, build
 from tidelog.storage.checkpoints import EpochStart
-from tidelog.storage.log.high_watermark import Role
 from tidelog.storage.log.replication.leader_state import LeaderState
 from tidelog.storage.log.replication.received import AppendedFrom
 
@@ -120,7 +119,7 @@ class Life(Host):
             self.epoch += 1
         self.epoch = self.partition.leader_epoch = max(self.epoch, self.partition.leader_epoch)
         state = self.partition.state
-        state.take_role(Role.ALONE)
+        state.become_only_replica()
         active, size, must_roll = state.active, state.active.tail.size, state.begins_segment
         here, clock = agreement.batches_in(active, self.model), active.known.times.created_clock
         before = self.model.end
@@ -218,7 +217,7 @@ class Life(Host):
         """The clock was wrong, is set right, and an operator lets append times follow."""
         model = self.model
         self.now -= self.random.choice([0, 500])
-        self.partition.state.take_role(Role.ALONE)
+        self.partition.state.become_only_replica()
         if self.partition.append_clock.reset(self.now) is not None:
             model.mark, model.last_append = model.end, None
             model.bounds = [*model.bounds, (model.end, self.now)]

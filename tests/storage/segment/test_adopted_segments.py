@@ -15,7 +15,6 @@ from tests.storage.conftest import records_of
 from tidelog.protocol.errors import NotLeaderOrFollower
 from tidelog.protocol.records.batch import Record, build
 from tidelog.storage import filenames
-from tidelog.storage.log.high_watermark import Role
 from tidelog.storage.log.replication.leader_state import LeaderState
 from tidelog.storage.log.replication.received import AppendedFrom
 from tidelog.storage.segment import survey
@@ -195,7 +194,7 @@ def test_a_followers_segment_with_such_headers_grows_and_is_found_by_its_records
     assert not active.indexes.is_true
     expect(log, reads)
     log.partition.truncater.truncate_to(100)
-    log.partition.state.take_role(Role.ALONE)
+    log.partition.state.become_only_replica()
     log.append([1990], now=6)
     assert len(log.partition.segments) == 1
     expect(log, reads, count=100)

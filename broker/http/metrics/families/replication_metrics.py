@@ -76,11 +76,10 @@ def _is_reassigned(scrape: Scrape, each: PartitionHealth) -> bool:
 
 
 def _since_start(attribute: str) -> Read:
-    """Declares a counter of the watch; 0 for a broker that is alone."""
+    """Declares a counter of the watch."""
 
     def read(scrape: Scrape) -> Samples:
-        watch = scrape.services.cluster_watch
-        yield (), 0 if watch is None else getattr(watch, attribute)
+        yield (), getattr(scrape.services.cluster_watch, attribute)
 
     return read
 

@@ -355,14 +355,14 @@ def test_what_a_leader_appends_once_its_clock_is_right_again_counts_as_it_is(log
 
 
 @pytest.mark.parametrize("stop", ["crash", "close"])
-def test_a_log_whose_broker_is_alone_now_is_no_replica_any_more(log, stop):
+def test_a_log_whose_copies_are_gone_leads_as_the_only_replica(log, stop):
     follow(log, 0, 5, append=HOUR, leader=LEADER._replace(behind_ms=30_000))
     for _ in range(2):
         getattr(log, stop)()
-        log.open(400 * HOUR, is_alone=True)
+        log.open(400 * HOUR, is_only_replica=True)
         state = log.partition.state
         assert (state.leadership.role, state.awaits_role, state.leadership.is_replicated) == (
-            Role.ALONE,
+            Role.LEADER,
             False,
             False,
         )
@@ -374,7 +374,7 @@ def test_a_log_whose_broker_is_alone_now_is_no_replica_any_more(log, stop):
     assert (state.leadership.is_replicated, state.timing.mark) == (True, Mark(3, 1))
 
 
-def test_a_log_that_cannot_note_that_it_is_alone_stays_a_replica(log, monkeypatch):
+def test_a_log_that_cannot_note_that_it_is_the_only_replica_awaits_its_role(log, monkeypatch):
     follow(log, 0, 5, append=HOUR)
     log.close()
 
@@ -383,10 +383,10 @@ def test_a_log_that_cannot_note_that_it_is_alone_stays_a_replica(log, monkeypatc
 
     with monkeypatch.context() as broken:
         broken.setattr(partition_times, "write", refuse)
-        log.open(2 * HOUR, is_alone=True)
+        log.open(2 * HOUR, is_only_replica=True)
     assert log.partition.state.awaits_role
     log.close()
-    log.open(2 * HOUR, is_alone=True)
+    log.open(2 * HOUR, is_only_replica=True)
     assert not log.partition.state.awaits_role
 
 
@@ -533,7 +533,7 @@ def test_a_restart_does_not_let_append_times_of_a_replica_go_back(log):
     assert log.partition.state.timing.corrections == ()
 
 
-def test_a_log_that_is_alone_corrects_itself_as_before(log):
+def test_an_only_replica_corrects_itself_as_before(log):
     log.append([5], now=9 * HOUR)
     log.partition.append_clock.note_step_back(HOUR)
     log.append([5], now=HOUR)

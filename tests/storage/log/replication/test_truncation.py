@@ -15,7 +15,6 @@ from tidelog.protocol.errors import (
 from tidelog.protocol.records.batch import Record, build
 from tidelog.storage import files
 from tidelog.storage.checkpoints import EpochStart
-from tidelog.storage.log.high_watermark import Role
 from tidelog.storage.log.replication.leader_state import LeaderState
 from tidelog.storage.log.replication.received import AppendedFrom
 from tidelog.storage.time.adoption import Adopted
@@ -175,7 +174,7 @@ def test_a_leaders_word_survives_where_a_leader_needs_it(log):
     leader = LeaderState(1, 0, 5_000, 7_000)
     follow(log, 0, 100, leader=leader)
     assert (log.partition.last_append_time, log.partition.max_event_time) == (5_000, 7_000)
-    log.partition.state.take_role(Role.ALONE)
+    log.partition.state.become_only_replica()
     log.append([1], now=200)
     assert log.partition.reader.append_time_of(1) == 5_000
 
