@@ -85,8 +85,8 @@ class Cluster:
         self._is_stopping = False
         self._lost_for: str | None = None  # why the last session ended, until the next one begins
         self._handed_over = asyncio.Event()
-        self._begun: list[Callable[[int], None]] = []
-        self._lost: list[Callable[[str], None]] = []
+        self._session_changes = 0
+        self._session_changed = asyncio.Event()  # replaced with each change
         self._work: list[asyncio.Task[None]] = []
 
     # -- what others ask ------------------------------------------------------------------------
@@ -135,13 +135,15 @@ class Cluster:
         """Returns milliseconds of the monotonic clock by which the lease is measured."""
         return int(self._services.clock.monotonic_s() * 1000)
 
-    def on_session(self, begun: Callable[[int], None], lost: Callable[[str], None]) -> None:
-        """Calls `begun` with the broker epoch of each session, and `lost` with why it has ended.
+    async def session_changed(self, since: int) -> int:
+        """Returns how often a session has begun or ended, once that is not `since`.
 
-        At `begun` the image shows the session. From `lost` on nothing may be served.
+        The image shows the session of `epoch`. Nothing is safe only because this returns soon: the lease
+        of a session is lost before its end is counted, and leaders check it before each answer.
         """
-        self._begun.append(begun)
-        self._lost.append(lost)
+        while self._session_changes == since:
+            await self._session_changed.wait()
+        return self._session_changes
 
     def session_ended(self) -> None:
         """Ends the session, because the store has ended its lease: the broker registers anew."""
@@ -283,8 +285,7 @@ class Cluster:
         self._lost_for = None
         self._controller_loop.updates.set()
         log.info("broker registered", extra={"is_clean": self._session.is_clean})
-        for begun in self._begun:
-            begun(epoch)
+        self._count_session_change()
 
     async def _follow(self, epoch: int) -> None:
         """Does what each new image asks for. Raises SessionLostError."""
@@ -337,5 +338,9 @@ class Cluster:
         self._session = self._new_session()
         log.warning("broker session lost", extra={"reason": why})
         if had_begun:
-            for lost in self._lost:
-                lost(why)
+            self._count_session_change()
+
+    def _count_session_change(self) -> None:
+        self._session_changes += 1
+        changed, self._session_changed = self._session_changed, asyncio.Event()
+        changed.set()

@@ -73,6 +73,7 @@ class Session:
         self.incarnation = written_id(new_id())
         self._secret = Secret(secrets.token_hex(_SECRET_BYTES))
         self.lease = Lease(self._lease_ms, now_ms())
+        self.lease.on_lost()  # none is granted yet
         self.lease_id = 0
         self._error: str | None = None  # of the last call that was not a renewal
         self.is_clean = True

@@ -1,12 +1,13 @@
 """The partitions that the metadata assign to this broker, each in its role.
 
-`apply` applies each image of the metadata after the reconciler has made its logs. `stop_all` ends
-everything when the session of this broker has ended; the image of the next session begins it again.
+`apply` applies each image of the metadata after the reconciler has made its logs. `follow_sessions` ends
+all roles when the session of this broker has ended; the image of the next session begins them again.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -26,7 +27,10 @@ if TYPE_CHECKING:
     from tidelog.broker.partitions.services import Services
     from tidelog.protocol.topic_partition import TopicIdPartition
 
+log = logging.getLogger("tidelog.replicas")
+
 AT_ONCE = 100  # partitions
+_RETRY_S = 1.0
 
 
 class AssignedPartitions:
@@ -45,6 +49,7 @@ class AssignedPartitions:
         self.by_name: dict[TopicIdPartition, ServedPartition] = {}
         self._reconciled: Image | None = None  # the image that the logs are of
         self._applied: Image | None = None
+        self._turn = asyncio.Lock()  # one image is applied at a time
         self._session = -1  # in which the replicas have their roles
         # Those that were released, until nothing works on their logs.
         self._leaving: dict[TopicIdPartition, asyncio.Task[None]] = {}
@@ -52,22 +57,40 @@ class AssignedPartitions:
     async def apply(self, image: Image) -> None:
         """Applies an image whose logs are here. Without a session nothing leads or follows.
 
-        Gives way after some partitions each. What ends or begins a session meanwhile goes first.
+        Gives way after some partitions each, and stops if the session ends or another one begins.
         """
+        async with self._turn:
+            await self._apply(image)
+
+    async def _apply(self, image: Image) -> None:
         is_done = False
         try:
             for _ in self._applying(image):
                 await asyncio.sleep(0)
             is_done = True
         finally:
-            if not is_done and self._applied is image:
+            if not is_done:
                 self._applied = None  # the next image is applied whole
 
-    def session_begun(self, _epoch: int) -> None:
-        """Begins the roles of a new session, if the reconciler has applied its image."""
-        if self._reconciled is not None:
-            for _ in self._applying(self._reconciled):
-                pass
+    async def follow_sessions(self) -> None:
+        """Ends all roles with each session of this broker, and begins those of the next, until cancelled.
+
+        A new session has the roles of the image that the reconciler has applied.
+        """
+        seen = 0
+        while True:
+            changes = await self._cluster.session_changed(seen)
+            try:
+                if self._cluster.epoch < 0:
+                    self.stop_all("the broker session is lost")
+                async with self._turn:
+                    if self._reconciled is not None:
+                        await self._apply(self._reconciled)
+            except Exception:
+                log.exception("roles of a broker session not changed, retrying")
+                await asyncio.sleep(_RETRY_S)
+            else:
+                seen = changes
 
     def _applying(self, image: Image) -> Iterator[None]:
         """Applies the roles that an image assigns to the replicas here; yields after every few."""
@@ -98,7 +121,7 @@ class AssignedPartitions:
                 if seen >= AT_ONCE:
                     seen = 0
                     yield
-                    if self._session != session or self._applied is not image:
+                    if not self._session == session == cluster.epoch:
                         return
 
     def _apply_topic(
@@ -180,7 +203,7 @@ class AssignedPartitions:
         """Changes nothing: `apply` begins the leader epochs."""
 
     def stop_all(self, reason: str) -> None:
-        """Ends all roles, because the session has ended."""
+        """Ends all roles."""
         self._session = -1
         for replica in self.by_name.values():
             replica.stop(reason)

@@ -174,7 +174,7 @@ class ServedPartition:
                     )
                     await asyncio.sleep(_RETRY_S)
                     continue
-                if part == self._wanted:
+                if part == self._wanted and not self._is_over(part):
                     self._has = part
                     if part is not None:
                         self._start(part, partition)
@@ -182,6 +182,10 @@ class ServedPartition:
             log.exception("partition role not changed", extra={"log": self._log_name})
         finally:
             self._change = None
+
+    def _is_over(self, part: _Part | None) -> bool:
+        """Returns whether the session has ended in which a role was to begin: `stop` follows."""
+        return part is not None and part.session != self._context.cluster.epoch
 
     async def _idle(self) -> Partition:
         """Returns the log once nothing writes to it.

@@ -59,7 +59,10 @@ class ReplicaManager:
     def __init__(
         self, services: Services, cluster: Cluster, led: dict[Partition, PartitionLeader]
     ) -> None:
-        """`led` gets the leaders by log, for those who append."""
+        """Follows the sessions of the broker until `close`.
+
+        `led` gets the leaders by log, for those who append.
+        """
         self._services, self._metadata, self._cluster = services, services.metadata, cluster
         self._monotonic_s = services.clock.monotonic_s
         self._folded = FoldedLog(log)
@@ -88,7 +91,8 @@ class ReplicaManager:
         config = services.config
         session_ms = config.cluster.broker_session_timeout_ms
         self._tick_s = min(session_ms / 3, config.replication.replica_lag_time_max_ms / 2) / 1000
-        cluster.on_session(self.assigned.session_begun, self.assigned.stop_all)
+        loop = asyncio.get_running_loop()
+        self._following_sessions = loop.create_task(self.assigned.follow_sessions())
 
     def _fetching(self, clocks: LeaderClocks) -> FetcherContext:
         services, config = self._services, self._services.config
@@ -208,6 +212,8 @@ class ReplicaManager:
 
     async def close(self) -> None:
         """Ends everything; returns when nothing works on a log any more."""
+        self._following_sessions.cancel()
+        await asyncio.wait([self._following_sessions])
         self.assigned.stop_all("the broker stops")
         await self.senders.close()
         await self._isr_changes.close()

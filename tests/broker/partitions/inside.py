@@ -61,13 +61,21 @@ class Sessions:
         self.me = node.config.cluster.node_id
         self.epoch = NO_SESSION
         self.lease: Lease
+        self._changes, self._changed = 0, asyncio.Event()
 
     def for_placing(self, image):
         return image
 
-    def on_session(self, begun, _lost) -> None:
-        """The test calls it itself."""
-        self.begun = begun
+    async def session_changed(self, since: int) -> int:
+        while self._changes == since:
+            await self._changed.wait()
+        return self._changes
+
+    def change(self) -> None:
+        """Reports that a session has begun or ended."""
+        self._changes += 1
+        changed, self._changed = self._changed, asyncio.Event()
+        changed.set()
 
 
 class Broker:
@@ -125,7 +133,7 @@ class Broker:
         self.cluster.epoch = revision
         self.cluster.lease = Lease(_LEASE_MS, self.replicas.now_ms())
         await self.node.topics.start()
-        self.cluster.begun(revision)
+        self.cluster.change()
 
     async def lose_session(self, *, is_noticed: bool = True) -> None:
         """Ends the session; returns when no fetch of it is under way.
@@ -135,7 +143,7 @@ class Broker:
         """
         self.cluster.epoch = NO_SESSION
         self.cluster.lease.on_lost()
-        self.replicas.assigned.stop_all("the test says so")
+        self.cluster.change()
         if is_noticed:
             await self.node.metadata.transact((), (Delete(live_key(self.number)),))
         await asyncio.sleep(0.1)

@@ -7,6 +7,7 @@ import random
 import threading
 
 from tests.broker.partitions.inside import append, eventually, part_of, produce, values_of
+from tidelog.broker.cluster.cluster import NO_SESSION
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.records.batch import build
 from tidelog.protocol.records.layout import Compression, Record
@@ -93,6 +94,22 @@ async def test_who_leads_again_waits_for_an_append_of_its_last_epoch(three):
     assert [tuple(each) for each in log.state.epochs.entries] == [(0, 0), (1, 2)]
     await eventually(lambda: three[3].log("t").log_end_offset == 3)
     assert values_of(three[3].log("t")) == [b"first", b"late", b"second"]
+
+
+async def test_no_role_begins_in_a_session_that_has_ended_while_the_log_began_its_epoch(three):
+    """Another lease may be there by now, and the end of the session is not known to the partition yet."""
+    await three.create("t")
+    two, log = three[2], three[2].log("t")
+    with log.state.append_lock:  # the epoch cannot begin
+        await three.put("t", leader=2, leader_epoch=1)
+        await eventually(lambda: two.replicas.followed_by_id(log.topic_id, 0) is None)
+        two.cluster.epoch = NO_SESSION
+    await eventually(lambda: log.state.leadership.epoch == 1)
+    await asyncio.sleep(SOON_S)
+    assert not two.leads("t")
+    await two.lose_session()
+    await two.register()
+    await eventually(lambda: two.leads("t"))
 
 
 async def test_no_role_of_a_deleted_topic_is_taken_on_the_log_of_one_with_its_name(three):
