@@ -1,7 +1,7 @@
-"""What the other parts of a broker ask about its cluster, and how long its sessions last.
+"""The membership of a broker in a cluster of several: one session after another.
 
-A broker has one session after another: it registers, takes part until its lease is lost, gives up
-every role, and registers anew. `session.py` has what one session writes.
+A broker registers, serves until its lease is lost, ends every role, and registers anew. `session.py` has
+what one session writes.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ log = logging.getLogger("tidelog.cluster")
 NO_SESSION = -1
 _RETRY_S = 1.0
 _DISKS_S = 1.0
-_TICKS = 4  # in each lease: how often the loop looks whether it was paused
+_TICKS = 4  # in each lease: how often the loop checks whether it was paused
 
 
 class Cluster:
-    """The cluster as one of its brokers takes part in it; all methods run on the event loop."""
+    """The membership of this broker in its cluster; all methods run on the event loop."""
 
     def __init__(
         self,
@@ -89,7 +89,7 @@ class Cluster:
         self._session_changed = asyncio.Event()  # replaced with each change
         self._work: list[asyncio.Task[None]] = []
 
-    # -- what others ask ------------------------------------------------------------------------
+    # -- state ----------------------------------------------------------------------------------
 
     @property
     def lease(self) -> Lease:
@@ -128,7 +128,7 @@ class Cluster:
 
     @property
     def unwritable(self) -> Mapping[Path, str]:
-        """Why nothing can be written to log directories, as the last look at the disks has found."""
+        """Why nothing can be written to log directories, as the last check of the disks has found."""
         return self._disks.unwritable
 
     def now_ms(self) -> int:
@@ -180,7 +180,7 @@ class Cluster:
         self._work = [
             loop.create_task(work)
             for work in (
-                self._take_part(),
+                self._run_sessions(),
                 self._controller_loop.run(),
                 self._follow_images(),
                 self._watch_lease(),
@@ -198,7 +198,7 @@ class Cluster:
             waiting.cancel()
 
     async def hand_over(self) -> None:
-        """Lets others lead what this broker leads (KIP-841), as far as they do so in time."""
+        """Waits until other brokers lead what this one leads (KIP-841), or until the time for it is over."""
         config = self._services.config
         if not config.cluster.controlled_shutdown_enable or self.epoch == NO_SESSION:
             return
@@ -244,9 +244,9 @@ class Cluster:
             self._session.end()
             self._session.join()
 
-    def look_for_room(self) -> None:
+    def restore_reserves(self) -> None:
         """Makes reserves again where a disk has room; `disks.py` says when logs are full no more."""
-        self._services.store.look_for_room(forgets_full=False)
+        self._services.store.restore_reserves(forgets_full=False)
 
     def for_placing(self, image: Image) -> Image:
         """Returns the image: every broker that is registered may take replicas."""
@@ -258,12 +258,12 @@ class Cluster:
 
     # -- the sessions ---------------------------------------------------------------------------
 
-    async def _take_part(self) -> None:
-        """Has one session after another."""
+    async def _run_sessions(self) -> None:
+        """Begins one session after another, until the broker stops."""
         is_fenced = True  # a process that registers again has followed the metadata all the time
         while not self._is_stopping:
             try:
-                await self._disks.look(self.now_ms())  # a log may have failed since the last look
+                await self._disks.check(self.now_ms())  # a log may have failed since the last check
                 epoch = await self._session.begin(
                     self._endpoints, self._rules, self._news.set, is_fenced=is_fenced
                 )
@@ -288,7 +288,7 @@ class Cluster:
         self._count_session_change()
 
     async def _follow(self, epoch: int) -> None:
-        """Does what each new image asks for. Raises SessionLostError."""
+        """Stores what each new image requires of the session. Raises SessionLostError."""
         while True:
             self._news.clear()
             self._session.check()
@@ -314,7 +314,7 @@ class Cluster:
             self._controller_loop.updates.set()
 
     async def _watch_lease(self) -> None:
-        """Tells the lease that the loop runs, and wakes the session when the lease is lost."""
+        """Checks the lease, which shows that the loop runs, and wakes the session when the lease is lost."""
         while True:
             await asyncio.sleep(self._tick_s)
             if self.lease.is_lost(self.now_ms()):
@@ -324,7 +324,7 @@ class Cluster:
         """Wakes the session when a log has failed, or a disk is full or slow, or is so no more."""
         while True:
             try:
-                if await self._disks.look(self.now_ms()):
+                if await self._disks.check(self.now_ms()):
                     self._news.set()
             except Exception:
                 log.exception("log directories not checked")

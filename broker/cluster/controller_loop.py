@@ -1,6 +1,7 @@
-"""This broker's turn as the controller: it stores what `broker/controller` decides.
+"""The controller loop: claims the controller's key, and stores what `broker/controller` decides.
 
-Every broker would be the controller. It needs no more than its session: two at once do no harm.
+Every broker that has a session tries to become the controller. Two controllers at once do no harm,
+because each transaction compares what it was decided on.
 """
 
 from __future__ import annotations
@@ -58,7 +59,7 @@ class Member(Protocol):
 
 
 class ControllerLoop:
-    """What a broker does as the controller, or to become it."""
+    """The loop in which a broker becomes the controller, and works as it."""
 
     def __init__(self, services: Services, cluster: Member, rules: Rules) -> None:
         self._metadata, self._cluster = services.metadata, cluster
@@ -72,19 +73,19 @@ class ControllerLoop:
         self._limit = MOST_OPERATIONS
         self._seen: object = None  # on what nothing had to be written
         self._quiet: tuple[Image, object] | None = None  # the same, as the controller, and of whom
-        self._governed = 0  # the last controller epoch of this broker
+        self._store_decisionsed = 0  # the last controller epoch of this broker
         self._stored: list[PartitionChange] = []  # and not logged yet
         self.updates = asyncio.Event()
         """To be set when there is a newer image, and when a session has begun."""
 
     async def run(self) -> None:
-        """Governs on each new image, and as time passes, until cancelled."""
+        """Decides on each new image, and as time passes, until cancelled."""
         while True:
             self.updates.clear()
             image = self._metadata.image
             self.sessions.observe(image, self._cluster.now_ms())
             try:
-                if await self._govern(image):
+                if await self._store_decisions(image):
                     continue
             except Exception:
                 log.exception("controller failed, retrying")
@@ -97,8 +98,8 @@ class ControllerLoop:
     def _is_controller(self, image: Image) -> bool:
         return image.controller is not None and image.controller.broker == self._cluster.me
 
-    async def _govern(self, image: Image) -> bool:
-        """Writes what has to be written; returns whether there was something."""
+    async def _store_decisions(self, image: Image) -> bool:
+        """Stores what has to change now; returns whether there was anything."""
         now_ms = self._cluster.now_ms()
         settled, awaited = self.sessions.settled(now_ms), self.sessions.awaited(now_ms)
         looked_at = (image.revision, settled, awaited, self._cluster.epoch)
@@ -120,10 +121,10 @@ class ControllerLoop:
             return [] if claim is None else [claim]
         if not self._is_controller(image):
             return []
-        if self._governed != image.controller.epoch:
-            self._governed = image.controller.epoch
-            log.info("broker became controller", extra={"epoch": self._governed})
-        self.rules.forget(image.topics)
+        if self._store_decisionsed != image.controller.epoch:
+            self._store_decisionsed = image.controller.epoch
+            log.info("broker became controller", extra={"epoch": self._store_decisionsed})
+        self.rules.keep_only(image.topics)
         concerned = (image.controller.epoch, settled, awaited)
         quiet, then = self._quiet or (None, None)
         found = controller.transactions(

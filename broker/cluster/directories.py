@@ -36,7 +36,7 @@ _SHOWN_LOGS = 20
 
 
 class Directories:
-    """The log directories of one broker, and what their registration files say."""
+    """The log directories of one broker, and what their registration files hold."""
 
     def __init__(
         self, paths: Iterable[Path], boot_id: str, cluster: str, broker: int, store: str
@@ -68,7 +68,7 @@ class Directories:
     def states(self) -> tuple[DirectoryState | None, ...]:
         """What the files hold; None for each that is missing or damaged.
 
-        A directory with a log that has failed in this process says so, even if its file does not.
+        A directory with a log that has failed in this process counts as failed, even if its file does not.
         """
         return tuple(state and self._marked(path, state) for path, state in self._states.items())
 
@@ -135,9 +135,9 @@ class Directories:
                 self._write(path, self._marked(path, next_state))
 
     def note_use(self) -> None:
-        """Writes down that logs change outside of any session. Raises OSError.
+        """Records that logs change outside of any session. Raises OSError.
 
-        A directory that has lost something already is that of no registration any more.
+        A directory that may have lost something already belongs to no registration any more.
         """
         for path, state in self._states.items():
             if state is None:
@@ -149,14 +149,14 @@ class Directories:
             )
 
     def note_failure(self, path: Path) -> None:
-        """Writes down that a log in a directory has failed. Raises OSError."""
+        """Records that a log in a directory has failed. Raises OSError."""
         self._failed.add(path)
         state = self._states[path]
         if state is not None and not state.has_failed:
             self._write(path, state._replace(has_failed=True))
 
     def note_end(self, *, is_flushed: bool, failed: Iterable[Path]) -> None:
-        """Writes down that the process ends in order, if everything `is_flushed`.
+        """Records that the process ends in order, if everything `is_flushed`.
 
         `failed` are the directories in which a log has failed. Raises OSError.
         """
@@ -225,10 +225,10 @@ def _check_not_shared(paths: Iterable[Path]) -> None:
             )
 
 
-def forget_lost_stores(paths: Iterable[Path], cluster: str) -> None:
-    """Deletes the files that name an only broker's metadata which are gone. Raises OSError.
+def delete_lost_stores(paths: Iterable[Path], cluster: str) -> None:
+    """Deletes registration files that name the metadata of an only broker which are gone. Raises OSError.
 
-    `cluster` is the id of the metadata that are there. The logs are opened with these.
+    `cluster` is the id of the metadata with which the logs are opened now.
     """
     for path in paths:
         state = _read(path)

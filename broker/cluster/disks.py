@@ -1,7 +1,7 @@
-"""What this broker should not lead: logs that have failed, and those whose disk is full or slow.
+"""Logs that this broker should not lead: those that have failed, or whose disk is full or slow.
 
 A log that has failed stays so until the process ends. A disk is full from an append that found no
-room until there is some again, and for a while at least: else its leaders would go and come.
+room until there is some again, and for a while at least: else leaders would move away and back.
 `slow_disks.py` says which disks are slow.
 """
 
@@ -47,15 +47,15 @@ class Disks:
         self._failed: dict[Path, list[Partition]] = {}
         self._full: dict[Path, int] = {}  # by directory: since when
         self.offline = OfflineRecord()
-        """What the broker should not lead, as `look` has found."""
+        """What the broker should not lead, as `check` has found."""
 
     @property
     def unwritable(self) -> Mapping[Path, str]:
-        """Why nothing can be written to log directories, though maybe nobody has tried."""
+        """Why nothing can be written to log directories, those without appends included."""
         return self._slow.unwritable
 
-    async def look(self, now_ms: int) -> bool:
-        """Looks at the logs; returns whether something has changed. `now_ms` is monotonic."""
+    async def check(self, now_ms: int) -> bool:
+        """Checks the logs; returns whether something has changed. `now_ms` is monotonic."""
         opened = self._services.store.opened()
         failed = _by_directory(each for each in opened if each.offline is not None)
         for path in failed.keys() - self._failed.keys():
@@ -67,8 +67,8 @@ class Disks:
                 self._full[path] = now_ms
         for path, since_ms in list(self._full.items()):
             if now_ms - since_ms >= _LEAST_FULL_MS:
-                await self._look_for_room(path, opened)
-        self._slow.look()
+                await self._check_room(path, opened)
+        self._slow.check()
         before, self.offline = self.offline, self._record(opened)
         return self.offline != before
 
@@ -82,7 +82,7 @@ class Disks:
                 extra={"directory": str(path), "reason": error},
             )
 
-    async def _look_for_room(self, path: Path, opened: Iterable[Partition]) -> None:
+    async def _check_room(self, path: Path, opened: Iterable[Partition]) -> None:
         free_bytes = await self._services.pools.topics.run(_free_bytes, path)
         if free_bytes < _ROOM_BYTES:
             return
@@ -123,7 +123,7 @@ def _by_directory(partitions: Iterable[Partition]) -> dict[Path, list[Partition]
 
 
 def _free_bytes(path: Path) -> int:
-    """Returns how much may be written to a volume; 0 if that cannot be told."""
+    """Returns how much may be written to a volume; 0 if that is not known."""
     try:
         volume = os.statvfs(path)
     except OSError:

@@ -26,7 +26,7 @@ _RENEWALS = 4  # in each lease
 
 
 class Renewals:
-    """The renewals of one lease, whoever makes them at the right times."""
+    """The renewals of one lease; a subclass, or a test, calls `renew` at the right times."""
 
     def __init__(
         self,
@@ -47,14 +47,14 @@ class Renewals:
         self.error: str | None = None
         """Why the store did not answer the last renewal, as a sentence; None if it did."""
         self.refusal: str | None = None
-        """Why the store takes no writes though it answers, as a sentence; None if none is known."""
+        """Why the store accepts no writes though it answers, as a sentence; None if none is known."""
 
     def may_go_on(self) -> bool:
-        """Returns whether the next renewal is to be made: the event loop has not hung for too long."""
+        """Returns whether the event loop has run recently enough for another renewal."""
         return self._lease.may_renew(self._now_ms())
 
     async def renew(self) -> bool:
-        """Makes one renewal; returns whether the lease goes on, as far as is known."""
+        """Renews the lease once; returns whether the lease goes on, as far as is known."""
         sent_ms = self._now_ms()
         try:
             is_renewed = await self._store.keep_alive(self._lease_id)
@@ -106,12 +106,12 @@ class KeepAlive(Renewals):
             runner.run(self._renew_until_end())
 
     async def _renew_until_end(self) -> None:
-        look: asyncio.Task[None] | None = None
+        probe: asyncio.Task[None] | None = None
         while not await self._ends_within(self.interval_s) and self.may_go_on():
-            if not await self._renew_whatever_happens():
+            if not await self._renew_despite_errors():
                 return
-            if look is None or look.done():  # beside the renewals, which must not wait for it
-                look = asyncio.create_task(self._look())
+            if probe is None or probe.done():  # beside the renewals, which must not wait for it
+                probe = asyncio.create_task(self._probe())
 
     async def _ends_within(self, span_s: float) -> bool:
         try:
@@ -120,8 +120,8 @@ class KeepAlive(Renewals):
         except TimeoutError:
             return False
 
-    async def _renew_whatever_happens(self) -> bool:
-        """Makes one renewal as `renew` does; an error that nobody expected ends no lease."""
+    async def _renew_despite_errors(self) -> bool:
+        """Renews the lease as `renew` does; an unexpected error ends no lease."""
         try:
             return await self.renew()
         except Exception as error:
@@ -129,13 +129,13 @@ class KeepAlive(Renewals):
             log.exception("broker session not renewed")
             return True
 
-    async def _look(self) -> None:
-        """Asks the store whether it takes writes; waits at most a lease for the answer."""
+    async def _probe(self) -> None:
+        """Notes why the store accepts no writes; waits at most a lease for the answer."""
         try:
             async with asyncio.timeout(self.interval_s * _RENEWALS):
                 refusal = await self._store.why_no_writes()
         except (BrokerError, TimeoutError):
-            return  # the renewals tell whether it answers
+            return  # `error` says whether the store answers
         except Exception:
             log.exception("metadata store not probed")
             return

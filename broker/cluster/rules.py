@@ -1,4 +1,4 @@
-"""What elections obey of a topic's settings, kept from one image to the next."""
+"""The settings of topics on which elections depend, kept from one image to the next."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Rules:
         self._known: dict[str, tuple[Mapping[str, str], TopicRules]] = {}
 
     def __call__(self, topic: Topic) -> TopicRules:
-        """Returns what an election of one of the topic's leaders obeys."""
+        """Returns the settings on which elections of the topic's leaders depend."""
         defaults = self._settings.broker.topic_defaults
         if self._defaults is not defaults:
             self._defaults = defaults
@@ -35,7 +35,7 @@ class Rules:
         self._known[topic.name] = (topic.configs, rules)
         return rules
 
-    def forget(self, names: Mapping[str, Topic]) -> None:
+    def keep_only(self, names: Mapping[str, Topic]) -> None:
         """Keeps only the rules of these topics."""
         if len(self._known) > len(names):
             self._known = {name: known for name, known in self._known.items() if name in names}

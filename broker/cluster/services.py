@@ -1,4 +1,4 @@
-"""What a member of a cluster needs of the broker, and what it is for others; `boot.py` makes both."""
+"""The services that a member of a cluster uses, and what it offers to other rooms; `boot.py` makes both."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Membership(BelowMembership, Protocol):
         """Why nothing can be written to log directories."""
 
     def enter(self) -> None:
-        """Looks at the log directories before logs are opened.
+        """Checks the log directories before logs are opened.
 
         Raises MetadataError, LogDirectoryError and OSError.
         """
@@ -39,14 +39,14 @@ class Membership(BelowMembership, Protocol):
         """Registers, and returns when this broker may serve. Raises MetadataError and KafkaStorageError."""
 
     async def hand_over(self) -> None:
-        """Lets others lead what this broker leads, as far as they do so in time."""
+        """Waits until other brokers lead what this one leads, or until the time for it is over."""
 
     async def leave(self, *, is_flushed: bool, failed: Iterable[Path]) -> None:
         """Ends the session. Nothing may be served any more; see `Cluster.leave`."""
 
 
 class Services(Below, Protocol):
-    """What a member of a cluster needs."""
+    """The services that a member of a cluster uses."""
 
     @property
     def cluster(self) -> Membership: ...

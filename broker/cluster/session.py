@@ -125,7 +125,7 @@ class Session:
 
     @property
     def store_error(self) -> str | None:
-        """Why the metadata store does not do its work now, as a sentence; None if it does."""
+        """Why the metadata store does not work now, as a sentence; None if it does."""
         renewals = self._keep_alive
         return self._error or (None if renewals is None else renewals.error or renewals.refusal)
 
@@ -199,7 +199,7 @@ class Session:
         return self._directories.has_used(live.record.incarnation)
 
     async def _end_sessions_without_lease(self) -> None:
-        """Deletes what the only broker of a metadata file has left, which was killed: nothing else ends it.
+        """Deletes the session and controller that a killed only broker has left: no lease ends them.
 
         Raises SessionLostError.
         """

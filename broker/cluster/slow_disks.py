@@ -1,9 +1,9 @@
-"""Which disks of this broker are slow, or gone: how long a small write takes to be durable says it.
+"""Slow and lost disks of this broker, found by how long a small write takes to be durable.
 
 Each log directory is probed now and then. Its disk is slow when a probe takes longer than
 `log.dir.slow.ms`, also one that has not ended yet, and it stays so for a while: until a few probes
-in a row took less than half of that. What fails at once is not slow: a log finds that out when somebody
-writes to it, and `unwritable` tells it of a directory to which nobody writes.
+in a row took less than half of that. A probe that fails at once is not slow: the next append to a log
+fails, too, and `unwritable` has directories without appends.
 
 A write that blocks the event loop needs no probe: the broker then loses its lease.
 """
@@ -67,7 +67,7 @@ class SlowDisks:
         self.unwritable: Mapping[Path, str] = {}
         """Why nothing can be written to log directories, as `look` has found."""
 
-    def look(self) -> None:
+    def check(self) -> None:
         """Judges the probes, and begins those that are due."""
         now_ms = self._now_ms()
         for path, known in self._known.items():

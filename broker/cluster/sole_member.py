@@ -5,8 +5,8 @@ broker lives, so its session has no lease: nothing is renewed, and no pause ends
 controller are written in one transaction at the start, with the registration if there is none, and deleted
 in one at the end; no partition is written.
 
-It claims nothing of which another broker has a replica. Where its log directories were those of one of
-several brokers, a later start in that cluster knows whether its logs have lost something meanwhile.
+The broker claims no partition of which another broker has a replica. Where its log directories were those
+of one of several brokers, a later start in that cluster knows whether logs have lost something meanwhile.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import os
 from typing import TYPE_CHECKING, Final
 
 from tidelog.broker.clock import machine_boot_id
-from tidelog.broker.cluster.directories import Directories, forget_lost_stores
+from tidelog.broker.cluster.directories import Directories, delete_lost_stores
 from tidelog.broker.metadata import topic_writes
 from tidelog.broker.metadata.brokers import records
 from tidelog.broker.metadata.brokers.keys import CONTROLLER
@@ -74,7 +74,7 @@ class SoleMember:
         image, paths = self._metadata.image, self._store.log_dirs
         check_sole(image, self._me)
         self._store.count_as_only_replicas()
-        forget_lost_stores(paths, image.cluster_id)
+        delete_lost_stores(paths, image.cluster_id)
         self._directories = Directories(
             paths, machine_boot_id(), image.cluster_id, self._me, OWN_STORE
         )
@@ -95,7 +95,7 @@ class SoleMember:
         await adopt_logs(services)
 
     async def start(self, listeners: Iterable[Listener]) -> None:
-        """Begins the session, and is the controller.
+        """Begins the session, and becomes the controller.
 
         Where the metadata cannot be changed now (the disk is full, something else has locked the file), only
         the image gets both: the broker serves what it has, and a task writes them as soon as it can. Raises
@@ -128,8 +128,8 @@ class SoleMember:
     def _registrations(self) -> list[Operation]:
         """Returns the operations after which this broker is registered, and no earlier id of it.
 
-        The registration of one of several brokers stays: it says what its log directories had then. Else
-        it names no directory: a cluster that the broker joins later has lost nothing with them.
+        The registration of one of several brokers stays, with its log directories. A new one names no
+        directory: a cluster that the broker joins later has lost nothing with them.
         """
         image, protocol = self._metadata.image, self._config.cluster.inter_broker_protocol_version
         known = image.registrations.get(self._me)
@@ -171,7 +171,7 @@ class SoleMember:
         """Returns at once: nobody else can lead."""
 
     async def leave(self, *, is_flushed: bool, failed: Iterable[Path]) -> None:
-        """Ends the session, and writes down how the process ends; see `Cluster.leave`. Raises OSError."""
+        """Ends the session, and records how the process ends; see `Cluster.leave`. Raises OSError."""
         if self._registering is not None:
             self._registering.cancel()
             await asyncio.wait([self._registering])
@@ -184,9 +184,9 @@ class SoleMember:
             except BrokerError as error:
                 log.warning("broker session not ended", extra={"reason": error.message})
 
-    def look_for_room(self) -> None:
+    def restore_reserves(self) -> None:
         """Makes reserves again where a disk has room, and lets its logs take appends; for a thread."""
-        self._store.look_for_room(forgets_full=True)
+        self._store.restore_reserves(forgets_full=True)
 
     def for_placing(self, image: Image) -> Image:
         """Returns an image in which this broker alone is registered: former ones take no replicas."""

@@ -24,6 +24,6 @@ async def watch_disk_space(services: Services) -> None:
         await asyncio.sleep(_INTERVAL_S)
         try:
             if await services.pools.topics.run(services.store.full_directories):
-                await services.pools.topics.run(services.cluster.look_for_room)
+                await services.pools.topics.run(services.cluster.restore_reserves)
         except Exception:  # the next check may succeed; this loop must not end
             log.exception("free disk space not checked")

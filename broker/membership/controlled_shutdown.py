@@ -1,9 +1,9 @@
 """A broker leaves on purpose (KIP-841): others lead before it stops.
 
-It says that it is stopping. The controller then removes it from all ISRs and moves its leaders, and
-no leader takes it into an ISR again. It stops when it leads nothing, and when all live brokers have
-seen that; until then it answers their requests. Then its logs are flushed, the log directories say
-that the stop was clean, and its session ends.
+The broker reports that it stops. The controller then removes it from all ISRs and moves its leaders,
+and no leader adds it to an ISR again. It stops when it leads nothing, and when all live brokers have
+seen that; until then it answers their requests. Then its logs are flushed, the registration files
+record that the stop was clean, and its session ends.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 def begin(image: Image, me: int, my_epoch: int, lease: int) -> Transaction | None:
-    """Returns the transaction by which a broker says that it is stopping; None if it has."""
+    """Returns the transaction by which a broker reports that it stops; None if it has."""
     live = image.brokers.get(me)
     if live is None or live.epoch != my_epoch or live.record.is_stopping:
         return None
@@ -33,7 +33,7 @@ def begin(image: Image, me: int, my_epoch: int, lease: int) -> Transaction | Non
 
 
 def confirm(image: Image, me: int, my_epoch: int, lease: int) -> Transaction | None:
-    """Returns the transaction by which a broker says what it has seen; None if nobody waits for it.
+    """Returns the transaction by which a broker reports the image it has seen; None if nobody waits for it.
 
     Brokers that stop wait until the others have seen the last change of their partitions.
     """

@@ -1,12 +1,12 @@
-"""The lease of this broker's registration, as the data loop knows it.
+"""The lease of this broker's registration, as the event loop knows it.
 
 A broker that was paused past its lease steps down before it answers anything as leader: others may
 lead its partitions since. A broker that is only cut off from the coordinator keeps its roles, and
 its lease is overdue: each of its leaders then goes on or is suspended, by what its followers ask
 (`broker/partitions/replication/leader.py`). The difference is whether the loop ran when the lease ended.
 
-Renewals run outside the data loop. They stop when that has not run for a lease time, or a leader
-that hangs would lead for ever.
+Renewals run outside the event loop. They stop when the loop has not run for a lease time: else a
+leader that hangs would lead for ever.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ class Lease:
         self._is_lost = False
 
     def on_renewed(self, sent_ms: int) -> None:
-        """Takes a renewal that the coordinator confirmed; it was sent at `sent_ms`."""
+        """Extends the lease by a renewal that was sent at `sent_ms`, and that the coordinator confirmed."""
         self._ends_ms = max(self._ends_ms, sent_ms + self.duration_ms)
 
     def on_lost(self) -> None:
-        """The coordinator says that the lease is gone. That is for good."""
+        """Ends the lease, for good: the coordinator has ended it, or has granted none yet."""
         self._is_lost = True
 
     def is_lost(self, now_ms: int) -> bool:

@@ -6,7 +6,7 @@ of its controller (KAFKA-18106). Whether a start is clean is decided in `clean_s
 
 `next_transactions` is called on each new image until the broker is registered: outcomes that are
 unknown settle themselves. Every transaction requires that the broker has no session, and has not
-registered since. Who is in no session can be added to no ISR, so what has been left stays left.
+registered since. A broker without a session is added to no ISR, so it stays out of those that it has left.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class Start(NamedTuple):
     """A session that a broker begins. `lease` is the one that the session will belong to.
 
     `is_clean` is decided on an image in which the broker has no session (`clean_start.py`): until a
-    session has ended, it can say that a log has failed. Each session has another `incarnation`.
+    session has ended, it can report that a log has failed. Each session has another `incarnation`.
 
     A process whose lease has ended, and that registers again, has followed the metadata all the
     time: it need not be fenced, and where nobody was elected meanwhile it stays in sync. It serves
@@ -168,7 +168,7 @@ def is_in_charge(image: Image, broker: int) -> bool:
 def report_offline(
     image: Image, me: int, my_epoch: int, offline: OfflineRecord
 ) -> Transaction | None:
-    """Returns the transaction that says what a broker cannot lead; None if it is known already.
+    """Returns the transaction that reports what a broker cannot lead; None if the image has it already.
 
     A log that has failed stays so until the broker registers again: `partitions` and `directories`
     of the image stay, too.

@@ -1,10 +1,10 @@
-"""How long brokers have been there, or gone: what the controller waits for.
+"""How long brokers have had their sessions, or have lost them: the controller waits for both.
 
 - A broker that has just come back does not get its partitions at once: some clients hang when
   leadership goes away and returns quickly (librdkafka#4976). It must be unfenced for a while first.
   One that the cluster has never had before has led nothing that could return.
 - When many sessions end together, the brokers may all be alive: a coordinator that was stuck has
-  ended their leases (etcd#15247). They get the time of one lease to come back.
+  ended their leases (etcd#15247). The controller waits for them for the time of one lease.
 
 Times are milliseconds of a monotonic clock. A controller that begins knows no session yet. It
 elects leaders at once, but waits before it moves leadership to preferred replicas.
@@ -36,7 +36,7 @@ class Sessions:
         self._awaited_ms: dict[int, int] = {}  # those of them that went with many others
 
     def observe(self, image: Image, now_ms: int) -> None:
-        """Takes a newer image."""
+        """Notes which sessions have begun or ended in a newer image."""
         gone = [broker for broker in self._epochs if broker not in image.brokers]
         self._gone_ms.update(dict.fromkeys(gone, now_ms))
         for broker in image.brokers:
@@ -75,7 +75,7 @@ class Sessions:
         )
 
     def awaited(self, now_ms: int) -> frozenset[int]:
-        """Returns the brokers that went with many others, less than a lease time ago."""
+        """Returns the brokers whose sessions ended with many others, less than a lease time ago."""
         return frozenset(
             broker for broker, since in self._awaited_ms.items() if now_ms - since < self._lease_ms
         )

@@ -1,4 +1,4 @@
-"""A broker is forgotten: an operator says that it is gone for good (UnregisterBroker, KIP-631)."""
+"""Unregisters a broker that an operator knows to be gone for good (UnregisterBroker, KIP-631)."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 
 
 def unregister(image: Image, me: int, broker: int, configs: Mapping[str, str]) -> Transaction:
-    """Returns the transaction that forgets a broker.
+    """Returns the transaction that removes the registration of a broker.
 
-    `me` is the broker that was asked, `configs` are the settings of all brokers without the one
-    that is forgotten. Raises BrokerIdNotRegistered, and InvalidRequest if the broker is there or has
+    `me` is the broker that got the request, `configs` are the settings of all brokers but the one that
+    is removed. Raises BrokerIdNotRegistered, and InvalidRequest if the broker is there or has
     replicas.
     """
     registered = image.registrations.get(broker)

@@ -8,7 +8,7 @@ Begin with `topics.py`, which requests call. The usual questions:
   `reconciler.py`
 - when a Metadata request creates a topic (auto.create.topics.enable): `auto_creation.py`
 - how logs get the settings in force (`broker/settings.py`): `applied_settings.py`
-- how a broker that is alone becomes the leader of every partition: `leadership.py`
+- how an only broker becomes the leader of every partition: `leadership.py`
 - how copied log directories without metadata become topics: `adoption.py`
 - what is logged before changed settings delete data: `forecast.py`
 - the order of the steps at start: `startup.py`

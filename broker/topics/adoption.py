@@ -119,16 +119,16 @@ def _assign_one_id(store: LogStore, name: str, indexes: Sequence[int], image: Im
     """
     ids = _ids(store, name, indexes)
     most = Counter(each for each in ids.values() if each is not None).most_common(1)
-    said = most[0][0] if most else None
-    if said in image.topics_by_id:
-        others = {i for i, each in ids.items() if each is not None and each != said}
+    found = most[0][0] if most else None
+    if found in image.topics_by_id:
+        others = {i for i, each in ids.items() if each is not None and each != found}
         for index in others:  # first: the next start must not mistake their topic for this one
             rename_to_stray(store, name, index)
         ids = dict.fromkeys(ids.keys() - others)
         for index in sorted(ids):
             store.assign_topic_id(name, index, None)
-        said = None
-    topic_id = said or new_id()
+        found = None
+    topic_id = found or new_id()
     for index, named in ids.items():
         if named is None:
             store.assign_topic_id(name, index, topic_id)

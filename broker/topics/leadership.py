@@ -1,4 +1,4 @@
-"""Leaders of partitions: the metadata name them, and a broker that is alone claims every partition.
+"""Leaders of partitions: the metadata name them, and an only broker claims every partition.
 
 A leader epoch never decreases. The metadata have one for each partition, and the reconciler starts it in
 the leader's log. A log may be ahead: a directory that Kafka wrote has its own epoch.
@@ -32,23 +32,23 @@ def known_leader_epoch(store: LogStore, topic: Topic, index: int) -> int:
 async def claim_partitions(
     metadata: ClusterMetadata, store: LogStore, reads: Pool, *, unknown_only: bool = False
 ) -> None:
-    """Makes this broker, the only one, the leader of every partition that it does not lead.
+    """Makes this broker the leader of every partition that it does not lead.
 
     Such partitions are in an older tidelog's metadata, which named no leader, and in those of a
     broker whose node.id was changed. With `unknown_only`, only partitions without a known leader
-    epoch are claimed: they belonged to a broker that was alone, and is one of several now.
+    epoch are claimed: an only broker wrote them before others joined.
 
     If the metadata have no leader epoch, the log's epoch is read in the pool `reads` and used; else
     a new epoch starts. Raises KafkaStorageError.
     """
     done = 0
-    while others := _led_by_others(image := metadata.image, metadata.node_id, unknown_only):
-        unknown = [name for name, record in others.items() if record.leader_epoch == UNKNOWN_EPOCH]
+    while found := _to_claim(image := metadata.image, metadata.node_id, unknown_only):
+        unknown = [name for name, record in found.items() if record.leader_epoch == UNKNOWN_EPOCH]
         closed = [name for name in unknown if store.leader_epoch(*name) is None]
         await reads.run(store.read_leader_epochs, closed)
         claimed = {
             name: PartitionRecord.led_by(metadata.node_id, _next_epoch(store, name, record))
-            for name, record in islice(others.items(), MOST_CHANGES)
+            for name, record in islice(found.items(), MOST_CHANGES)
         }
         with contextlib.suppress(ChangedMeanwhileError):
             await metadata.put_partitions(claimed, since=image)
@@ -57,7 +57,7 @@ async def claim_partitions(
         log.info("partitions claimed", extra={"partitions": done})
 
 
-def _led_by_others(
+def _to_claim(
     image: Image, node_id: int, unknown_only: bool
 ) -> dict[TopicPartition, PartitionRecord]:
     return {

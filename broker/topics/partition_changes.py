@@ -109,8 +109,8 @@ def _reassigned(
         possible = cluster.for_placing(image)
         check_manual_replicas(possible, replicas)
         after = reassignment.begin(record, replicas, possible.registrations)
-    said = (record.replicas, record.adding, record.removing)
-    if (after.replicas, after.adding, after.removing) == said:
+    before = (record.replicas, record.adding, record.removing)
+    if (after.replicas, after.adding, after.removing) == before:
         return None
     return change(image, topic.name, name[1], after, (), "reassignment by a client")
 

@@ -31,7 +31,7 @@ class Membership(Protocol):
     def for_placing(self, image: Image) -> Image:
         """Returns an image whose registrations are those of the brokers that can be given replicas."""
 
-    def look_for_room(self) -> None:
+    def restore_reserves(self) -> None:
         """Makes reserves again where a disk has room, after it was full; for a thread."""
 
 

@@ -26,8 +26,8 @@ def rename_to_stray(store: LogStore, name: str, index: int) -> None:
 def rename_unknown_logs(store: LogStore, image: Image) -> None:
     """Renames the logs whose topic id no topic has to `-stray`, in a thread.
 
-    Used by a broker in a cluster: such a log may be of a topic that was deleted while the broker was
-    down, or a copy from elsewhere. A log that is about to be deleted, or has no topic id, is not
+    Used where brokers share the metadata: such a log may be of a topic that was deleted while this
+    broker was down, or a copy from elsewhere. A log that is about to be deleted, or has no topic id, is not
     renamed. A log that cannot be read or renamed now is logged and stays.
     """
     for name, index in store.names():

@@ -4,8 +4,8 @@ A call returns when the change is in the metadata and this broker's logs match i
 cannot be created, the change is rolled back and the error is raised. If the rollback cannot be
 written, the topic remains in the metadata with its settings, and later passes complete it.
 
-A broker in a cluster rolls nothing back: the others may have created their logs, and appended
-records. The logs that it cannot create now are created later, as those of the others are.
+Nothing is rolled back where other brokers have replicas: they may have created their logs, and appended
+records. Logs that this broker cannot create now are created later.
 """
 
 from __future__ import annotations

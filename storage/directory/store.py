@@ -206,7 +206,7 @@ class LogStore:
                 _log.info("log recovery skipped", extra={"directory": directory.path})
         return found
 
-    def look_for_room(self, *, forgets_full: bool) -> None:
+    def restore_reserves(self, *, forgets_full: bool) -> None:
         """Makes reserves again that were given up, where there is room; for a thread.
 
         With `forgets_full` logs whose directory has room count as full no more.

@@ -110,7 +110,7 @@ def test_logs_come_and_go_during_a_checkpoint(tmp_path: Path) -> None:
         with interrupted(others):
             store.longest_delays_ms()
             store.full_directories()
-            store.look_for_room(forgets_full=True)
+            store.restore_reserves(forgets_full=True)
         with interrupted(others):
             store.read_leader_epochs(store.names())
         table.opened[key], table.index._directories[key] = partition, directory

@@ -28,7 +28,7 @@ class Rules:
     def __call__(self, _topic):
         return TopicRules(1)
 
-    def forget(self, _topics):
+    def keep_only(self, _topics):
         pass
 
 

@@ -196,7 +196,7 @@ async def test_a_disk_is_slow_after_one_slow_probe_and_fast_after_several_fast_o
     async def look(next_takes_ms):
         """Judges the last probe, and has the next one; returns which directories are slow."""
         system.takes_ms, begun_ms = next_takes_ms, system.now_ms
-        disks.look()
+        disks.check()
         await probes.last
         system.now_ms = begun_ms + max(next_takes_ms, 300)
         return set(disks.slow)
@@ -224,10 +224,10 @@ async def test_a_disk_is_not_slow_because_its_broker_has_much_to_sync(tmp_path):
     syncs = pools.syncs.of(SimpleNamespace(directory=tmp_path / "t-0"))
     work = [syncs.submit(end.wait, 60) for _ in range(100)]
     try:
-        disks.look()
+        disks.check()
         await asyncio.wait_for(probes.last, 60)  # it does not wait for the work
         system.now_ms += 901
-        disks.look()
+        disks.check()
         assert disks.slow == set()
     finally:
         end.set()
@@ -246,12 +246,12 @@ async def test_a_directory_that_has_vanished_is_noticed_though_nobody_writes_to_
         nonlocal now_ms
         async with asyncio.timeout(30):
             while not until():
-                disks.look()
+                disks.check()
                 await asyncio.sleep(0.01)
                 now_ms += 300
 
     try:
-        disks.look()
+        disks.check()
         directory.rename(away)
         await looked(lambda: disks.unwritable)
         assert disks.unwritable == {directory: "No such file or directory"}
@@ -279,15 +279,15 @@ async def test_a_full_disk_is_looked_at_again_after_a_while(tmp_path):
     try:
         partition = store.create_partition("t", topic_id, 0, store.default_config, 0)
         disks = Disks(node, Directories([tmp_path], "boot", "c", 1, "sqlite:a"), lambda: 0)
-        assert not await disks.look(0)
+        assert not await disks.check(0)
         partition.state.is_full = True
-        assert await disks.look(1_000)
+        assert await disks.check(1_000)
         assert disks.offline == OfflineRecord(full={topic_id: (0,)})
-        assert not await disks.look(10_999)
-        assert await disks.look(11_000)
+        assert not await disks.check(10_999)
+        assert await disks.check(11_000)
         assert disks.offline == OfflineRecord()
         assert not partition.is_full
-        assert not await disks.look(12_000)
+        assert not await disks.check(12_000)
     finally:
         pools.stop()
         store.close()

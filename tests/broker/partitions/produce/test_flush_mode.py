@@ -219,7 +219,7 @@ def test_a_real_client_meets_a_full_disk_and_gets_over_it(broker, disk):
         assert delivered == [None] or delivered[0].code() == KafkaError.NO_ERROR
         assert asking.read_values(connection, topic) == [b"first", b"late"]
     assert broker.page("/readyz")[0] == 503, "nobody has looked for room yet"
-    broker.node.store.look_for_room(forgets_full=True)
+    broker.node.store.restore_reserves(forgets_full=True)
     assert broker.page("/readyz")[0] == 200
 
 
