@@ -217,9 +217,8 @@ def _append_one(
             return each.done(appended)
         each.pending = _checked_again(services, request, each, appended)
     else:
-        each.pending = asyncio.ensure_future(
-            _append_when_admitted(services, request, admitted, each, version)
-        )
+        work = _append_when_admitted(services, request, admitted, each, version)
+        each.pending = asyncio.ensure_future(services.scheduler.in_slices(work))
     pending.append(each)
     return each.result
 
@@ -314,9 +313,11 @@ async def _append_when_admitted(
 ) -> Appended:
     """Appends after another broker has verified the request, or this one has become the leader.
 
-    Raises NotLeaderOrFollower if this broker does not lead any more by then.
+    Many partitions may wait for the same, and others have their turn between their appends. Raises
+    NotLeaderOrFollower if this broker does not lead any more by then.
     """
     found = await admitted
+    await checkpoint()
     admission.admit_again(
         services, found.partition if isinstance(found, Verified) else found, request.acks
     )

@@ -11,12 +11,15 @@ import pytest
 from tests.broker.partitions.inside import (
     ask,
     ask_all,
+    brokers,
     consume,
     eventually,
     produce,
     produce_request,
     values_of,
 )
+from tidelog.broker.api import produce as produce_handler
+from tidelog.broker.network.scheduler import ROUND_S
 from tidelog.broker.partitions.leading import pending_elections
 from tidelog.client import apis
 from tidelog.protocol.api import metadata as metadata_api
@@ -245,3 +248,39 @@ async def test_a_broker_that_has_died_is_listed_for_a_moment(three):
     await three[1].register()
     await eventually(lambda: 1 in metadata.image.brokers)
     assert await listed(three[2]) == every
+
+
+async def test_appends_that_have_waited_for_the_same_give_way_to_others(tmp_path, monkeypatch):
+    """The clock of the requests is moved by appends alone."""
+    count, step_s, seconds, longest_s = 100, 0.001, [0.0], [0.0]
+    waiting, led, append_to = [], asyncio.Event(), produce_handler._append_to
+
+    async def wait(_self, names):
+        waiting.extend(names)
+        await led.wait()
+
+    def append(*arguments):
+        seconds[0] += step_s
+        return append_to(*arguments)
+
+    async def watch():
+        while True:
+            began_s = seconds[0]
+            await asyncio.sleep(0)
+            longest_s[0] = max(longest_s[0], seconds[0] - began_s)
+
+    monkeypatch.setattr(pending_elections.PendingElections, "coming", lambda _, names: list(names))
+    monkeypatch.setattr(pending_elections.PendingElections, "led", wait)
+    monkeypatch.setattr(produce_handler, "_append_to", append)
+    async with brokers(tmp_path, 1) as one:
+        await one.create("t", ((1,),) * count)
+        monkeypatch.setattr(one.any.node.scheduler, "_now_s", lambda: seconds[0])
+        request = produce_request("t", dict.fromkeys(range(count), b"a"))
+        asked = asyncio.ensure_future(ask(one.any, request, apis.PRODUCE))
+        await eventually(lambda: len(waiting) == count)
+        watching = asyncio.ensure_future(watch())
+        led.set()
+        codes = {part.error_code for part in (await asked).responses[0].partition_responses}
+        watching.cancel()
+    assert codes == {0}
+    assert 0 < longest_s[0] < 2 * ROUND_S
