@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from tidelog.broker.memory.share import Share
     from tidelog.broker.metadata.cluster import ClusterMetadata
     from tidelog.broker.partitions.following.leader_clocks import LeaderClocks
+    from tidelog.broker.partitions.following.partition_follower import PartitionFollower
     from tidelog.broker.partitions.replication.messages import FetchRequest
     from tidelog.broker.partitions.replication.quota import ReplicationQuotas
     from tidelog.broker.partitions.senders import Senders
@@ -90,3 +91,15 @@ def fetch_of(
         session=session,
         newest_magic=context.newest_magic,
     )
+
+
+def served_last(
+    to_ask: dict[TopicIdPartition, PartitionFollower], served: Collection[TopicIdPartition]
+) -> dict[TopicIdPartition, PartitionFollower]:
+    """Returns what to ask for in another order: what came with records, and its topic, is last.
+
+    A leader with little room answers those without records that come late in a fetch, so each has to
+    come early in its turn.
+    """
+    topics = {topic_id for topic_id, _ in served}
+    return dict(sorted(to_ask.items(), key=lambda each: (each[0][0] in topics, each[0] in served)))

@@ -13,7 +13,8 @@ Answers wait for memory that all fetchers share. Who has it waits for nothing bu
 and, for a large compressed batch, memory to unpack it, so each has its turn.
 
 An answer is taken, and the next fetch sent, in the very read of the socket that brings the answer:
-producers with acks=all wait for both.
+producers with acks=all wait for both. One that takes long gives way to the loop: then the rest is taken in
+later turns. It does not matter whether another answer is taken before, for that has other partitions.
 """
 
 from __future__ import annotations
@@ -26,20 +27,23 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from tidelog.broker.alarm import Alarm
-from tidelog.broker.partitions.following.fetch_request import fetch_of
+from tidelog.broker.partitions.following.fetch_request import fetch_of, served_last
 from tidelog.broker.partitions.views import SINCE_VERSION, endpoint_of, is_in_sync
 from tidelog.client import apis
 from tidelog.client.async_connection import open_connection
 from tidelog.client.errors import ClientError, raise_for_code
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from typing import Any
+    from uuid import UUID
 
     from tidelog.broker.partitions.following.fetch_request import FetcherContext
     from tidelog.broker.partitions.following.partition_follower import PartitionFollower
     from tidelog.broker.partitions.replication.messages import FetchRequest
     from tidelog.broker.partitions.replication.quota import ReplicationQuota
     from tidelog.client.async_connection import AsyncConnection
+    from tidelog.protocol.api.fetch import PartitionData
     from tidelog.protocol.message import Message
     from tidelog.protocol.topic_partition import TopicIdPartition
 
@@ -51,6 +55,10 @@ _LOOK_S = 5.0  # how often it is looked whether an answer is overdue
 _FIRST_RETRY_S = 0.02
 _LONGEST_RETRY_S = 1.0
 _MOST_UNDER_WAY = 2  # fetches: one is parked, the other ends its wait
+_NAMED = (
+    128  # partitions in one fetch, at most: some 5 ms of work on the event loops of both brokers
+)
+_TAKEN_S = 0.008  # how long an answer holds the loop
 _LAST_EPOCH = 2**31 - 1
 
 
@@ -67,6 +75,15 @@ class _Sent(NamedTuple):
 
     number: int
     at_s: float
+
+
+class _Taken(NamedTuple):
+    """An answer that is being taken."""
+
+    connection: AsyncConnection
+    number: int  # of its fetch
+    left: Iterator[tuple[UUID, PartitionData]]
+    served: set[TopicIdPartition]  # those that came with records
 
 
 class Fetcher:
@@ -198,7 +215,8 @@ class Fetcher:
 
     def answered(self, answer: Any) -> None:
         """Handles the answer to the first fetch under way, and sends the next one."""
-        if self._failure is not None or not self._sent:
+        connection = self._connection
+        if self._failure is not None or not self._sent or connection is None:
             return
         try:
             number = self._sent.popleft().number
@@ -206,11 +224,11 @@ class Fetcher:
                 raise_for_code(answer.error_code, "a fetch is refused")
             self._retry_s, self._is_broken = _FIRST_RETRY_S, False
             self._session_id = answer.session_id
-            self._take(number, answer)
-            if not self._session_id:  # the leader remembers none of the questions
-                self._to_ask.update({name: each.followed for name, each in self._asked.items()})
-                self._asked.clear()
-            self._send()
+            self._context.clocks.compare(self.leader, answer.clock_ms)
+            left = (
+                (topic.topic_id, data) for topic in answer.responses for data in topic.partitions
+            )
+            self._take(_Taken(connection, number, left, set()))
         except Exception as error:  # noqa: BLE001 - raised again by the loop of this fetcher
             self.broken(error)
 
@@ -246,33 +264,42 @@ class Fetcher:
     # --- fetches ----------------------------------------------------------------------------------
 
     def _send(self) -> None:
-        """Sends a fetch, unless there is nothing to ask for, or enough is under way.
+        """Sends fetches until nothing is left to ask for, or enough is under way.
 
         Raises ConnectionBroken and VersionMismatch.
         """
+        while self._send_one() and self._to_ask:
+            pass
+
+    def _send_one(self) -> bool:
+        """Sends a fetch of some partitions; returns whether it has."""
         connection = self._connection
         if connection is None or len(self._sent) >= _MOST_UNDER_WAY:
-            return
+            return False
         if not self._session_id:
             if self._sent:
-                return  # the session has not begun yet
-            self._number = 0  # begins one, and names everything
+                return False  # the session has not begun yet
+            self._number = 0  # begins one
             self._to_forget.clear()
         asked = self._next()
         if not asked and not self._to_forget and (self._sent or not self._asked):
-            return
+            return False
         connection.post_to(self, self._request(asked), apis.FETCH, self._version)
         self._sent.append(_Sent(self._number, self._context.monotonic_s()))
         self._number += 1
+        return True
 
     def _next(self) -> list[tuple[TopicIdPartition, FetchRequest]]:
-        """Returns what to ask for: the partitions that can be fetched now, and are not asked for."""
+        """Returns what to ask for: some partitions that can be fetched now, and are not asked for."""
         ready, self._to_ask = self._to_ask, {}
         quota = self._context.quotas.follower
         if quota is not None:
             ready = self._allowed(ready, quota)
         asked: list[tuple[TopicIdPartition, FetchRequest]] = []
         for name, followed in ready.items():
+            if len(asked) == _NAMED:
+                self._to_ask[name] = followed
+                continue
             request = followed.next_fetch()
             if request is None:
                 self._await_ready(followed)
@@ -335,31 +362,35 @@ class Fetcher:
         if quota is not None and quota.is_throttled(partition.topic, partition.index):
             quota.record(len(data.records), self._context.now_ms())
 
-    def _take(self, number: int, answer: Any) -> None:
-        """Handles the answer to a fetch, and asks again for what it has answered.
+    def _take(self, taken: _Taken) -> None:
+        """Handles an answer, for some milliseconds at a time, and in the end sends the next fetch."""
+        asked, now_s = self._asked, self._context.monotonic_s
+        until_s = now_s() + _TAKEN_S
+        for topic_id, data in taken.left:
+            name = (topic_id, data.partition_index)
+            found = asked.get(name)
+            if found is None or found.number > taken.number:
+                continue  # it has changed its role since it asked
+            del asked[name]
+            self._to_ask[name] = found.followed
+            if data.records:
+                taken.served.add(name)
+                self._count(found.followed, data)
+            found.followed.take(found.request, data)
+            if now_s() > until_s:
+                asyncio.get_running_loop().call_soon(self._take_rest, taken)
+                return
+        if taken.served and len(self._to_ask) > 1:
+            self._to_ask = served_last(self._to_ask, taken.served)
+        if not self._session_id:  # the leader remembers none of the questions
+            self._to_ask.update({name: each.followed for name, each in self._asked.items()})
+            self._asked.clear()
+        self._send()
 
-        What came with records, and its topic, is asked for last: a leader with little room answers
-        those without records that come late in a fetch, so each has to come early in its turn.
-        """
-        asked = self._asked
-        self._context.clocks.compare(self.leader, answer.clock_ms)
-        served: set[TopicIdPartition] = set()
-        for topic in answer.responses:
-            for data in topic.partitions:
-                name = (topic.topic_id, data.partition_index)
-                found = asked.get(name)
-                if found is None or found.number > number:
-                    continue  # it has changed its role since it asked
-                del asked[name]
-                self._to_ask[name] = found.followed
-                if data.records:
-                    served.add(name)
-                    self._count(found.followed, data)
-                found.followed.take(found.request, data)
-        if served and len(self._to_ask) > 1:
-            topics = {topic_id for topic_id, _ in served}
-            self._to_ask = dict(
-                sorted(
-                    self._to_ask.items(), key=lambda each: (each[0][0] in topics, each[0] in served)
-                )
-            )
+    def _take_rest(self, taken: _Taken) -> None:
+        if self._failure is not None or self._connection is not taken.connection:
+            return  # everything is asked for anew
+        try:
+            self._take(taken)
+        except Exception as error:  # noqa: BLE001 - raised again by the loop of this fetcher
+            self.broken(error)

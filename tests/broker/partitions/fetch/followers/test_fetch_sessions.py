@@ -19,6 +19,8 @@ from tidelog.broker.metadata.store import Delete
 from tidelog.broker.partitions import replication_state
 from tidelog.broker.partitions.fetch.followers import follower_fetch
 from tidelog.broker.partitions.fetch.followers import session as sessions
+from tidelog.broker.partitions.following import fetcher as fetchers
+from tidelog.broker.partitions.following.partition_follower import PartitionFollower
 from tidelog.client import apis
 from tidelog.client.async_connection import AsyncConnection
 from tidelog.client.errors import ConnectionBroken
@@ -237,6 +239,58 @@ async def test_news_of_many_partitions_comes_in_several_answers(racked, monkeypa
             await eventually(lambda at=log: at.high_watermark == 1)
             assert values_of(log) == [b"%d" % index]
     assert max(sizes) == 3
+
+
+async def test_many_partitions_that_are_ready_together_are_named_in_several_fetches(
+    three, monkeypatch
+):
+    take, sizes = sessions.FollowerSession.take, []
+
+    def counted(self, request):
+        sizes.append(sum(len(topic.partitions) for topic in request.topics))
+        take(self, request)
+
+    monkeypatch.setattr(fetchers, "_NAMED", 3)
+    monkeypatch.setattr(sessions.FollowerSession, "take", counted)
+    for each in three.all.values():
+        each.replicas.fetching.fetch_wait_ms = 60_000  # no fetch ends by itself
+    await three.create("wide", replicas=((1, 2, 3),) * WIDE)
+    leds = [three[1].replicas.led(three[1].log("wide", index)) for index in range(WIDE)]
+    await eventually(lambda: all(len(led.parked) == 2 for led in leds))
+    sizes.clear()
+    three[2].replicas.fetchers.by_leader[1]._connection.close()
+    await eventually(lambda: sum(sizes) >= WIDE and all(len(led.parked) == 2 for led in leds))
+    assert max(sizes) == 3
+
+
+async def test_a_long_answer_is_taken_in_several_turns_of_the_loop(three, monkeypatch):
+    """The clock of a follower is moved by what it takes."""
+    step_s, taken, most = fetchers._TAKEN_S / 2, [], [0]
+    take, fetching = PartitionFollower.take, three[2].replicas.fetching
+
+    def counted(self, request, data):
+        if data.records and self.partition is three[2].node.store.partition("t", self.name[1]):
+            taken.append(self.name[1])
+        take(self, request, data)
+
+    async def watch():
+        while True:
+            before = len(taken)
+            await asyncio.sleep(0)
+            most[0] = max(most[0], len(taken) - before)
+
+    await three.create("t", [(1, 2)] * WIDE)
+    leds = [three[1].replicas.led(three[1].log("t", index)) for index in range(WIDE)]
+    await eventually(lambda: all(led.parked for led in leds))
+    monkeypatch.setattr(PartitionFollower, "take", counted)
+    fetching.monotonic_s = lambda: len(taken) * step_s
+    watching = asyncio.ensure_future(watch())
+    request = produce_request("t", dict.fromkeys(range(WIDE), b"a"))
+    answer = await ask(three[1], request, apis.PRODUCE)
+    watching.cancel()
+    assert {part.error_code for part in answer.responses[0].partition_responses} == {0}
+    assert sorted(taken) == list(range(WIDE))
+    assert 0 < most[0] <= 4  # three of an answer: it has held the loop for too long then
 
 
 async def test_a_partition_that_becomes_ready_as_its_connection_breaks_is_asked_for_anew(three):
