@@ -9,6 +9,7 @@ brokers of both can be members of one cluster.
 from __future__ import annotations
 
 import json
+from functools import lru_cache
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
@@ -49,6 +50,9 @@ _PREFIXES = (
 _NO_CONFIGS: Mapping[str, str] = MappingProxyType({})
 NO_LEADER = -1
 UNKNOWN_EPOCH = -1
+
+# Of the keys and values of partitions: thousands have few topics, and few states.
+_topic_id = lru_cache(1024)(read_id)
 
 
 class ClusterRecord(NamedTuple):
@@ -188,7 +192,7 @@ def partition_keys(topic_id: UUID) -> str:
 def partition_of(key: str) -> tuple[UUID, int]:
     """Returns the topic's id and the partition's number in a partition's key. Raises ValueError."""
     written, _, index = key.removeprefix(PARTITION_PREFIX).partition("/")
-    return read_id(written), int(index)
+    return _topic_id(written), int(index)
 
 
 def deletion_of(key: str) -> UUID:
@@ -299,6 +303,9 @@ def is_known(key: str) -> bool:
 def read(key: str, value: bytes) -> Record:
     """Returns the record of a key and its value. Raises ValueError for an unknown key or value."""
     try:
+        if key.startswith(PARTITION_PREFIX):
+            partition_of(key)
+            return _partition(value)
         record = _read(key, json.loads(value))
     except (KeyError, TypeError, ValueError) as error:
         raise ValueError(f"key {key!r} cannot be read: {error!r}") from None
@@ -320,9 +327,6 @@ def _read(key: str, fields: dict[str, Any]) -> Record:
     if key.startswith(TOPIC_PREFIX):
         topic_id, configs = read_id(fields["id"]), _configs(fields["configs"], TOPIC_ALIASES)
         return TopicRecord(text(fields["name"]), topic_id, int(fields["partitions"]), configs)
-    if key.startswith(PARTITION_PREFIX):
-        partition_of(key)
-        return _partition(fields)
     if key.startswith(DELETION_PREFIX):
         deletion_of(key)
         return DeletionRecord(text(fields["name"]), numbers(fields.get("brokers", ())))
@@ -339,8 +343,10 @@ def _read(key: str, fields: dict[str, Any]) -> Record:
     raise ValueError("nobody here writes such a key")
 
 
-def _partition(fields: Mapping[str, Any]) -> PartitionRecord:
-    fields = {**_PARTITION_DEFAULTS, **fields}  # older values lack what replication needs
+@lru_cache(1024)
+def _partition(value: bytes) -> PartitionRecord:
+    # Older values lack what replication needs.
+    fields: Mapping[str, Any] = {**_PARTITION_DEFAULTS, **json.loads(value)}
     return PartitionRecord(
         numbers(fields["replicas"]),
         numbers(fields["isr"]),
