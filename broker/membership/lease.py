@@ -15,7 +15,7 @@ from __future__ import annotations
 class Lease:
     """A lease that must be renewed. All times are those of one monotonic clock, in ms."""
 
-    __slots__ = ("_ends_ms", "_is_lost", "_last_run_ms", "duration_ms")
+    __slots__ = ("_ends_ms", "_is_lost", "_last_run_ms", "_least_pause_ms", "duration_ms")
 
     def __init__(self, duration_ms: int, granted_ms: int) -> None:
         """Begins with a lease that was asked for at `granted_ms`."""
@@ -23,6 +23,9 @@ class Lease:
         self._ends_ms = granted_ms + duration_ms
         self._last_run_ms = granted_ms
         self._is_lost = False
+        # The loop asks at least every third of a lease (`Leader.on_tick`). A shorter silence is no pause:
+        # renewals are sent as often, so it ends no lease that was being renewed.
+        self._least_pause_ms = duration_ms // 3
 
     def on_renewed(self, sent_ms: int) -> None:
         """Extends the lease by a renewal that was sent at `sent_ms`, and that the coordinator confirmed."""
@@ -38,8 +41,11 @@ class Lease:
         Once lost, it stays lost: the broker registers anew.
         """
         if not self._is_lost:
-            self._is_lost = self._was_paused_past_end(now_ms)
-            self._last_run_ms = max(self._last_run_ms, now_ms)
+            pause_ms = now_ms - self._last_run_ms
+            if pause_ms >= self._least_pause_ms:
+                self._is_lost = self._was_paused_past_end(pause_ms, now_ms)
+            if pause_ms > 0:
+                self._last_run_ms = now_ms
         return self._is_lost
 
     def is_overdue(self, now_ms: int) -> bool:
@@ -50,13 +56,9 @@ class Lease:
         """Returns whether the loop has run recently enough for a renewal to be sent."""
         return not self._is_lost and now_ms - self._last_run_ms < self.duration_ms
 
-    def _was_paused_past_end(self, now_ms: int) -> bool:
+    def _was_paused_past_end(self, pause_ms: int, now_ms: int) -> bool:
         """Returns whether the lease ended while the loop stood still.
 
-        The loop asks at least every third of a lease (`Leader.on_tick`). A shorter silence is no
-        pause: renewals are sent as often, so it ends no lease that was being renewed. A silence of
-        a whole lease loses the lease, whatever was renewed.
+        A silence of a whole lease loses the lease, whatever was renewed.
         """
-        pause_ms = now_ms - self._last_run_ms
-        is_over = self.is_overdue(now_ms) or pause_ms >= self.duration_ms
-        return is_over and pause_ms >= self.duration_ms // 3
+        return pause_ms >= self.duration_ms or self.is_overdue(now_ms)

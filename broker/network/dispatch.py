@@ -179,7 +179,8 @@ def _handle(services: Services, route: Route, context: Context, request: Any) ->
 def _answer(call: _Call, response: Any) -> Answer | Pending:
     """Returns the answer to a short request, for which a coroutine is needed only if its handler is one."""
     if isinstance(response, Pending):
-        return response._replace(finish=partial(_finish, call, response, _answer))
+        finish = partial(_finish, call, response, _answer)
+        return Pending(response.happened, finish, response.dropped, response.is_stored)
     if isinstance(response, CoroutineType):
         return call.services.scheduler.serve(_answer_in_steps(call, response))
     return _encode(call.services, call.route, call.header, response, call.started_s)
@@ -235,7 +236,7 @@ def _short_later(
     def finish() -> Answer:
         return _encode(services, route, header, later.finish(), started_s)
 
-    return later._replace(finish=finish)
+    return Pending(later.happened, finish, later.dropped, later.is_stored)
 
 
 def _count(services: Services, header: RequestHeader, started_s: float) -> None:

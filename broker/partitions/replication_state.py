@@ -134,8 +134,8 @@ def received_epochs(state: ReplicationState) -> list[checkpoints.EpochStart]:
     return [checkpoints.EpochStart(each.epoch, each.start_offset) for each in state.epochs]
 
 
-def received_state(data: PartitionData, state: ReplicationState) -> LeaderState:
-    """Returns the facts of a leader's answer, as a follower takes them over."""
+def received_state(data: PartitionData, state: ReplicationState, behind_ms: int = 0) -> LeaderState:
+    """Returns the facts of a leader's answer, whose clock is so far behind, as a follower takes them over."""
     horizons = (state.late_horizons_from_ms, state.late_horizons_to_ms)
     return LeaderState(
         data.high_watermark,
@@ -158,6 +158,7 @@ def received_state(data: PartitionData, state: ReplicationState) -> LeaderState:
         tuple(Adopted(each.end_offset, each.time_ms) for each in state.adopted),
         _or_none(state.compacted_offset, _NEVER),
         None if horizons[0] == UNKNOWN else horizons,
+        behind_ms,
     )
 
 

@@ -27,7 +27,7 @@ log = logging.getLogger("tidelog.replicas")
 
 _CATCH_UP_EVERY_S: Final = 0.1
 _CATCH_UP_WAIT_S: Final = 2.0
-GENUINE: Final = frozenset((Verdict.PROVEN, Verdict.BELIEVED))
+GENUINE: Final = (Verdict.PROVEN, Verdict.BELIEVED)
 
 
 class Senders:

@@ -34,7 +34,7 @@ def records_of(data: PartitionData) -> Buffer:
 
 def leader_state(data: PartitionData, sent: ReplicationState, behind_ms: int) -> LeaderState:
     """Returns what an answer says of the leader's log, whose clock is so far behind this broker's."""
-    return replication_state.received_state(data, sent)._replace(behind_ms=behind_ms)
+    return replication_state.received_state(data, sent, behind_ms)
 
 
 def is_quick(state: LogState, data: PartitionData, behind_ms: int) -> bool:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 def answer(leader: LeaderView, request: FetchRequest) -> FetchAnswer:
     """Returns the answer to a follower's fetch, whose records are read afterwards."""
     error, diverging = judge_fetch(leader, request)
-    if error not in {ErrorCode.NONE, ErrorCode.OFFSET_OUT_OF_RANGE}:
+    if error and error != ErrorCode.OFFSET_OUT_OF_RANGE:
         return FetchAnswer(error, leader.leader_epoch)
     return FetchAnswer(
         error,

@@ -154,7 +154,9 @@ class Leader:
         actions = [*self._join(remote, now_ms), *self._advance(now_ms)]
         if self.is_suspended:
             actions = [*self._stand(now_ms), *actions]
-        return answer._replace(high_watermark=self.high_watermark), actions
+        if answer.high_watermark != self.high_watermark:
+            answer = answer._replace(high_watermark=self.high_watermark)
+        return answer, actions
 
     def on_wake(self, request: FetchRequest, now_ms: int) -> FetchAnswer:
         """Answers a parked fetch. That is no new sign of the follower's life."""

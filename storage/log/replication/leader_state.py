@@ -91,7 +91,8 @@ def take_corrections(state: LogState, leader: LeaderState) -> bool:
     all of this again.
     """
     is_newer = leader.mark > state.timing.mark
-    state.leadership = state.leadership._replace(leader_cleaned_offset=leader.cleaned_offset)
+    if state.leadership.leader_cleaned_offset != leader.cleaned_offset:
+        state.leadership = state.leadership._replace(leader_cleaned_offset=leader.cleaned_offset)
     if leader.late_horizons is not None:
         horizons = with_late_horizons(state.timing.steps.late_horizons, *leader.late_horizons)
         steps = state.timing.steps._replace(late_horizons=horizons)
@@ -152,7 +153,8 @@ def note_behind(
         times = state.saved_times.covered()._replace(written_behind=written)
         state.saved_times.save(times, durable=True)
         state.replace_timing(state.timing._replace(written_behind=written))
-    state.leadership = state.leadership._replace(compared_epoch=state.leadership.epoch)
+    if state.leadership.compared_epoch != state.leadership.epoch:
+        state.leadership = state.leadership._replace(compared_epoch=state.leadership.epoch)
 
 
 def written_with(

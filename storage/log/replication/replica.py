@@ -233,7 +233,7 @@ class Replica:
         active.append(
             (received.data,),
             prepared.size,
-            (prepared._replace(position=0),),
+            (prepared._replace(position=0) if prepared.position else prepared,),
             append_time_ms,
             limits[0],
             settings.index_interval_bytes,

@@ -226,7 +226,7 @@ class FollowerFetch:
         if answer.diverging is not None:
             return _diverging(asked, answer)
         wanted = asked.wanted
-        has_records = asked.name not in self._without_records
+        has_records = not self._without_records or asked.name not in self._without_records
         data, size, converted = led.read(
             wanted,
             min(wanted.partition_max_bytes, self._left_bytes) if has_records else 0,
