@@ -20,6 +20,8 @@ from tidelog.broker.metadata.store import MOST_OPERATIONS, LeaseEndedError
 from tidelog.protocol.errors import BrokerError
 
 if TYPE_CHECKING:
+    from collections.abc import Generator
+
     from tidelog.broker.cluster.rules import Rules
     from tidelog.broker.cluster.services import Services
     from tidelog.broker.metadata.image import Image
@@ -105,14 +107,14 @@ class ControllerLoop:
         looked_at = (image.revision, settled, awaited, self._cluster.epoch)
         if self._cluster.epoch < 0 or looked_at == self._seen:
             return False
-        found = self._transactions(image, settled, awaited)
+        found = await self._transactions(image, settled, awaited)
         if not found:
             self._seen = looked_at
             return False
         await self._store_all(found)
         return True
 
-    def _transactions(
+    async def _transactions(
         self, image: Image, settled: frozenset[int], awaited: frozenset[int]
     ) -> list[Transaction]:
         cluster = self._cluster
@@ -127,7 +129,7 @@ class ControllerLoop:
         self.rules.keep_only(image.topics)
         concerned = (image.controller.epoch, settled, awaited)
         quiet, then = self._quiet or (None, None)
-        found = controller.transactions(
+        steps = controller.transactions(
             image,
             image.controller.epoch,
             self.rules,
@@ -136,6 +138,7 @@ class ControllerLoop:
             limit=self._limit,
             since=quiet if concerned == then else None,
         )
+        found = await _gradually(steps)
         if not found:
             self._quiet = (image, concerned)
         return found
@@ -214,3 +217,14 @@ class ControllerLoop:
         for (why, leader), partitions in names.items():
             of_leader = {} if leader == _SAME else {"leader": leader}
             log.info("partitions changed", extra=folded(partitions, **of_leader, why=why))
+
+
+async def _gradually(steps: Generator[None, None, list[Transaction]]) -> list[Transaction]:
+    """Returns what a generator returns, and gives way after each of its steps."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            found: list[Transaction] = end.value
+            return found
+        await asyncio.sleep(0)

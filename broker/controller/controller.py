@@ -32,10 +32,14 @@ from tidelog.broker.metadata.transactions import (
 from tidelog.protocol.errors import InvalidReplicaAssignment
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
     from uuid import UUID
 
     from tidelog.broker.metadata.image import Image, Topic
+
+
+_A_STEP = 200  # partitions that are decided on: a few milliseconds of work
+_STORED_IN_A_STEP = 4  # transactions
 
 
 class TopicRules(NamedTuple):
@@ -117,24 +121,43 @@ def transactions(
     awaited: Collection[int] = (),
     limit: int = MOST_OPERATIONS,
     since: Image | None = None,
-) -> list[Transaction]:
-    """Returns what the controller with this epoch should write now.
+) -> Generator[None, None, list[Transaction]]:
+    """Returns what the controller with this epoch should write now, in steps.
 
-    `settled` brokers may take over the partitions of which they are the preferred leader. What an
-    `awaited` broker leads, or is in sync with, stays as it is for now. Both are known from
-    `broker/membership/sessions.py`. Where nobody leads who can, new leaders come first, and all else
-    at a later call. `limit` bounds each transaction. `since` is an earlier image on which there was
-    nothing to write, with the same `settled` and `awaited`: only what has changed is looked at.
+    It yields after some partitions each, for a broker that dies may have led thousands. `settled` brokers
+    may take over the partitions of which they are the preferred leader. What an `awaited` broker leads,
+    or is in sync with, stays as it is for now. Both are known from `broker/membership/sessions.py`. Where
+    nobody leads who can, new leaders come first, and all else at a later call. `limit` bounds each
+    transaction. `since` is an earlier image on which there was nothing to write, with the same `settled`
+    and `awaited`: only what has changed is looked at.
     """
     if image.controller is None or image.controller.epoch != controller_epoch:
         return []
     guard = Compare(CONTROLLER, "create", "=", controller_epoch)
     # Clients wait for new leaders, and for nothing else that is written here.
-    changes = list(_changes(image, rules, settled, awaited, since, leaderless=True))
+    changes = yield from _listed(_changes(image, rules, settled, awaited, since, leaderless=True))
     if not changes:
-        others = _changes(image, rules, settled, awaited, since)
+        others = yield from _listed(_changes(image, rules, settled, awaited, since))
         changes = sorted(others, key=lambda each: each.after.leader == each.before.leader)
-    return [*abandoned(image, guard), *batched(changes, (guard,), limit)]
+    found = abandoned(image, guard)
+    for transaction in batched(changes, (guard,), limit):
+        found.append(transaction)
+        if not len(found) % _STORED_IN_A_STEP:
+            yield
+    return found
+
+
+def _listed(
+    changes: Iterator[PartitionChange | None],
+) -> Generator[None, None, list[PartitionChange]]:
+    """Returns changes as a list; yields at each None among them."""
+    found: list[PartitionChange] = []
+    for each in changes:
+        if each is None:
+            yield
+        else:
+            found.append(each)
+    return found
 
 
 def new_partition(
@@ -228,16 +251,23 @@ def _changes(
     since: Image | None,
     *,
     leaderless: bool = False,
-) -> Iterator[PartitionChange]:
-    """Returns what is to change; if `leaderless`, only where nobody leads who can."""
+) -> Iterator[PartitionChange | None]:
+    """Yields what is to change, and None after some partitions each.
+
+    If `leaderless`, only where nobody leads who can.
+    """
     can_lead = able(image)
     if since is not None and (
         can_lead != able(since) or since.broker_configs != image.broker_configs
     ):
         since = None
+    seen = 0
     for topic in changed_topics(image, since):
         topic_rules = rules(topic)
         for index in changed_partitions(image, topic, since):
+            seen += 1
+            if not seen % _A_STEP:
+                yield None
             record = topic.assignments[index]
             if record.leader_epoch == UNKNOWN_EPOCH:
                 continue  # of an older tidelog; its broker claims it

@@ -40,7 +40,7 @@ def raising(
     if image.controller is None:
         return []
     guard = Compare(CONTROLLER, "create", "=", image.controller.epoch)
-    return batched(_changes(image, topic, wanted, cordoned), (guard,))
+    return list(batched(_changes(image, topic, wanted, cordoned), (guard,)))
 
 
 def _changes(

@@ -112,7 +112,7 @@ def next_transactions(
     if not start.is_clean:
         leaving = list(_leaving(image, me, rules))
         if leaving:
-            return batched(leaving, guards, limit)
+            return list(batched(leaving, guards, limit))
     return [_registration(start, guards)]
 
 

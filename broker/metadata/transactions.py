@@ -17,7 +17,7 @@ from tidelog.broker.metadata.records import partition_key, put_partition
 from tidelog.broker.metadata.store import MOST_COMPARISONS, MOST_OPERATIONS, Compare
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
     from uuid import UUID
 
     from tidelog.broker.metadata.image import Image
@@ -84,27 +84,25 @@ def change(
 
 def batched(
     changes: Iterable[PartitionChange], guards: Sequence[Compare], limit: int = MOST_OPERATIONS
-) -> list[Transaction]:
-    """Returns transactions that store changes, in their order; each compares the `guards`, too.
+) -> Iterator[Transaction]:
+    """Yields transactions that store changes, in their order; each compares the `guards`, too.
 
     None has more than `limit` operations, nor more comparisons than a store takes with as many. A
     caller whose transaction was refused gives a smaller limit the next time: then fewer changes
     wait for the one that was decided on something old.
     """
     most_comparisons = limit + MOST_COMPARISONS - MOST_OPERATIONS
-    found: list[Transaction] = []
     taken: list[PartitionChange] = []
     compares = dict.fromkeys(guards)
     for each in changes:
         more = {**compares, **dict.fromkeys(each.compares)}
         if taken and (len(taken) == limit or len(more) > most_comparisons):
-            found.append(_transaction(taken, compares))
+            yield _transaction(taken, compares)
             taken, more = [], dict.fromkeys((*guards, *each.compares))
         taken.append(each)
         compares = more
     if taken:
-        found.append(_transaction(taken, compares))
-    return found
+        yield _transaction(taken, compares)
 
 
 def _transaction(changes: list[PartitionChange], compares: Iterable[Compare]) -> Transaction:

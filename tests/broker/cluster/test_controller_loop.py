@@ -8,6 +8,7 @@ from uuid import UUID
 import pytest
 
 from tidelog.broker.cluster.controller_loop import ControllerLoop
+from tidelog.broker.controller import controller
 from tidelog.broker.controller.controller import TopicRules
 from tidelog.broker.metadata import records
 from tidelog.broker.metadata.brokers.records import LiveBrokerRecord, put_controller, put_live
@@ -117,6 +118,27 @@ async def test_several_transactions_are_under_way_and_new_leaders_come_first(sto
     assert sum(each.partitions for each in told) == PARTITIONS
     assert len(told) < 10, "a line for each new leader and each reason"
     assert all(each.logs.startswith("t-") for each in told)
+
+
+async def test_elections_of_many_partitions_give_way_to_others(store, monkeypatch):
+    next_state, decided, most = controller.next_state, [0], [0]
+
+    def counted(*arguments):
+        decided[0] += 1
+        return next_state(*arguments)
+
+    async def watch():
+        while True:
+            before = decided[0]
+            await asyncio.sleep(0)
+            most[0] = max(most[0], decided[0] - before)
+
+    monkeypatch.setattr(controller, "next_state", counted)
+    watching = asyncio.create_task(watch())
+    await govern(store, until=is_done)
+    watching.cancel()
+    assert decided[0] >= PARTITIONS
+    assert 0 < most[0] <= 250
 
 
 @pytest.mark.parametrize("what", ["refused", "unknown"])

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 
 from tests.broker.partitions.replication.cluster import Cluster
+from tests.broker.partitions.replication.cluster import decided as decided_on
 from tests.broker.partitions.replication.states import brokers, min_insyncs, state, states, written
 from tidelog.broker.controller import controller
 from tidelog.broker.controller.controller import TopicRules
@@ -82,7 +83,7 @@ def test_an_election_compares_all_that_it_was_decided_on(cluster):
     """Facts of the design: the controller, the partition, who is gone, and who leads."""
     cluster.die(1)
     image = cluster.image
-    (found,) = controller.transactions(image, image.controller.epoch, cluster.rules)
+    (found,) = decided_on(image, image.controller.epoch, cluster.rules)
     assert set(found.compares) == {
         Compare("controller", "create", "=", image.controller.epoch),
         Compare(partition_key(cluster.topic_id, 0), "mod", "=", image.mod_revision("t", 0)),
@@ -131,7 +132,7 @@ def test_a_creation_whose_broker_has_ended_becomes_a_deletion(cluster):
 
 def test_an_election_is_refused_when_the_dead_broker_is_back(cluster):
     cluster.die(1)
-    decided = controller.transactions(cluster.image, cluster.image.controller.epoch, cluster.rules)
+    decided = decided_on(cluster.image, cluster.image.controller.epoch, cluster.rules)
     cluster.live(1)
     assert not any(cluster.commit(each) for each in decided)
     assert written(cluster.state()) == ("1* 2 3", "1 2 3", "")
@@ -139,7 +140,7 @@ def test_an_election_is_refused_when_the_dead_broker_is_back(cluster):
 
 def test_an_election_is_refused_when_the_new_leader_has_started_again(cluster):
     cluster.die(1)
-    decided = controller.transactions(cluster.image, cluster.image.controller.epoch, cluster.rules)
+    decided = decided_on(cluster.image, cluster.image.controller.epoch, cluster.rules)
     cluster.die(2)
     cluster.live(2)
     assert not any(cluster.commit(each) for each in decided)
@@ -148,7 +149,7 @@ def test_an_election_is_refused_when_the_new_leader_has_started_again(cluster):
 def test_of_two_controllers_one_elects(cluster):
     cluster.die(1)
     epoch = cluster.image.controller.epoch
-    one, two = (controller.transactions(cluster.image, epoch, cluster.rules) for _ in range(2))
+    one, two = (decided_on(cluster.image, epoch, cluster.rules) for _ in range(2))
     assert [cluster.commit(each) for each in one + two] == [True, False]
     assert cluster.state().leader_epoch == 6
 
@@ -156,10 +157,10 @@ def test_of_two_controllers_one_elects(cluster):
 def test_a_controller_that_was_paused_writes_nothing_any_more(cluster):
     cluster.die(1)
     epoch = cluster.image.controller.epoch
-    decided = controller.transactions(cluster.image, epoch, cluster.rules)
+    decided = decided_on(cluster.image, epoch, cluster.rules)
     cluster.elect_controller(2)
     assert not any(cluster.commit(each) for each in decided)
-    assert controller.transactions(cluster.image, epoch, cluster.rules) == []
+    assert decided_on(cluster.image, epoch, cluster.rules) == []
 
 
 def test_many_elections_are_few_transactions_below_the_limits_of_etcd():
@@ -195,7 +196,7 @@ def test_new_leaders_come_before_followers_that_leave_the_isr():
     cluster.die(1)
     epoch = cluster.image.controller.epoch
     for led_by in ([1, 1, 1], [2, 2, 2]):
-        decided = controller.transactions(cluster.image, epoch, cluster.rules, limit=4)
+        decided = decided_on(cluster.image, epoch, cluster.rules, limit=4)
         changes = [each for transaction in decided for each in transaction.changes]
         assert [each.before.leader for each in changes] == led_by
         assert all(cluster.commit(each) for each in decided)
@@ -205,7 +206,7 @@ def test_a_refused_batch_is_made_smaller(cluster):
     cluster.create("many", *[state("1* 2 3", "1 2 3")] * 10)
     cluster.die(1)
     epoch = cluster.image.controller.epoch
-    decided = controller.transactions(cluster.image, epoch, cluster.rules, limit=4)
+    decided = decided_on(cluster.image, epoch, cluster.rules, limit=4)
     assert [len(each.operations) for each in decided] == [4, 4, 3]
 
 
@@ -303,7 +304,7 @@ def test_topics_have_rules_of_their_own(cluster):
     cluster.create("loose", state("1* 2 3", "1 2 3"))
     cluster.die(1, 2)
     epoch = cluster.image.controller.epoch
-    for each in controller.transactions(
+    for each in decided_on(
         cluster.image, epoch, lambda topic: TopicRules(1 if topic.name == "loose" else 2)
     ):
         assert cluster.commit(each)

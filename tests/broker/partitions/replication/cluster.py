@@ -28,6 +28,16 @@ from tidelog.broker.metadata.store import MOST_OPERATIONS, NO_LEASE, Delete
 MOST = 128  # etcd's limit for the comparisons and for the operations of one transaction
 
 
+def decided(*arguments, **options):
+    """What the controller decides on an image, in all its steps."""
+    steps = controller.transactions(*arguments, **options)
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            return end.value
+
+
 class Cluster:
     """Keys of brokers and topics, and the image of them."""
 
@@ -116,11 +126,11 @@ class Cluster:
     def decisions(self, epoch, image=None, rules=None, **options):
         """What the controller would write; a look at what has changed since must find the same."""
         image, rules = image or self.image, rules or self.rules
-        found = controller.transactions(image, epoch, rules, **options)
+        found = decided(image, epoch, rules, **options)
         concerned = (epoch, rules(None), options)
         before, of_whom = self._quiet
         if of_whom == concerned:
-            assert controller.transactions(image, epoch, rules, **options, since=before) == found
+            assert decided(image, epoch, rules, **options, since=before) == found
         if not found:
             self._quiet = (image, concerned)
         return found
