@@ -218,7 +218,7 @@ class FollowerSession:
         """Ends the session: nothing that the follower has asked for is answered any more."""
         self.alarm.close()
         self.throttled.close()
-        for name in (*self._asks, *self._last_sent):
+        for name in {**self._asks, **self._last_sent}:
             self._forget(name)
 
     # --- updates ----------------------------------------------------------------------------------
