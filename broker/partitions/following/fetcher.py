@@ -47,6 +47,8 @@ if TYPE_CHECKING:
     from tidelog.protocol.message import Message
     from tidelog.protocol.topic_partition import TopicIdPartition
 
+    _Parts = Iterator[tuple[UUID, PartitionData]]
+
 log = logging.getLogger("tidelog.replicas")
 
 _CONNECT_S = 5.0
@@ -75,15 +77,6 @@ class _Sent(NamedTuple):
 
     number: int
     at_s: float
-
-
-class _Taken(NamedTuple):
-    """An answer that is being taken."""
-
-    connection: AsyncConnection
-    number: int  # of its fetch
-    left: Iterator[tuple[UUID, PartitionData]]
-    served: set[TopicIdPartition]  # those that came with records
 
 
 class Fetcher:
@@ -215,8 +208,7 @@ class Fetcher:
 
     def answered(self, answer: Any) -> None:
         """Handles the answer to the first fetch under way, and sends the next one."""
-        connection = self._connection
-        if self._failure is not None or not self._sent or connection is None:
+        if self._failure is not None or not self._sent:
             return
         try:
             number = self._sent.popleft().number
@@ -228,7 +220,7 @@ class Fetcher:
             left = (
                 (topic.topic_id, data) for topic in answer.responses for data in topic.partitions
             )
-            self._take(_Taken(connection, number, left, set()))
+            self._take(number, left, set())
         except Exception as error:  # noqa: BLE001 - raised again by the loop of this fetcher
             self.broken(error)
 
@@ -362,35 +354,46 @@ class Fetcher:
         if quota is not None and quota.is_throttled(partition.topic, partition.index):
             quota.record(len(data.records), self._context.now_ms())
 
-    def _take(self, taken: _Taken) -> None:
-        """Handles an answer, for some milliseconds at a time, and in the end sends the next fetch."""
+    def _take(self, number: int, left: _Parts, served: set[TopicIdPartition]) -> None:
+        """Handles an answer, for some milliseconds at a time, and in the end sends the next fetch.
+
+        `number` is that of its fetch, `left` are the partitions to handle, `served` those before them that
+        came with records.
+        """
         asked, now_s = self._asked, self._context.monotonic_s
         until_s = now_s() + _TAKEN_S
-        for topic_id, data in taken.left:
+        for topic_id, data in left:
             name = (topic_id, data.partition_index)
             found = asked.get(name)
-            if found is None or found.number > taken.number:
+            if found is None or found.number > number:
                 continue  # it has changed its role since it asked
             del asked[name]
             self._to_ask[name] = found.followed
             if data.records:
-                taken.served.add(name)
+                served.add(name)
                 self._count(found.followed, data)
             found.followed.take(found.request, data)
             if now_s() > until_s:
-                asyncio.get_running_loop().call_soon(self._take_rest, taken)
+                rest = partial(self._take_rest, self._connection, number, left, served)
+                asyncio.get_running_loop().call_soon(rest)
                 return
-        if taken.served and len(self._to_ask) > 1:
-            self._to_ask = served_last(self._to_ask, taken.served)
+        if served and len(self._to_ask) > 1:
+            self._to_ask = served_last(self._to_ask, served)
         if not self._session_id:  # the leader remembers none of the questions
             self._to_ask.update({name: each.followed for name, each in self._asked.items()})
             self._asked.clear()
         self._send()
 
-    def _take_rest(self, taken: _Taken) -> None:
-        if self._failure is not None or self._connection is not taken.connection:
+    def _take_rest(
+        self,
+        connection: AsyncConnection | None,
+        number: int,
+        left: _Parts,
+        served: set[TopicIdPartition],
+    ) -> None:
+        if self._failure is not None or self._connection is not connection:
             return  # everything is asked for anew
         try:
-            self._take(taken)
+            self._take(number, left, served)
         except Exception as error:  # noqa: BLE001 - raised again by the loop of this fetcher
             self.broken(error)
