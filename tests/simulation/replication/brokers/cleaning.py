@@ -26,7 +26,7 @@ class VirtualWorker:
         self._groups: list[Any] = []
 
     @classmethod
-    async def start(cls) -> Self:
+    async def start(cls, _bytes_per_second: float) -> Self:
         return cls()
 
     async def request(self, question: dict[str, Any], patience_s: float) -> dict[str, Any]:
