@@ -1,7 +1,7 @@
 """Fetch (key 1): read records, and wait for them if there are too few.
 
 Behaviour: the response is sent at once if min_bytes are available, if max_wait_ms is 0, or if reading a
-partition has failed; else the request waits (`broker/partitions/fetch/delayed_fetch.py`). A topic that is
+partition has failed; else the request waits (`broker/partitions/fetch/client_fetch.py`). A topic that is
 unknown does not end the wait for others. `broker/partitions/fetch/fetch_read.py` describes how partitions are
 read within the limits.
 
@@ -36,7 +36,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from tidelog.broker.network.scheduler import listed
-from tidelog.broker.partitions.fetch import delayed_fetch, incremental
+from tidelog.broker.partitions.fetch import client_fetch, incremental
 from tidelog.broker.partitions.fetch.fetch_read import (
     TOPIC_IDS_SINCE,
     FetchRead,
@@ -78,7 +78,7 @@ def handle(
     if quota is not None:
         request.min_bytes = quota.most_fetch_bytes(request.min_bytes)
     if request.session_epoch not in _WHOLE:
-        return delayed_fetch.answer(
+        return client_fetch.answer(
             services, incremental.next_of_session(services, request, context)
         )
     if request.session_id != NO_SESSION:
@@ -87,16 +87,14 @@ def handle(
     if len(topics) != 1 or len(topics[0].partitions) != 1:
         name_each_once(request, by_id=context.version >= TOPIC_IDS_SINCE)
     if quota is not None or not are_few(topics):
-        return delayed_fetch.answer(services, incremental.WholeFetch(services, request, context))
+        return client_fetch.answer(services, incremental.WholeFetch(services, request, context))
     attempt = FetchRead(services, request, context, ON_LOOP, request.topics)
     try:
         attempt.read_few()
     except WouldBlock:
-        return delayed_fetch.wait(
-            services, incremental.WholeFetch(services, request, context), None
-        )
+        return client_fetch.wait(services, incremental.WholeFetch(services, request, context), None)
     if not (attempt.is_enough() or attempt.has_urgent_error()):
-        return delayed_fetch.wait(
+        return client_fetch.wait(
             services, incremental.WholeFetch(services, request, context), attempt
         )
     if request.session_epoch == FIRST:

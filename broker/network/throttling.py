@@ -3,7 +3,7 @@
 A client that is over a quota gets its answer at once, with throttle_time_ms, and its connection is muted for
 that time, as in Kafka: what it sends meanwhile is neither read nor served. So a client that ignores the
 time is held as well. An answer to a fetch that is over the quota is empty
-(`broker/partitions/fetch/delayed_fetch.py`).
+(`broker/partitions/fetch/client_fetch.py`).
 
 The time of a request is that which it keeps the event loop; work in threads does not count. Requests of other
 brokers, for replicas and transactions, are exempt.

@@ -2,11 +2,9 @@
 
 They all wait here, and nowhere else:
 
-- A fetch that found too little waits for bytes that it may read. An append subtracts its bytes; a
-  fetch that has enough is woken. While nothing arrives a waiting fetch costs one timer and no work,
-  however many there are. A fetch of committed data counts no bytes while an open transaction holds
-  the last stable offset back: it is woken when that moves, and reads how much there is.
-- The partitions of fetch sessions wait here between the fetches, too (`broker/partitions/fetch`).
+- A fetch that found too little waits for bytes that it may read (`fetch/delayed_fetch.py`). While
+  nothing arrives a waiting fetch costs one timer and no work, however many there are.
+- The partitions of fetch sessions wait here between the fetches, too (`fetch/incremental.py`).
 - An append above the high watermark waits to be counted, and its bytes to be offered to fetches.
 - An acknowledgement waits until its append may be read and is durable, where the topic asks for it.
 
@@ -17,13 +15,13 @@ Everything runs on the event loop.
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from tidelog.storage.log.high_watermark import AS_REPLICATED
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    import asyncio
+    from collections.abc import Callable
 
     from tidelog.storage.log.partition import Appended, Partition
 
@@ -46,64 +44,6 @@ class Waiter(Protocol):
 
     def invalidated(self) -> bool:
         """Reads the log again, or leaves it: it may have changed in another way than by an append."""
-
-
-class DelayedFetch:
-    """One fetch waiting for `missing_bytes` more."""
-
-    __slots__ = ("future", "is_held_back", "missing_bytes")
-
-    def __init__(self, missing_bytes: int, future: asyncio.Future[None]) -> None:
-        self.missing_bytes = missing_bytes
-        self.future = future
-        self.is_held_back = False  # bytes came that an open transaction hides
-
-    def wake(self) -> None:
-        """Lets the fetch read again."""
-        if not self.future.done():
-            self.future.set_result(None)
-
-    def took(self, size: int) -> None:
-        """Counts bytes that the fetch may read."""
-        self.missing_bytes -= size
-        if self.missing_bytes <= 0:
-            self.wake()
-
-    def arrived(self, partition: Partition, size: int, read_to: int | None) -> bool:
-        """Counts the bytes, if the fetch may read them."""
-        if read_to is None or self.took_stable(partition, read_to):
-            self.took(size)
-        return True
-
-    def invalidated(self) -> bool:
-        """Lets the fetch read again."""
-        self.wake()
-        return True
-
-    async def sleep(self, timeout_s: float) -> bool:
-        """Returns True when it is woken, False when the time is over."""
-        timer = asyncio.get_running_loop().call_later(timeout_s, _expire, self.future)
-        try:
-            await self.future
-        except TimeoutError:
-            return False
-        finally:
-            timer.cancel()
-        return True
-
-    def took_stable(self, partition: Partition, read_to: int) -> bool:
-        """Returns whether bytes that came to a partition count for this fetch of committed data.
-
-        It has read up to the offset `read_to`. If other bytes become readable, it is woken.
-        """
-        _, high_watermark, stable = partition.state.ends
-        if stable == read_to:
-            self.is_held_back = True
-        elif self.is_held_back or stable != high_watermark:
-            self.wake()
-        else:
-            return True
-        return False
 
 
 class _Acknowledgement(NamedTuple):
@@ -229,34 +169,3 @@ class Purgatory:
             waits.pop(waiter, None)
             if not waits:
                 del self._waits[partition]
-
-    async def wait(
-        self,
-        partitions: Iterable[Partition],
-        missing_bytes: int,
-        timeout_s: float,
-        stable_offsets: Sequence[int] | None = None,
-    ) -> bool:
-        """Waits until `missing_bytes` arrived in any of `partitions`, or the time is over.
-
-        A fetch of committed data gives the last stable offsets up to which it has read each.
-        Returns True if woken, False if the time is over.
-        """
-        wait = DelayedFetch(missing_bytes, asyncio.get_running_loop().create_future())
-        entered = list(partitions)
-        for number, partition in enumerate(entered):
-            read_to = None
-            if stable_offsets is not None:
-                read_to = stable_offsets[number]
-                wait.is_held_back |= read_to != partition.high_watermark
-            self.enter(partition, wait, read_to)
-        try:
-            return await wait.sleep(timeout_s)
-        finally:
-            for partition in entered:
-                self.leave(partition, wait)
-
-
-def _expire(future: asyncio.Future[None]) -> None:
-    if not future.done():
-        future.set_exception(TimeoutError())

@@ -1,138 +1,107 @@
-"""When a fetch is answered: at once if it may be, else after a wait for more data.
+"""A fetch that has found too little: it waits in the purgatory for bytes that it may read.
 
-The answer is sent at once if min_bytes are available, if max_wait_ms is 0, if no partition can be read,
-or if reading one has failed; else the fetch waits (`broker/partitions/purgatory.py`) and reads again. A
-topic that is unknown, or that the client may not read, does not end the wait for others, as in Kafka,
-unless it has become so during the wait: a client that asks again at once would ask without a pause.
+An append subtracts its bytes; a fetch that has enough is woken. A fetch of committed data counts no
+bytes while an open transaction holds the last stable offset back: it is woken when that moves, and
+reads how much there is.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
-
-from tidelog.broker.partitions.fetch.fetch_read import TOPIC_IDS_SINCE, FetchRead, are_few
-from tidelog.broker.partitions.fetch.parts import wanted_names
-from tidelog.broker.partitions.offload import offload
-from tidelog.broker.pools import ON_LOOP
-from tidelog.storage.would_block import WouldBlock
+import asyncio
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Sequence
-    from typing import Any
+    from collections.abc import Iterable, Sequence
 
-    from tidelog.broker.network.context import Context
-    from tidelog.broker.partitions.services import Services
-    from tidelog.broker.pools import Permit
-    from tidelog.protocol.api.fetch import FetchRequest, FetchResponse, FetchTopic
+    from tidelog.broker.partitions.purgatory import Purgatory
+    from tidelog.storage.log.partition import Partition
 
 
-class Fetch(Protocol):
-    """What a fetch reads each time, and how it waits: that of a whole request, or of a session."""
+class DelayedFetch:
+    """One fetch waiting for `missing_bytes` more."""
 
-    @property
-    def request(self) -> FetchRequest:
-        """The request."""
+    __slots__ = ("future", "is_held_back", "missing_bytes")
 
-    @property
-    def context(self) -> Context:
-        """Its context."""
+    def __init__(self, missing_bytes: int, future: asyncio.Future[None]) -> None:
+        self.missing_bytes = missing_bytes
+        self.future = future
+        self.is_held_back = False  # bytes came that an open transaction hides
 
-    @property
-    def is_part(self) -> bool:
-        """Whether it asks for more than it reads."""
+    def wake(self) -> None:
+        """Lets the fetch read again."""
+        if not self.future.done():
+            self.future.set_result(None)
 
-    def topics(self) -> Sequence[FetchTopic]:
-        """Returns what to read now."""
+    def took(self, size: int) -> None:
+        """Counts bytes that the fetch may read."""
+        self.missing_bytes -= size
+        if self.missing_bytes <= 0:
+            self.wake()
 
-    def has_urgent_error(self, attempt: FetchRead) -> bool:
-        """Returns whether one of the errors of an attempt is answered at once."""
+    def arrived(self, partition: Partition, size: int, read_to: int | None) -> bool:
+        """Counts the bytes, if the fetch may read them."""
+        if read_to is None or self.took_stable(partition, read_to):
+            self.took(size)
+        return True
 
-    async def wait(self, attempt: FetchRead, timeout_s: float) -> bool:
-        """Waits until there may be more; returns False if the time is over."""
+    def invalidated(self) -> bool:
+        """Lets the fetch read again."""
+        self.wake()
+        return True
 
-    def respond(self, attempt: FetchRead) -> FetchResponse:
-        """Returns the response to what was read."""
+    async def sleep(self, timeout_s: float) -> bool:
+        """Returns True when it is woken, False when the time is over."""
+        timer = asyncio.get_running_loop().call_later(timeout_s, _expire, self.future)
+        try:
+            await self.future
+        except TimeoutError:
+            return False
+        finally:
+            timer.cancel()
+        return True
 
-    async def settle(self) -> None:
-        """Finishes what `respond` has begun, if that is much."""
+    def took_stable(self, partition: Partition, read_to: int) -> bool:
+        """Returns whether bytes that came to a partition count for this fetch of committed data.
 
-    def hold_back(self) -> FetchResponse:
-        """Returns the response that has nothing, after which the client asks for the same again."""
-
-
-def answer(services: Services, fetch: Fetch) -> FetchResponse | Coroutine[Any, Any, FetchResponse]:
-    """Returns the response, or a coroutine that waits for it."""
-    topics = fetch.topics()
-    attempt = FetchRead(
-        services, fetch.request, fetch.context, ON_LOOP, topics, is_part=fetch.is_part
-    )
-    if not are_few(topics):
-        return _answer_many(services, fetch, attempt)
-    try:
-        attempt.read_few()
-    except WouldBlock:
-        return wait(services, fetch, None)
-    if _is_enough(fetch, attempt):
-        return _respond(fetch, attempt)
-    return wait(services, fetch, attempt)
-
-
-async def _answer_many(services: Services, fetch: Fetch, attempt: FetchRead) -> FetchResponse:
-    try:
-        await attempt.read()
-    except WouldBlock:
-        return await wait(services, fetch, None)
-    if not _is_enough(fetch, attempt):
-        return await wait(services, fetch, attempt)
-    response = _respond(fetch, attempt)
-    await fetch.settle()
-    return response
+        It has read up to the offset `read_to`. If other bytes become readable, it is woken.
+        """
+        _, high_watermark, stable = partition.state.ends
+        if stable == read_to:
+            self.is_held_back = True
+        elif self.is_held_back or stable != high_watermark:
+            self.wake()
+        else:
+            return True
+        return False
 
 
-def _is_enough(fetch: Fetch, attempt: FetchRead) -> bool:
-    return attempt.is_enough() or (bool(attempt.errors) and fetch.has_urgent_error(attempt))
+async def wait_for_bytes(
+    purgatory: Purgatory,
+    partitions: Iterable[Partition],
+    missing_bytes: int,
+    timeout_s: float,
+    stable_offsets: Sequence[int] | None = None,
+) -> bool:
+    """Waits until `missing_bytes` arrived in any of `partitions`, or the time is over.
 
-
-async def wait(services: Services, fetch: Fetch, attempt: FetchRead | None) -> FetchResponse:
-    """Waits for more data, then reads again.
-
-    The last attempt is the response, whatever it finds.
+    A fetch of committed data passes the last stable offset up to which it has read each partition.
+    Returns True if woken, False if the time is over.
     """
-    deadline_s = services.clock.monotonic_s() + fetch.request.max_wait_ms / 1000
-    if attempt is None:
-        attempt = await _attempt_anywhere(services, fetch)
-    errors = len(attempt.errors)
-    while not _is_enough(fetch, attempt) and len(attempt.errors) <= errors:
-        if attempt.has_grown():  # since the read, before the request waited
-            attempt = await _attempt_anywhere(services, fetch)
-            continue
-        left_s = deadline_s - services.clock.monotonic_s()
-        woken = left_s > 0 and await fetch.wait(attempt, left_s)
-        attempt = await _attempt_anywhere(services, fetch)
-        if not woken:
-            break
-    response = _respond(fetch, attempt)
-    await fetch.settle()
-    return response
+    fetch = DelayedFetch(missing_bytes, asyncio.get_running_loop().create_future())
+    entered = list(partitions)
+    for number, partition in enumerate(entered):
+        read_to = None
+        if stable_offsets is not None:
+            read_to = stable_offsets[number]
+            fetch.is_held_back |= read_to != partition.high_watermark
+        purgatory.enter(partition, fetch, read_to)
+    try:
+        return await fetch.sleep(timeout_s)
+    finally:
+        for partition in entered:
+            purgatory.leave(partition, fetch)
 
 
-def _respond(fetch: Fetch, attempt: FetchRead) -> FetchResponse:
-    """Returns the response to what was read, or an empty one if the quota of the client is exceeded."""
-    quota = fetch.context.quota
-    if quota is not None and quota.holds_back(attempt.size_bytes):
-        return fetch.hold_back()
-    return fetch.respond(attempt)
-
-
-async def _attempt_anywhere(services: Services, fetch: Fetch) -> FetchRead:
-    """Reads on the loop; in a thread if much is to be converted or the disk has to be read."""
-    request, context, is_part = fetch.request, fetch.context, fetch.is_part
-    topics = fetch.topics()
-
-    async def attempt(permit: Permit) -> FetchRead:
-        made = FetchRead(services, request, context, permit, topics, is_part=is_part)
-        await made.read()
-        return made
-
-    names = wanted_names(services, topics, by_id=context.version >= TOPIC_IDS_SINCE)
-    return await offload(services, names, attempt)
+def _expire(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.set_exception(TimeoutError())

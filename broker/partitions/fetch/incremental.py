@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, cast
 
 from tidelog.broker.network.per_partition import FEW
 from tidelog.broker.network.scheduler import checkpoint
+from tidelog.broker.partitions.fetch.delayed_fetch import DelayedFetch, wait_for_bytes
 from tidelog.broker.partitions.fetch.fetch_read import TOPIC_IDS_SINCE, WAITING_ERRORS
 from tidelog.broker.partitions.fetch.session import as_topics
-from tidelog.broker.partitions.purgatory import DelayedFetch
 from tidelog.protocol.api.fetch import FetchResponse
 from tidelog.protocol.errors import ErrorCode, FetchSessionIdNotFound
 
@@ -56,7 +56,8 @@ class WholeFetch:
     async def wait(self, attempt: FetchRead, timeout_s: float) -> bool:
         """Waits for the bytes that are missing."""
         request = self.request
-        return await self._services.purgatory.wait(
+        return await wait_for_bytes(
+            self._services.purgatory,
             attempt.partitions,
             request.min_bytes - attempt.size_bytes,
             timeout_s,

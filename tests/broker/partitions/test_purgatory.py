@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import pytest
 
+from tidelog.broker.partitions.fetch.delayed_fetch import wait_for_bytes
 from tidelog.broker.partitions.purgatory import Purgatory
 from tidelog.storage.log.high_watermark import AT_ONCE
 
@@ -36,7 +37,7 @@ async def started(coroutine):
 
 
 async def test_enough_bytes_wake_a_wait(waiting):
-    task = await started(waiting.wait(["p"], 10, 60))
+    task = await started(wait_for_bytes(waiting, ["p"], 10, 60))
     waiting.appended("p", Written(4))
     await asyncio.sleep(0)
     assert not task.done()
@@ -46,14 +47,14 @@ async def test_enough_bytes_wake_a_wait(waiting):
 
 
 async def test_bytes_of_several_partitions_add_up(waiting):
-    task = await started(waiting.wait(["p", "q"], 10, 60))
+    task = await started(wait_for_bytes(waiting, ["p", "q"], 10, 60))
     waiting.appended("p", Written(5))
     waiting.appended("q", Written(5))
     assert await task is True
 
 
 async def test_another_partition_wakes_nobody(waiting):
-    task = await started(waiting.wait(["p"], 1, 60))
+    task = await started(wait_for_bytes(waiting, ["p"], 1, 60))
     waiting.appended("q", Written(100))
     await asyncio.sleep(0)
     done = task.done()
@@ -63,12 +64,12 @@ async def test_another_partition_wakes_nobody(waiting):
 
 
 async def test_time_is_over(waiting):
-    assert await waiting.wait(["p"], 1, 0) is False
+    assert await wait_for_bytes(waiting, ["p"], 1, 0) is False
     assert len(waiting) == 0
 
 
 async def test_a_cancelled_wait_leaves_nothing(waiting):
-    task = await started(waiting.wait(["p", "q"], 1, 60))
+    task = await started(wait_for_bytes(waiting, ["p", "q"], 1, 60))
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
@@ -76,13 +77,13 @@ async def test_a_cancelled_wait_leaves_nothing(waiting):
 
 
 async def test_wake_all(waiting):
-    tasks = [await started(waiting.wait([name], 1, 60)) for name in "pqr"]
+    tasks = [await started(wait_for_bytes(waiting, [name], 1, 60)) for name in "pqr"]
     waiting.wake_all()
     assert await asyncio.gather(*tasks) == [True, True, True]
 
 
 async def test_a_duplicate_brings_no_bytes(waiting, counted):
-    task = await started(waiting.wait(["p"], 10, 60))
+    task = await started(wait_for_bytes(waiting, ["p"], 10, 60))
     waiting.appended("p", Written(100, duplicate=True))
     await asyncio.sleep(0)
     assert (task.done(), len(counted)) == (False, 1)
@@ -108,7 +109,7 @@ async def test_appends_above_the_high_watermark_wait_for_it(waiting, counted):
     first, second = Written(10, 0), Written(5, 1)
     waiting.wait_until_readable(log, first)
     waiting.wait_until_readable(log, second)
-    task = await started(waiting.wait([log], 15, 60))
+    task = await started(wait_for_bytes(waiting, [log], 15, 60))
     waiting.advanced(log)
     assert counted == []
     log.advance(1)

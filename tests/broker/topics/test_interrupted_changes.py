@@ -12,6 +12,7 @@ from tidelog.broker.clock import ManualClock
 from tidelog.broker.maintenance.retention_rounds import delete_due
 from tidelog.broker.metadata.local import local_metadata
 from tidelog.broker.metrics.counters import Metrics
+from tidelog.broker.partitions.fetch.delayed_fetch import wait_for_bytes
 from tidelog.broker.topics.startup import open_topics
 from tidelog.config import BrokerConfig, load
 from tidelog.protocol.errors import KafkaStorageError, TopicAlreadyExists
@@ -271,7 +272,9 @@ async def test_a_deletion_that_fails_half_way_wakes_those_who_wait_for_records(
     async with Broker(tmp_path) as broker:
         await _create_and_fill(broker)
         partition = broker.node.partitions.get("t", 0)
-        waiting = asyncio.create_task(broker.node.purgatory.wait([partition], 1, timeout_s=60))
+        waiting = asyncio.create_task(
+            wait_for_bytes(broker.node.purgatory, [partition], 1, timeout_s=60)
+        )
         await asyncio.sleep(0)
 
         def fails(*_):

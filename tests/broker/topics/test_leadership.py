@@ -11,6 +11,7 @@ import pytest
 from tests.broker import asking
 from tests.broker.topics.test_interrupted_changes import Broker
 from tidelog.broker.metadata.records import PartitionRecord
+from tidelog.broker.partitions.fetch.delayed_fetch import wait_for_bytes
 from tidelog.broker.topics.leadership import claim_partitions
 from tidelog.protocol.errors import (
     FencedLeaderEpoch,
@@ -166,7 +167,8 @@ async def test_who_waits_for_a_partition_hears_of_a_new_leader_or_epoch(tmp_path
         for change in changes:
             both = [broker.node.partitions.get("t", index) for index in (0, 1)]
             changed, unchanged = (
-                asyncio.ensure_future(broker.node.purgatory.wait([each], 1, 60)) for each in both
+                asyncio.ensure_future(wait_for_bytes(broker.node.purgatory, [each], 1, 60))
+                for each in both
             )
             await asyncio.sleep(0)
             await change()
