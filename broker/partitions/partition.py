@@ -145,7 +145,6 @@ class ServedPartition:
         if followed is not None:
             followed.stop()
             self._context.fetchers.discard(followed)
-            self._context.following.purgatory.wake(followed.partition)  # consumers wait here, too
 
     # --- the change -------------------------------------------------------------------------------
 

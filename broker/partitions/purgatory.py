@@ -1,6 +1,7 @@
-"""Who waits for a partition's offsets to advance: fetches, acknowledgements, unreadable appends.
+"""Who waits for a log's offsets to advance: fetches, acknowledgements, unreadable appends.
 
-They all wait here, and nowhere else:
+They wait by log, whatever role it has, and stay when the role changes. Who waits for a role, or for
+followers, waits with the leader (`leading/partition_leader.py`), and is answered when that stops.
 
 - A fetch that found too little waits for bytes that it may read (`fetch/delayed_fetch.py`). While
   nothing arrives a waiting fetch costs one timer and no work, however many there are.
@@ -8,8 +9,9 @@ They all wait here, and nowhere else:
 - An append above the high watermark waits to be counted, and its bytes to be offered to fetches.
 - An acknowledgement waits until its append may be read and is durable, where the topic asks for it.
 
-`appended` is called with an append that others may read at once. `advanced` is called when the high
-watermark or the durable offset of a log has moved in another way: after a sync or a checkpoint.
+`note_append` is called with each append, or `appended` if others may read it at once. `advanced` is
+called when the high watermark or the durable offset of a log has moved in another way: after a sync or
+a checkpoint.
 Everything runs on the event loop.
 """
 
@@ -132,9 +134,12 @@ class Purgatory:
 
     # --- appends ----------------------------------------------------------------------------------
 
-    def wait_until_readable(self, partition: Partition, appended: Appended) -> None:
-        """Keeps an append above the high watermark until `advanced`."""
-        self._unreadable.setdefault(partition, []).append(appended)
+    def note_append(self, partition: Partition, appended: Appended) -> None:
+        """Does what `appended` does: now, or when the high watermark has passed the append."""
+        if appended.last_offset < partition.state.ends[1]:
+            self.appended(partition, appended)
+        else:
+            self._unreadable.setdefault(partition, []).append(appended)
 
     def add_acknowledgement(
         self, partition: Partition, appended: Appended, answer: asyncio.Future[Appended]

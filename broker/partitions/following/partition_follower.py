@@ -117,8 +117,12 @@ class PartitionFollower:
         self._unreadable: deque[_Appended] = deque()  # what was appended, and may not be read yet
 
     def stop(self) -> None:
-        """Follows no more. Work in a thread goes on; what waits for memory is given up."""
+        """Stops following, and wakes the fetches of consumers, which wait on this broker, too.
+
+        Work in a thread goes on. An append that waits for memory is cancelled.
+        """
         self.is_stopped = True
+        self._context.purgatory.wake(self.partition)
         if self.work is not None and self._waits_for_memory:
             self.work.cancel()
 

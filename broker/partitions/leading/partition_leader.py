@@ -241,13 +241,7 @@ class PartitionLeader:
 
         That of a thread may be read already: a request has brought this leader up to date before.
         """
-        purgatory = self._context.purgatory
-        if appended.duplicate:
-            pass
-        elif appended.last_offset < self.leader.high_watermark:
-            purgatory.appended(self.partition, appended)
-        else:
-            purgatory.wait_until_readable(self.partition, appended)
+        self._context.purgatory.note_append(self.partition, appended)
         self.appended()
 
     def flushed(self) -> None:

@@ -241,19 +241,13 @@ class Appends:
 
         Returns the append, or a future that is done when it is durable.
         """
-        leader, is_replicated = (
-            self._leaders.get(partition),
-            partition.state.policy is AS_REPLICATED,
-        )
+        leader = self._leaders.get(partition)
+        is_replicated = partition.state.policy is AS_REPLICATED
         is_readable = is_replicated or appended.last_offset < partition.high_watermark
         if leader is not None:
             leader.note_append(appended)
-        elif is_replicated:
-            pass
-        elif is_readable:
-            self._purgatory.appended(partition, appended)
-        else:
-            self._purgatory.wait_until_readable(partition, appended)
+        elif not is_replicated:
+            self._purgatory.note_append(partition, appended)
         # Records that cannot be read yet need a sync, even if the settings have just changed, or a
         # checkpoint is about to make them durable.
         if is_readable and not (partition.has_flush_rules and partition.must_commit):

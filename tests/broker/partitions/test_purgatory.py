@@ -97,8 +97,11 @@ class Log(SimpleNamespace):
     is_deleted = False
     offline = None
     high_watermark = durable_offset = 0
-    state = SimpleNamespace(policy=AT_ONCE)
     __hash__ = object.__hash__
+
+    @property
+    def state(self):
+        return SimpleNamespace(policy=AT_ONCE, ends=(0, self.high_watermark, 0))
 
     def advance(self, offset):
         self.high_watermark = self.durable_offset = offset
@@ -107,8 +110,8 @@ class Log(SimpleNamespace):
 async def test_appends_above_the_high_watermark_wait_for_it(waiting, counted):
     log = Log()
     first, second = Written(10, 0), Written(5, 1)
-    waiting.wait_until_readable(log, first)
-    waiting.wait_until_readable(log, second)
+    waiting.note_append(log, first)
+    waiting.note_append(log, second)
     task = await started(wait_for_bytes(waiting, [log], 15, 60))
     waiting.advanced(log)
     assert counted == []
@@ -128,7 +131,7 @@ async def test_appends_above_the_high_watermark_wait_for_it(waiting, counted):
 @pytest.mark.parametrize("lost", [{"is_deleted": True}, {"offline": "a dead disk"}])
 def test_appends_to_a_log_that_is_gone_are_dropped(waiting, counted, lost):
     log = Log()
-    waiting.wait_until_readable(log, Written(10))
+    waiting.note_append(log, Written(10))
     for name, value in lost.items():
         setattr(log, name, value)
     log.advance(1)
@@ -163,7 +166,7 @@ async def test_a_failed_sync_fails_every_acknowledgement_but_loses_no_append(wai
     gone.cancel()
     for each in (answer, gone):
         waiting.add_acknowledgement(log, Written(1), each)
-    waiting.wait_until_readable(log, Written(1))
+    waiting.note_append(log, Written(1))
     waiting.refuse(log, OSError("disk full"))
     with pytest.raises(OSError, match="disk full"):
         await answer

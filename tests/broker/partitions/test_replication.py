@@ -9,8 +9,10 @@ import pytest
 
 from tests.broker.partitions.follower import Follower, wanted
 from tests.broker.partitions.inside import (
+    append,
     consume,
     eventually,
+    part_of,
     produce,
     values_of,
 )
@@ -18,6 +20,8 @@ from tidelog.broker.partitions import replication_state
 from tidelog.broker.partitions.leading.isr_changes import IsrChanges
 from tidelog.client.async_connection import AsyncConnection
 from tidelog.protocol.errors import ErrorCode, KafkaStorageError, NotLeaderOrFollower
+from tidelog.protocol.records.batch import build
+from tidelog.protocol.records.layout import Record
 from tidelog.storage.log.high_watermark import Role
 
 NO_SESSION = (0, -1)  # of fetches
@@ -35,6 +39,17 @@ async def test_acks_all_is_answered_when_all_replicas_have_the_records(three):
     assert found.high_watermark == 20
     wanted = [b"%d" % number for number in range(20)]
     assert [values_of(broker.log("t")) for broker in three.all.values()] == [wanted] * 3
+
+
+@pytest.mark.parametrize("replicas", [(1, 2), (1,)])
+async def test_a_leader_counts_an_append_once_and_its_duplicates(two, replicas):
+    await two.create("t", (replicas,))
+    record = Record(0, 1_000, None, b"a")
+    data = build([record], producer_id=7, producer_epoch=0, base_sequence=0)
+    for _ in range(3):
+        assert part_of(await append(two[1], "t", data)).error_code == 0
+    counts = two[1].node.metrics.topics["t"]
+    assert (counts.messages_in, counts.duplicates) == (1, 2)
 
 
 async def test_in_sync_replicas_are_logged_though_the_outcome_of_their_change_was_lost(

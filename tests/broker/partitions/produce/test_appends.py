@@ -49,8 +49,8 @@ class Log:
 
     has_flush_rules = False
     is_read = True
-    state = SimpleNamespace(policy=AT_ONCE)
     high_watermark = 1 << 62
+    state = SimpleNamespace(policy=AT_ONCE, ends=(0, high_watermark, 0))
 
     def __init__(self, held=0):
         self.config = topic_with()
