@@ -71,9 +71,15 @@ class ReplicaManager:
         self.leaders, self._led = Leaders(led), led
         self.pending_elections = PendingElections(services.metadata, cluster, self.leaders)
         self._isr_changes = IsrChanges(services.metadata, cluster)
+        reads = SharedReads()
         self._sessions = FollowerSessions(
             SessionContext(
-                services, self.leaders, self.pending_elections, self._quotas, self.now_ms
+                services,
+                self.leaders,
+                self.pending_elections,
+                reads,
+                self._quotas,
+                self.now_ms,
             )
         )
         clocks = LeaderClocks(services.clock.now_ms)
@@ -87,7 +93,9 @@ class ReplicaManager:
             services.clock.now_ms,
             self._folded,
         )
-        self.assigned = AssignedPartitions(services, self._partitions(), self._quotas, self.senders)
+        self.assigned = AssignedPartitions(
+            services, self._partitions(reads), self._quotas, self.senders
+        )
         config = services.config
         session_ms = config.cluster.broker_session_timeout_ms
         self._tick_s = min(session_ms / 3, config.replication.replica_lag_time_max_ms / 2) / 1000
@@ -113,13 +121,13 @@ class ReplicaManager:
             config.replication.replica_fetch_max_bytes,
         )
 
-    def _partitions(self) -> PartitionContext:
+    def _partitions(self, reads: SharedReads) -> PartitionContext:
         services = self._services
         leading = LeaderContext(
             self.leaders,
             services.purgatory,
             self._isr_changes,
-            SharedReads(),
+            reads,
             self._folded,
             self.now_ms,
         )

@@ -70,6 +70,22 @@ def state_alone(partition: Partition) -> ReplicationState:
         return sent_state(ForFollower(Fetched([], 0, 0), [], (), leader_state(state, version)))
 
 
+def facts(partition: Partition) -> object:
+    """Returns what followers should know of a log, to be compared with what they were sent."""
+    state = partition.state
+    return (
+        state.ends,
+        state.version.log_start_offset,
+        state.last_append_time_ms,
+        state.cleaning.cleaned_offset,
+        state.timing.back_offset,
+        state.timing.mark,
+        state.timing.corrections,
+        state.timing.adoptions,
+        state.timing.steps,
+    )
+
+
 class ReadForFollower(NamedTuple):
     """The answer for one partition, the bytes of its records, and how many were converted."""
 

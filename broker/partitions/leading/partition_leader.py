@@ -14,7 +14,6 @@ import logging
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from tidelog.broker.partitions import replication_state
 from tidelog.broker.partitions.leading.acknowledgements import Acknowledgements, refusal
 from tidelog.broker.partitions.replication.high_watermark import low_watermark as low_watermark_of
 from tidelog.broker.partitions.replication.messages import (
@@ -45,12 +44,8 @@ if TYPE_CHECKING:
         LeaderAction,
         LeaderRules,
     )
-    from tidelog.broker.partitions.replication_state import ReadForFollower
-    from tidelog.protocol.api.fetch import FetchPartition
     from tidelog.protocol.topic_partition import TopicIdPartition
     from tidelog.storage.log.partition import Appended, Partition
-
-_PAIR = 2  # replicas: there is no second follower
 
 
 class ParkedFetch(Protocol):
@@ -300,61 +295,6 @@ class PartitionLeader:
         """Returns what to answer to a fetch that was parked."""
         self._bring_up_to_date()
         return self.leader.on_wake(request, self._context.now_ms())
-
-    def read(
-        self,
-        wanted: FetchPartition,
-        max_bytes: int,
-        *,
-        minimum_one: bool,
-        may_block: bool,
-        newest_magic: int,
-        check: Callable[[], None],
-    ) -> ReadForFollower:
-        """Reads what a follower has asked for; see `replication_state.read_for_follower`.
-
-        Followers that keep up ask the same, one after the other: an answer is kept for the next one.
-        """
-        state = self.partition.state
-        asked = (
-            wanted.fetch_offset,
-            max_bytes,
-            minimum_one,
-            newest_magic,
-            state.version,
-            state.stored_offset,
-        )
-        facts = self.facts()
-        kept = self._context.shared_reads.take(self, asked, facts)
-        if kept is not None:
-            return kept
-        answer = replication_state.read_for_follower(
-            self.partition,
-            wanted,
-            max_bytes,
-            minimum_one=minimum_one,
-            may_block=may_block,
-            newest_magic=newest_magic,
-            check=check,
-        )
-        if len(self.leader.record.replicas) > _PAIR:
-            self._context.shared_reads.keep(self, asked, facts, answer)
-        return answer
-
-    def facts(self) -> object:
-        """Returns what followers should know of the log, to be compared with what they were told."""
-        state = self.partition.state
-        return (
-            state.ends,
-            state.version.log_start_offset,
-            state.last_append_time_ms,
-            state.cleaning.cleaned_offset,
-            state.timing.back_offset,
-            state.timing.mark,
-            state.timing.corrections,
-            state.timing.adoptions,
-            state.timing.steps,
-        )
 
     async def deleted_everywhere(self, offset: int, timeout_ms: int) -> int:
         """Waits until the live replicas have deleted what is before an offset.

@@ -7,11 +7,18 @@ follower has got it, something changes, or newer answers of this broker need the
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+
+from tidelog.broker.partitions import replication_state
 
 if TYPE_CHECKING:
+    from tidelog.broker.partitions.replication.leader import Leader
     from tidelog.broker.partitions.replication_state import ReadForFollower
+    from tidelog.broker.pools import Permit
+    from tidelog.protocol.api.fetch import FetchPartition
+    from tidelog.storage.log.partition import Partition
 
+_PAIR = 2  # replicas: there is no second follower
 MOST_BYTES: Final = 4 << 20
 """The bytes of records that a broker keeps, of all partitions that it leads."""
 
@@ -20,6 +27,16 @@ class _Kept(NamedTuple):
     asked: object
     facts: object
     answer: ReadForFollower
+
+
+class _PartitionLeader(Protocol):
+    """The leader of a partition."""
+
+    @property
+    def leader(self) -> Leader: ...
+
+    @property
+    def partition(self) -> Partition: ...
 
 
 class SharedReads:
@@ -34,6 +51,47 @@ class SharedReads:
     def size(self) -> int:
         """The bytes of records that are kept."""
         return self._size
+
+    def read(
+        self,
+        led: _PartitionLeader,
+        wanted: FetchPartition,
+        max_bytes: int,
+        permit: Permit,
+        *,
+        minimum_one: bool,
+        newest_magic: int,
+    ) -> ReadForFollower:
+        """Returns what a follower has asked for, as `replication_state.read_for_follower` reads it.
+
+        The answer is kept if the partition has another follower. Raises what `read_for_follower` raises.
+        """
+        partition = led.partition
+        state = partition.state
+        asked = (
+            wanted.fetch_offset,
+            max_bytes,
+            minimum_one,
+            newest_magic,
+            state.version,
+            state.stored_offset,
+        )
+        facts = replication_state.facts(partition)
+        kept = self.take(led, asked, facts)
+        if kept is not None:
+            return kept
+        answer = replication_state.read_for_follower(
+            partition,
+            wanted,
+            max_bytes,
+            minimum_one=minimum_one,
+            may_block=permit.may_block,
+            newest_magic=newest_magic,
+            check=permit.check,
+        )
+        if len(led.leader.record.replicas) > _PAIR:
+            self.keep(led, asked, facts, answer)
+        return answer
 
     def take(self, led: object, asked: object, facts: object) -> ReadForFollower | None:
         """Returns the answer to the same question at the same state of the log, and forgets it."""

@@ -227,13 +227,13 @@ class FollowerFetch:
             return _diverging(asked, answer)
         wanted = asked.wanted
         has_records = not self._without_records or asked.name not in self._without_records
-        data, size, converted = led.read(
+        data, size, converted = self._session.shared_reads.read(
+            led,
             wanted,
             min(wanted.partition_max_bytes, self._left_bytes) if has_records else 0,
+            permit,
             minimum_one=is_first[0] and has_records,
-            may_block=permit.may_block,
             newest_magic=self._request.newest_magic,
-            check=permit.check,
         )
         if not led.leader.is_leading:
             # The read may have waited for a thread, and the log have got another history since.

@@ -22,6 +22,7 @@ from tidelog.broker.partitions.fetch.consumers import directs_consumers
 from tidelog.broker.partitions.fetch.followers.pending_fetch import PendingFetch
 from tidelog.broker.partitions.fetch.followers.throttled import Throttled
 from tidelog.broker.partitions.fetch.session_epochs import FIRST, SESSIONLESS, next_epoch
+from tidelog.broker.partitions.replication_state import facts
 from tidelog.broker.partitions.views import received_fetch
 from tidelog.protocol.errors import (
     FetchSessionIdNotFound,
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from tidelog.broker.partitions.leading.leaders import Leaders
     from tidelog.broker.partitions.leading.partition_leader import PartitionLeader
     from tidelog.broker.partitions.leading.pending_elections import PendingElections
+    from tidelog.broker.partitions.leading.shared_reads import SharedReads
     from tidelog.broker.partitions.replication.quota import ReplicationQuotas
     from tidelog.broker.partitions.services import Services
     from tidelog.protocol.api.fetch import FetchPartition, FetchRequest, ReplicaState
@@ -68,6 +70,7 @@ class SessionContext(NamedTuple):
     services: Services
     leaders: Leaders[PartitionLeader]
     elections: PendingElections
+    shared_reads: SharedReads
     quotas: ReplicationQuotas
     now_ms: Callable[[], int]  # monotonic
 
@@ -90,13 +93,14 @@ class FollowerSession:
         "directs_consumers",
         "elections",
         "fetched_ms",
+        "shared_reads",
         "throttled",
         "waiting",
     )
 
     def __init__(self, context: SessionContext) -> None:
         self._context = context
-        self.elections = context.elections
+        self.elections, self.shared_reads = context.elections, context.shared_reads
         # So they read from followers.
         self.directs_consumers = directs_consumers(context.services.config)
         self._epoch = FIRST
@@ -279,7 +283,7 @@ class FollowerSession:
             self._last_sent.pop(name, None)
             self.throttled.discard(name)
             if ask.led is not None:
-                self._last_sent[name] = now_s, ask.led.facts()
+                self._last_sent[name] = now_s, facts(ask.led.partition)
 
     def _worth_an_answer(self) -> list[PendingFetch]:
         """Returns open questions of followers that should hear something, or ask again.
@@ -295,7 +299,7 @@ class FollowerSession:
             ask = asks.get(name)
             if ask is None or ask.led is None:
                 continue
-            is_known = name in sent and sent[name][1] == ask.led.facts()
+            is_known = name in sent and sent[name][1] == facts(ask.led.partition)
             if not is_known or ask.is_out_of_sync():
                 found.append(ask)
         return found

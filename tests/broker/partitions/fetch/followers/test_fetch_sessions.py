@@ -339,7 +339,7 @@ async def test_a_read_that_waited_until_another_broker_led_is_refused(three, mon
 
 def session_of(quotas):
     node = SimpleNamespace(config=BrokerConfig())
-    return sessions.FollowerSession(sessions.SessionContext(node, None, None, quotas, None))
+    return sessions.FollowerSession(sessions.SessionContext(node, None, None, None, quotas, None))
 
 
 def test_a_session_forgets_what_it_told_of_partitions_that_are_not_asked_for_any_more():
