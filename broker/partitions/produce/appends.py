@@ -112,12 +112,15 @@ class Appends:
         self._purgatory = purgatory
         self._leaders = leaders
         self._queues: dict[Partition, deque[_Job]] = {}
+        self._finished: dict[Partition, asyncio.Future[None]] = {}  # where somebody waits for that
 
     async def finished(self, partition: Partition) -> None:
         """Returns when no append of the partition is in a thread, nor waits for one that is."""
-        while (queue := self._queues.get(partition)) is not None:
-            await asyncio.wait([queue[-1].answer])
-            await asyncio.sleep(0)  # then it leaves the queue
+        while partition in self._queues:
+            finished = self._finished.get(partition)
+            if finished is None:
+                finished = self._finished[partition] = asyncio.get_running_loop().create_future()
+            await asyncio.wait([finished])
 
     def is_busy(self, partition: Partition) -> bool:
         """Whether an append of the partition is in a thread or waits for one that is."""
@@ -275,6 +278,9 @@ class Appends:
                 return
             queue.popleft()
         del self._queues[partition]
+        finished = self._finished.pop(partition, None)
+        if finished is not None:
+            finished.set_result(None)
 
     def _submit(self, partition: Partition, job: _Job, step: Step) -> bool:
         """Sends an append to a thread when its memory is reserved; False if the pool takes no more.

@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+import types
 from types import SimpleNamespace
 from typing import NamedTuple
 
@@ -191,6 +192,28 @@ async def test_a_request_that_went_away_keeps_its_place_while_in_the_thread(pool
     assert log.order == [300_000, 6, 8]
     # Who waits for data hears of it although its producer is gone.
     assert [appended[0] for _, appended in told] == log.order
+
+
+@types.coroutine
+def noting(coroutine, steps):
+    """Runs a coroutine, and notes whatever it waits for."""
+    for step in coroutine.__await__():
+        steps.append(step)
+        yield step
+
+
+async def test_a_request_that_went_away_lets_nobody_wait_busily_for_its_append(pool):
+    log, steps = Log(held=300_000), []
+    appends = appends_in(pool)
+    appends.append(log, record_set(300_000, codec=LZ4), 9).cancel()
+    finished = asyncio.ensure_future(noting(appends.finished(log), steps))
+    for _ in range(10):
+        await asyncio.sleep(0)
+    log.release.set()
+    await finished
+    assert len(steps) == 1
+    assert log.order == [300_000]
+    assert not appends.is_busy(log)
 
 
 async def test_what_waits_for_its_turn_when_the_broker_stops_is_refused(pool):
