@@ -10,7 +10,7 @@ Source: KIP-98, KIP-447; Kafka's OffsetMetadataManager as of 4.1.
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from tidelog.broker.coordinators.groups.committed import offset_record
 from tidelog.broker.coordinators.groups.group_metadata import required
@@ -39,7 +39,8 @@ if TYPE_CHECKING:
     from tidelog.storage.time.trusted_clock import Change
 
 
-_AT_ONCE = 250  # offsets that are deleted in one write
+AT_ONCE: Final = 250
+"""Offsets that are deleted in one write."""
 _MOST_ZERO_TIMES = 1_000
 
 log = logging.getLogger("tidelog.groups")
@@ -150,13 +151,16 @@ class OffsetCommits:
     # -- deletion -------------------------------------------------------------------------------
 
     async def delete(self, group_id: str, names: Sequence[TopicPartition]) -> None:
-        """Deletes offsets of a group, and the group too if it is empty and has no more offsets."""
+        """Deletes offsets of a group, and the group too if it is empty and has no more offsets.
+
+        Nothing is awaited before the first `AT_ONCE` of them are on their way to the log.
+        """
         entry = self._runtime.get(group_id)
         if entry is None:
             return
         has_gone = False
-        for at in range(0, len(names), _AT_ONCE):
-            has_gone |= await self._delete_some(entry, names[at : at + _AT_ONCE])
+        for at in range(0, len(names), AT_ONCE):
+            has_gone |= await self._delete_some(entry, names[at : at + AT_ONCE])
             await checkpoint()
         if has_gone and entry.is_idle and self._runtime.has(entry):
             await self._groups.delete(group_id)

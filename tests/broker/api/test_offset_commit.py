@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 
@@ -22,6 +23,7 @@ from tests.broker.members import (
     state_of,
 )
 from tests.broker.subject import eventually
+from tidelog.broker.api import offset_delete
 from tidelog.protocol.group_records import partition_of
 
 NONE, UNKNOWN_TOPIC, METADATA_TOO_LARGE, ILLEGAL_GENERATION = 0, 3, 12, 22
@@ -127,6 +129,32 @@ def test_offsets_of_consumers_that_are_not_understood_stay(broker, connection, t
     other.join_now()
     assert deleted(connection, other.group, topic) == NON_EMPTY_GROUP
     other.close()
+
+
+def test_offsets_that_a_member_comes_to_read_meanwhile_stay(tmp_path, monkeypatch):
+    checked, joined, check = threading.Event(), asyncio.Event(), offset_delete.per_partition
+
+    async def check_for_long(*arguments):
+        found = await check(*arguments)
+        checked.set()
+        await joined.wait()
+        return found
+
+    monkeypatch.setattr(offset_delete, "per_partition", check_for_long)
+    with Inside(tmp_path) as broker, broker.connect() as connection, broker.connect() as other:
+        for topic in ("a", "b"):
+            create(connection, topic)
+            assert commit(connection, "g", topic, 1) == NONE
+        with ThreadPoolExecutor(1) as pool:
+            answer = pool.submit(deleted, connection, "g", "a", "b")
+            assert checked.wait(60)
+            one = RawMember(broker, "g")
+            one.protocols = [("range", _subscription("a"))]
+            settled(one)
+            broker._loop.call_soon_threadsafe(joined.set)
+            assert answer.result(60) == [GROUP_SUBSCRIBED_TO_TOPIC, NONE]
+        assert all_fetched(other, "g") == {("a", 0): 1}
+        one.close()
 
 
 def test_what_is_asked_twice_is_answered_once(connection, topic):

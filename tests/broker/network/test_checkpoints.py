@@ -13,7 +13,7 @@ from tests.broker.asking import batch_of, create, fetch_fields, new_name, produc
 from tests.broker.inside import Inside
 from tests.broker.raw import request
 from tidelog import broker as rooms
-from tidelog.broker.api import admission, metadata, produce, produce_single
+from tidelog.broker.api import admission, metadata, offset_delete, produce, produce_single
 from tidelog.broker.coordinators.groups.group_metadata import GroupMetadata
 from tidelog.broker.coordinators.groups.offset_commits import OffsetCommits
 from tidelog.broker.coordinators.transactions.execution import Execution
@@ -53,6 +53,7 @@ _REGIONS = (
     (OffsetCommits.commit, "self._committing", "self._topic.append"),
     (OffsetCommits.commit_in_transaction, "self._committing", "self._topic.append_in_transaction"),
     (OffsetCommits._delete_some, "pending.names", "self._topic.append"),
+    (offset_delete._delete_unused, "_topics_in_use", "services.coordinator.offsets.delete"),
     (Execution._send_many, "self._runtime.has", "self._send_one"),
     (metadata._answer_all, "_cached_answer", "services.encoded.make"),
     (EncodedOnce.make, "asyncio.get_running_loop().create_future", "make"),

@@ -209,7 +209,7 @@ def _too_long(holds: dict[str, float]) -> set[str]:
 
 
 def test_a_transaction_of_the_offsets_of_many_partitions(watched, monkeypatch):
-    monkeypatch.setattr(offset_commits, "_AT_ONCE", 100)
+    monkeypatch.setattr(offset_commits, "AT_ONCE", 100)
     assert _too_long(_holds_of_a_transaction(watched)) == set()
 
 
@@ -228,13 +228,13 @@ _IN_SLICES = {"AddPartitionsToTxn", "TxnOffsetCommit", "EndTxn", "OffsetFetch", 
     [
         (Scheduler, ("_go_on", _without_a_pause), _IN_SLICES),
         (execution, ("_AT_ONCE", 10 * _PARTITIONS), {"EndTxn"}),
-        (offset_commits, ("_AT_ONCE", 10 * _PARTITIONS), {"OffsetDelete"}),
+        (offset_commits, ("AT_ONCE", 10 * _PARTITIONS), {"OffsetDelete"}),
     ],
     ids=["nothing gives way", "all markers at once", "all deletions at once"],
 )
 def test_a_transaction_that_does_not_give_way_is_noticed(watched, monkeypatch, where, fault, held):
     """As it was before: what a test of holds has to find."""
-    monkeypatch.setattr(offset_commits, "_AT_ONCE", 100)
+    monkeypatch.setattr(offset_commits, "AT_ONCE", 100)
     monkeypatch.setattr(where, *fault)
     assert _too_long(_holds_of_a_transaction(watched)) == held
 
