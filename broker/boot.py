@@ -82,18 +82,8 @@ class Services:
         self.pools = pools = Pools(store.log_dirs)
         # Of logs with followers, where those who append and sync find them.
         self._leaders: dict[Partition, PartitionLeader] = {}
-        syncs = GroupCommit(pools.syncs.of, self.purgatory, self._leaders, metrics)
         self.memory = memory = Memory(config)
-        self.appends = Appends(
-            clock,
-            self.clock_watch,
-            pools.appends,
-            pools.first_appends,
-            syncs,
-            self.purgatory,
-            self._leaders,
-            memory.records,
-        )
+        self.appends = self._make_appends()
         self.coordinator = GroupCoordinator(self)
         self.producer_ids = ProducerIds(metadata)
         self.transactions = TransactionCoordinator(self, self.producer_ids)
@@ -112,28 +102,42 @@ class Services:
         self.cluster: Membership = SoleMember(config, metadata, store)
         sole = SoleReplicas(config.cluster.node_id, store, pools.topics, self.impostors)
         self.replicas: Replication = sole
+        self.topics = self._make_topics(sole)
+        self.partitions = Partitions(store, metadata, self.topics, pools.reads, sole)
+        self.cluster_watch = ClusterWatch(metadata)
+        self.listeners: list[Listener] = []  # for clients, in the order of the setting
+        self.http: Listener | None = None  # the HTTP port, once it is bound
+        self.ready = False
+
+    def _make_appends(self) -> Appends:
+        syncs = GroupCommit(self.pools.syncs.of, self.purgatory, self._leaders, self.metrics)
+        return Appends(
+            self.clock,
+            self.clock_watch,
+            self.pools.appends,
+            self.pools.first_appends,
+            syncs,
+            self.purgatory,
+            self._leaders,
+            self.memory.records,
+        )
+
+    def _make_topics(self, sole: SoleReplicas) -> Topics:
         reconciler = Reconciler(
-            metadata,
-            store,
+            self.metadata,
+            self.store,
             self.settings,
-            pools.topics,
-            clock.now_ms,
+            self.pools.topics,
+            self.clock.now_ms,
             self.clock_watch.deletion_ms,
             sole,
             removed=self._topic_removed,
             leader_changed=self.purgatory.wake,
         )
         admin = TopicAdmin(
-            metadata, self.settings, self._unclaimed, self._for_placing, self.catch_up
+            self.metadata, self.settings, self._unclaimed, self._for_placing, self.catch_up
         )
-        self.topics = Topics(
-            admin, reconciler, self.settings, self.coordinator.cleanup.delete_topic
-        )
-        self.partitions = Partitions(store, metadata, self.topics, pools.reads, sole)
-        self.cluster_watch = ClusterWatch(metadata)
-        self.listeners: list[Listener] = []  # for clients, in the order of the setting
-        self.http: Listener | None = None  # the HTTP port, once it is bound
-        self.ready = False
+        return Topics(admin, reconciler, self.settings, self.coordinator.cleanup.delete_topic)
 
     @property
     def config(self) -> BrokerConfig:
