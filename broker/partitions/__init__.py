@@ -1,8 +1,8 @@
 """The partitions that have a replica on this broker: who leads, who follows, and who reads and writes.
 
 Promises that no handler blocks the loop on a file (`offload.py`, `log_opener.py`), that whoever waits for a
-log's offsets waits in one place (`purgatory.py`), that a partition changes its role one step at a time, and
-that nothing is answered as leader meanwhile. Begin with `replica_manager.py`.
+log's offsets waits in one place (`purgatory.py`; decision 63), that a partition changes its role one step at
+a time, and that nothing is answered as leader meanwhile. Begin with `replica_manager.py`.
 
     what others ask of all partitions here                        replica_manager.py
     which there are, by the image of the metadata                 assigned.py
