@@ -4,7 +4,7 @@ Behaviour: each topic succeeds or fails on its own. The count is the topic's new
 partitions; one that is not larger than the current number is INVALID_PARTITIONS. An assignment names
 registered brokers for each new partition, as many as the topic has replicas, one of which must be able
 to lead, or it is INVALID_REPLICA_ASSIGNMENT. More partitions than
-max.partitions in the cluster are POLICY_VIOLATION. A name given twice is INVALID_REQUEST, in one result.
+max.partitions in the cluster are POLICY_VIOLATION. A repeated name is INVALID_REQUEST, in one result.
 Before the response is sent, the partitions are in the metadata, their logs are on this broker if it
 is a replica, and they are visible to its clients.
 

@@ -6,7 +6,7 @@ replicas than registered brokers is INVALID_REPLICATION_FACTOR. A manual assignm
 brokers, as many for each partition, one of which must be able to lead; any other is
 INVALID_REPLICA_ASSIGNMENT. A topic beyond max.topics or max.partitions is POLICY_VIOLATION. Any broker
 creates topics, not only the controller; one whose session has ended answers NOT_CONTROLLER for a topic
-that needs several transactions. A name given twice is INVALID_REQUEST, in one result, and so is the
+that needs several transactions. A repeated name is INVALID_REQUEST, in one result, and so is the
 name of Kafka's metadata topic. A client that may not describe the topic's settings gets neither them
 nor the numbers, but a code.
 

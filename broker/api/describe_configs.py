@@ -232,7 +232,7 @@ def check_broker(services: Services, name: str) -> None:
 def is_one_of_several(services: Services, name: str) -> bool:
     """Returns whether a change under a name would be this broker's, and not that of all brokers.
 
-    It is that of all if the name is "", or no other broker is registered.
+    A change is that of all if the name is "", or no other broker is registered.
     """
     others = services.metadata.image.registrations.keys() - {services.metadata.node_id}
     return bool(name) and bool(others)

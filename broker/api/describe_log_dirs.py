@@ -65,7 +65,9 @@ def _result(
     try:
         usage = disk_usage.measure(path, opened, wanted)
     except OSError as error:
-        log.error("log directory not listed", extra={"directory": name, "reason": str(error)})
+        log.error(
+            "listing of log directory failed", extra={"directory": name, "reason": str(error)}
+        )
         return DescribeLogDirsResult(
             error_code=ErrorCode.KAFKA_STORAGE_ERROR, log_dir=name, topics=[]
         )

@@ -88,18 +88,16 @@ def handle(
         name_each_once(request, by_id=context.version >= TOPIC_IDS_SINCE)
     if quota is not None or not are_few(topics):
         return client_fetch.answer(services, incremental.WholeFetch(services, request, context))
-    attempt = FetchRead(services, request, context, ON_LOOP, request.topics)
+    read = FetchRead(services, request, context, ON_LOOP, request.topics)
     try:
-        attempt.read_few()
+        read.read_few()
     except WouldBlock:
         return client_fetch.wait(services, incremental.WholeFetch(services, request, context), None)
-    if not (attempt.is_enough() or attempt.has_urgent_error()):
-        return client_fetch.wait(
-            services, incremental.WholeFetch(services, request, context), attempt
-        )
+    if not (read.is_enough() or read.has_urgent_error()):
+        return client_fetch.wait(services, incremental.WholeFetch(services, request, context), read)
     if request.session_epoch == FIRST:
-        incremental.begin(services, request, context, attempt)
-    return attempt.answer()
+        incremental.begin(services, request, context, read)
+    return read.answer()
 
 
 def _for_replica(

@@ -1,7 +1,7 @@
 """IncrementalAlterConfigs (key 44): change settings of topics and of the broker, live (KIP-339).
 
 Behaviour: SET, DELETE, and for lists APPEND and SUBTRACT. All changes of a resource take effect
-together or not at all; each resource succeeds or fails on its own. A setting that can only be given
+together or not at all; each resource succeeds or fails on its own. A setting that can only be set
 at start is INVALID_REQUEST; a wrong value is INVALID_CONFIG with the reason as a sentence.
 
 Version notes: 1 flexible.

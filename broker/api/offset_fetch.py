@@ -90,7 +90,7 @@ async def _found(
 ) -> Found:
     """Returns the offsets by topic: of the named partitions, each once, or all committed ones.
 
-    A transaction may end while others have their turn, so what is said of a partition is read at once.
+    A transaction may end while others are served, so all of a partition is read without a checkpoint.
     """
     offsets = {} if entry is None else entry.offsets
     pending = () if entry is None else entry.pending_offsets

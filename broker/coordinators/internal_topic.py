@@ -140,7 +140,7 @@ class InternalTopic:
     def log_to_append(self, key: str) -> Partition | None:
         """Returns the log of a key if `append_now` may append to it, else None.
 
-        It is open, and an append has the acks of all as soon as it is written.
+        Such a log is open, and an append to it has the acks of all as soon as it is written.
         """
         partition = self._opened_now(key)
         if partition is None or not self._services.replicas.acknowledges_at_once(partition):

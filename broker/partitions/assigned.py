@@ -57,7 +57,7 @@ class AssignedPartitions:
     async def apply(self, image: Image) -> None:
         """Applies an image whose logs are here. Without a session nothing leads or follows.
 
-        Gives way after some partitions each, and stops if the session ends or another one begins.
+        Yields to other work after some partitions each, and stops if the session ends or another one begins.
         """
         async with self._turn:
             await self._apply(image)
@@ -165,7 +165,7 @@ class AssignedPartitions:
     def release(self, names: Collection[TopicIdPartition]) -> list[asyncio.Task[None]]:
         """Ends the roles of partitions whose logs go; returns what still works on their logs.
 
-        That may last as long as a log is opened, which reads it after a crash.
+        Such work may last as long as opening a log, which is read after a crash.
         """
         for name in names:
             replica = self.by_name.pop(name, None)
@@ -217,5 +217,5 @@ class AssignedPartitions:
 
 
 def _health(image: Image) -> tuple[object, object]:
-    """Returns what an image says of brokers that leaders depend on."""
+    """Returns what leaders depend on of the brokers in an image."""
     return image.brokers, image.offline

@@ -257,8 +257,8 @@ def _read_old(reading: Reading) -> Records:
 def _cut_at(reading: Reading, data: Buffer) -> int:
     """Returns how many bytes of converted messages a version with a hard limit may have.
 
-    They are not fewer than the first message if that is within the client's own limit: the client would
-    raise an error, as if it could not read the message. Then there is nothing, or the message alone.
+    The first message is whole if it is within the client's own limit: else the client would raise an
+    error, as if it could not read the message. Then there is nothing, or the message alone.
     """
     if reading.is_cut_for_the_client or len(data) <= reading.limit:
         return reading.limit
@@ -270,7 +270,7 @@ def _cut_at(reading: Reading, data: Buffer) -> int:
 
 @contextmanager
 def _limited(permit: Permit) -> Iterator[None]:
-    """Turns records that unpack to too much into a question for more memory, or a refusal."""
+    """Turns records that unpack to too much into a request for more memory, or a refusal."""
     try:
         yield
     except UnpackedTooLarge as error:
@@ -315,7 +315,7 @@ def _batches(buffers: Sequence[Buffer | LargeBatch]) -> list[Batch]:
 def _held(buffers: Sequence[Buffer | LargeBatch], permit: Permit) -> list[Buffer]:
     """Returns what was read, with large batches in memory.
 
-    Raises KafkaStorageError, and UnpackedTooLarge for a batch that takes more than is permitted.
+    Raises KafkaStorageError, and UnpackedTooLarge for a batch that unpacks to more than is permitted.
     """
     most_bytes = permit.unpacked_bytes or _UNRESERVED_BYTES
     for buffer in buffers:

@@ -1,6 +1,6 @@
 """The leaders that Produce and Fetch responses name to clients that know another one (KIP-951).
 
-A client that is told the leader and its address need not ask for metadata before it goes on.
+A client that gets the leader and its address need not ask for metadata before it goes on.
 """
 
 from __future__ import annotations

@@ -104,7 +104,7 @@ class Partitions:
     ) -> Partition:
         """Returns the log of a partition that this broker leads, by the metadata.
 
-        It must be open, unless the caller `may_block`. `epoch` is the leader epoch that the client
+        The log must be open, unless the caller `may_block`. `epoch` is the leader epoch that the client
         knows. Raises NotLeaderOrFollower, FencedLeaderEpoch, UnknownLeaderEpoch, what `opened`
         raises, or `get` with `may_block`, and UnknownTopicOrPartition while the log is still that of a
         deleted topic of the same name.

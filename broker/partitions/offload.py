@@ -1,9 +1,9 @@
 """Where a request is answered: on the event loop, or in a thread where that would hold others up.
 
-Handlers write one coroutine function that takes a `Permit` and answers. It runs on the loop first. Where it
-raises WouldBlock, closed partitions are opened, each by one thread however many requests want it, and it runs
-on the loop again. Where it raises WouldBlock once more, it runs in the pool for its kind of work. So it must
-change nothing before it raises WouldBlock, and awaits nothing but `checkpoint()`.
+Handlers write one coroutine function that takes a `Permit` and answers. The function runs on the loop first.
+Where it raises WouldBlock, closed partitions are opened, each by one thread however many requests want it,
+and the function runs on the loop again. Where it raises WouldBlock once more, it runs in the pool for its
+kind of work. So it must change nothing before it raises WouldBlock, and awaits nothing but `checkpoint()`.
 """
 
 from __future__ import annotations

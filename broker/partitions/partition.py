@@ -2,7 +2,7 @@
 
 A change takes several steps, some of them in a thread: the old role ends, appends under way are
 finished, the log begins the leader epoch, the new role starts. Only one change of a partition is in
-progress. Meanwhile the partition neither leads nor follows. What the metadata say meanwhile counts
+progress. Meanwhile the partition neither leads nor follows. A newer state in the metadata is applied
 when the step in progress has ended.
 """
 
@@ -97,7 +97,7 @@ class ServedPartition:
     # --- what it shall be -------------------------------------------------------------------------
 
     def assign(self, assignment: Assignment, rules: LeaderRules) -> None:
-        """Applies what an image says of the partition. Metadata never goes back."""
+        """Applies the state of the partition in an image, unless a newer one was applied before."""
         if self.assignment is not None and assignment.mod_revision < self.assignment.mod_revision:
             return
         self.assignment, self._rules = assignment, rules
@@ -167,7 +167,7 @@ class ServedPartition:
                     continue
                 except Exception:
                     if self._context.transitions.is_over:
-                        return  # the pools take no work any more
+                        return  # the pools have stopped
                     log.exception(
                         "partition role not started, retrying", extra={"log": self._log_name}
                     )

@@ -1,6 +1,6 @@
 """Who waits for a log's offsets to advance: fetches, acknowledgements, unreadable appends.
 
-They wait by log, whatever role it has, and stay when the role changes. Who waits for a role, or for
+Each waits for a log, whatever role that has, and stays when the role changes. Who waits for a role, or for
 followers, waits with the leader (`leading/partition_leader.py`), and is answered when that stops.
 
 - A fetch that found too little waits for bytes that it may read (`fetch/delayed_fetch.py`). While
@@ -11,8 +11,7 @@ followers, waits with the leader (`leading/partition_leader.py`), and is answere
 
 `note_append` is called with each append, or `appended` if others may read it at once. `advanced` is
 called when the high watermark or the durable offset of a log has moved in another way: after a sync or
-a checkpoint.
-Everything runs on the event loop.
+a checkpoint. Everything runs on the event loop.
 """
 
 from __future__ import annotations
@@ -146,7 +145,7 @@ class Purgatory:
     ) -> None:
         """Adds an answer that gets the append when it is durable and, unless replicas decide, can be read.
 
-        It gets the error instead if the sync fails.
+        The answer gets the error instead if the sync fails.
         """
         acknowledgement = _Acknowledgement(appended, answer)
         self._acknowledgements.setdefault(partition, []).append(acknowledgement)

@@ -201,7 +201,7 @@ class ReplicaManager:
         return int(self._monotonic_s() * 1000)
 
     async def tick(self) -> None:
-        """Passes the time to every leader, and gives way after some each."""
+        """Passes the time to every leader, and yields to other work after some each."""
         for number, led in enumerate(list(self._led.values()), 1):
             if self._led.get(led.partition) is led:
                 led.tick()
@@ -216,7 +216,7 @@ class ReplicaManager:
             try:
                 await self.tick()
             except Exception:
-                log.exception("partition leaders not checked")
+                log.exception("check of partition leaders failed")
 
     async def close(self) -> None:
         """Ends everything; returns when nothing works on a log any more."""
@@ -232,7 +232,7 @@ class ReplicaManager:
     # --- what handlers ask ------------------------------------------------------------------------
 
     def check_leading(self, partition: Partition) -> None:
-        """Checks an answer that only the leader gives. Raises NotLeaderOrFollower."""
+        """Checks an answer that only the leader sends. Raises NotLeaderOrFollower."""
         self._led_of(partition).check_leading()
 
     def check_leads(self, topic_id: UUID, index: int) -> None:

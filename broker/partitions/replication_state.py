@@ -1,6 +1,6 @@
 """A leader's facts about its log, from storage to the wire and back (Fetch, tag 29802).
 
-`protocol` says how they are written, `storage` what they mean; this module knows both.
+How they are written is in `protocol`, what they mean in `storage`; this module knows both.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def sent_append_times(slices: Sequence[SliceAppendTimes]) -> list[SegmentAppendT
 
 
 def sent_state(read: ForFollower) -> ReplicationState:
-    """Returns what a follower's fetch is told beside the batches."""
+    """Returns what a follower is sent beside the batches."""
     leader = read.leader
     from_ms, to_ms = leader.late_horizons or (UNKNOWN, UNKNOWN)
     return ReplicationState(
@@ -64,7 +64,7 @@ def sent_state(read: ForFollower) -> ReplicationState:
 
 
 def state_alone(partition: Partition) -> ReplicationState:
-    """Returns what a follower is told whose fetch gets no records."""
+    """Returns what a follower is sent whose fetch gets no records."""
     state = partition.state
     with partition.hold() as version:
         return sent_state(ForFollower(Fetched([], 0, 0), [], (), leader_state(state, version)))

@@ -1,6 +1,6 @@
 """Changes of roles, thousands at once when a broker dies: in slices on the loop, together in threads.
 
-Each role that begins writes to its log, which may wait for the disk. A thread takes one piece of
+Each role that begins writes to its log, which may wait for the disk. A thread does one piece of
 such work after another, and passes to the loop all that has ended meanwhile in one call: to hand over
 each piece by itself costs more than the piece. The loop begins and ends a few changes in each of its
 turns, so that thousands of them hold up nothing else, and least of all the lease of the session. Only
@@ -108,7 +108,7 @@ class _Queue:
         self._waiting: deque[_Piece] = deque()
         self._threads = 0  # that take from it
         self._ended: deque[tuple[_Piece, Exception | None]] = deque()
-        self._will_deliver = False  # the loop will look at what has ended
+        self._will_deliver = False  # the loop will handle what has ended
 
     def put(self, work: Callable[..., object], arguments: tuple[Any, ...]) -> asyncio.Future[None]:
         """Returns a future that is done when a thread has done the work.

@@ -145,6 +145,6 @@ class Senders:
             try:
                 await self._metadata.catch_up()
             except BrokerError as error:
-                log.debug("the metadata were not read: %s", error.message)
+                log.debug("metadata not read: %s", error.message)
                 return False
         return True

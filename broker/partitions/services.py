@@ -80,7 +80,7 @@ class LedPartition(Protocol):
     def leader(self) -> Leader: ...
 
     def check_leading(self) -> None:
-        """Checks an answer that only the leader gives. Raises NotLeaderOrFollower."""
+        """Checks an answer that only the leader sends. Raises NotLeaderOrFollower."""
 
 
 class Follower(Protocol):
@@ -148,7 +148,7 @@ class Replication(BelowReplication, Protocol):
         """
 
     def check_leads(self, topic_id: UUID, index: int) -> None:
-        """Raises NotLeaderOrFollower unless this broker serves a partition that the metadata let it lead."""
+        """Raises NotLeaderOrFollower unless this broker serves a partition that it leads by the metadata."""
 
     def led_epochs(self, topic: Topic) -> Mapping[tuple[UUID, int], tuple[int, int]]:
         """Returns the partitions of a topic that this broker leads, unless they are suspended.

@@ -63,7 +63,7 @@ class SoleReplicas:
         return []
 
     async def lead(self, topic: Topic) -> None:
-        """Lets the logs that this broker leads begin the leader epochs of the metadata."""
+        """Begins the leader epochs of the metadata in the logs that this broker leads."""
         led = [
             index
             for index, record in enumerate(topic.assignments)
@@ -96,10 +96,10 @@ class SoleReplicas:
     # --- what handlers ask ------------------------------------------------------------------------
 
     def check_leading(self, partition: Partition) -> None:
-        """Accepts an answer that only the leader gives."""
+        """Accepts an answer that only the leader sends."""
 
     def check_leads(self, topic_id: UUID, index: int) -> None:
-        """Accepts an answer that only the leader gives, which this broker is."""
+        """Accepts an answer that only the leader sends, which this broker is."""
 
     def led_epochs(self, topic: Topic) -> dict[tuple[UUID, int], tuple[int, int]]:
         """Returns the partitions of a topic whose logs are here: they never suspend."""
@@ -117,7 +117,7 @@ class SoleReplicas:
         return self._applied.revision
 
     def check_leads_in(self, topic_id: UUID, index: int, epoch: int) -> None:
-        """Accepts an answer that only the leader gives: only this broker changes epochs."""
+        """Accepts an answer that only the leader sends: only this broker changes epochs."""
 
     def acknowledges_at_once(self, partition: Partition) -> bool:
         """Returns True."""

@@ -98,7 +98,7 @@ def follower_log(partition: Partition) -> FollowerLog:
 
 
 def brokers_of(image: Image) -> BrokerView:
-    """Returns the brokers that are registered, as an image says."""
+    """Returns the brokers that are registered by an image."""
     return {
         broker: BrokerStatus(live.epoch, live.record.is_fenced, live.record.is_stopping)
         for broker, live in image.brokers.items()

@@ -1,6 +1,6 @@
 """Deletes offsets that have expired, and those of deleted topics, with the groups that have none left.
 
-When the clock is corrected, the times of offsets that it gave are corrected too.
+When the clock is corrected, the times of offsets by that clock are corrected too.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("tidelog.groups")
 
-_AT_ONCE: Final = 250  # offsets that are looked at, or deleted in one write
-_SEEN_AT_ONCE: Final = 2_000  # offsets of many groups that are looked at before others are served
+_AT_ONCE: Final = 250  # offsets that are checked, or deleted in one write
+_SEEN_AT_ONCE: Final = 2_000  # offsets of many groups that are checked before others are served
 
 
 class Cleanup:

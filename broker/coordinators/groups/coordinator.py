@@ -1,6 +1,6 @@
 """The coordinator of every group of this broker: a thin shell around the state machine in group.py.
 
-It passes events to the machine and carries out the actions that come back: it answers waiting
+The shell passes events to the machine and carries out the actions that come back: it answers waiting
 members and writes to the log of groups. The runtime holds the groups of the partitions that this broker
 leads; `groups.py` makes and deletes them, `offset_commits.py` commits their offsets.
 

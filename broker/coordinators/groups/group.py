@@ -331,8 +331,8 @@ class Group(Membership):
     ) -> None:
         """Checks that a member may commit offsets, and extends its session.
 
-        A transaction may name no member, and no rebalance is in its way (KIP-447). It extends no
-        session. Raises the error for the response.
+        A transaction may name no member, and no rebalance is in its way (KIP-447); no
+        session is extended. Raises the error for the response.
         """
         self._check_not_deleted()
         if generation < 0 and self.state is State.EMPTY:

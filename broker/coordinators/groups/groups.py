@@ -152,5 +152,5 @@ class Groups:
                     await expire()
                 await self.count_bytes()
             except Exception:  # the next round may succeed; the loop must not end
-                log.exception("group memory not counted")
+                log.exception("count of group memory failed")
             await asyncio.sleep(max(_PAUSE_S, _PAUSES * (loop.time() - began_s)))

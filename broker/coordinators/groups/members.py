@@ -1,6 +1,6 @@
 """The members of a group, their common protocol, and the check that a request is from one of them.
 
-This part of the machine in group.py changes only the state of members. It is pure: `now_ms` is an
+This part of the machine in group.py changes only the state of members, and is pure: `now_ms` is an
 argument, and a waiting request is an opaque ticket.
 """
 

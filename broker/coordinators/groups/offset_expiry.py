@@ -1,7 +1,7 @@
 """Which committed offsets have expired (offsets.retention.minutes), as in Kafka since KIP-211.
 
-The coordinator asks at intervals (offsets.retention.check.interval.ms), and the runtime then
-deletes what has expired. When the clock is corrected, the times that it gave are corrected too.
+The coordinator checks at intervals (offsets.retention.check.interval.ms), and the runtime then
+deletes what has expired. When the clock is corrected, times by the clock are corrected too.
 Nothing here waits or reads a clock; times are in ms since the epoch.
 """
 
@@ -55,7 +55,7 @@ def expired_offsets(
 
 
 def correct_times(entry: GroupMetadata, change: Change) -> Iterator[None]:
-    """Corrects what a wrong clock gave to a group: since when it is empty, and times of commits.
+    """Corrects the times of a group by a wrong clock: since when it is empty, and times of commits.
 
     Yields after some hundreds of offsets, so that an event loop can do other work between.
     """

@@ -47,7 +47,7 @@ def read(
     """Reads the groups of a partition below an offset, in a thread; `make` creates a group.
 
     Times in a record are corrected as its log's clock was, and none is later than `clock`; with None
-    they count as they are, because the clock that gave them is not the one that is watched. If the clock is
+    they count as they are, because they are by another clock than the one that is watched. If the clock is
     corrected meanwhile, everything is read again. The result is useless once `is_wanted` returns False.
     """
     while True:
@@ -82,7 +82,7 @@ def _read(
 
 
 def _changes_at(append_clock: AppendClock, record: Record, clock: Clock) -> list[Change]:
-    """Returns how the clock has changed since it gave the times in a record."""
+    """Returns how the clock has changed since the times in a record."""
     changes: list[Change] = [*append_clock.changes_at(record.offset)]
     time_ms, now_ms = record.timestamp, clock.now_ms()
     for change in changes:

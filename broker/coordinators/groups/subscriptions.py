@@ -1,6 +1,6 @@
 """Reads the topics of a consumer's subscription: the only code that reads members' metadata.
 
-It is used only for groups of the type "consumer", to know which offsets are in use. A subscription
+The topics are read only for groups of the type "consumer", to know which offsets are in use. A subscription
 that cannot be read is None, and nothing is concluded from it. Source: Kafka's
 ConsumerProtocolSubscription message.
 """

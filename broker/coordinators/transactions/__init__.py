@@ -8,7 +8,7 @@ answers in each state. The usual questions:
 - the writes before an answer: `execution.py`; what is read after a restart: `coordinator.py`;
   which ids are coordinated here, the one timer that calls `tick`: the runtime in `broker/coordinators`
 - markers into the partitions of a transaction: `markers.py`; their epochs: `coordinator_epochs.py`
-- whether a partition may take a transactional batch: `verification.py`
+- whether a partition may store a transactional batch: `verification.py`
 - which refusals are logged: `refusals.py`; what is open in partitions: `open_transactions.py`
 - the records of __transaction_state: `protocol/transaction_log.py`; the topic: `state_topic.py`
 """

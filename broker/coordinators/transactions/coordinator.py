@@ -1,6 +1,6 @@
 """The coordinator of the transactional ids of this broker: a thin shell around transaction.py.
 
-It passes requests to the machine; `execution.py` carries out the actions that come back. Time-outs and
+The shell passes requests to the machine; `execution.py` carries out the actions that come back. Time-outs and
 the expiry of ids follow the broker's clock, and so a manual one.
 
 The runtime reads the topic: all partitions at the start of a broker that is alone, else each one that

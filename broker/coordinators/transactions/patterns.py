@@ -1,7 +1,7 @@
 """Matches transactional ids with a regular expression of a client, in a process of its own.
 
 Python's regular expressions try again from an earlier place: a short one can run for years on a short id, and
-nothing interrupts it. Kafka's cannot run long (RE2). So it is done where the system ends it after
+nothing interrupts it. Kafka's cannot run long (RE2). So the match runs where the system ends it after
 `CPU_S`. One expression at a time is matched, and no request waits longer than `PATIENCE_S`.
 """
 

@@ -86,7 +86,7 @@ def read(partition: Partition, end_offset: int, is_wanted: Callable[[], bool]) -
 
 
 def _corrected(metadata: Metadata, changes: Iterable[Change]) -> Metadata:
-    """Returns what is known of an id with its times as they count, after the clock that gave them changed."""
+    """Returns what is known of an id, with its times corrected by changes of the clock."""
     for change in changes:
         metadata = metadata._replace(
             start_ms=corrected_time(change, metadata.start_ms),

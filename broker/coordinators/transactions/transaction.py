@@ -14,7 +14,7 @@ A change counts only when it is in the log: until then it is pending, and other 
 refused with CONCURRENT_TRANSACTIONS. The end of a transaction pends until its markers are written and
 that is in the log as well. EndTxn is answered before, when the decision is in the log.
 
-Requests say which transaction.version they follow: 0 keeps the epoch of the producer, 2 raises it
+The version of a request shows its transaction.version: 0 keeps the epoch of the producer, 2 raises it
 after each transaction, so that nothing late can reach the next one (KIP-890).
 
 Source: Kafka's TransactionCoordinator as of 3.9 and 4.1.
@@ -229,7 +229,7 @@ class Transaction:
     ) -> list[Action]:
         """Commits or aborts. The outcome is what the producer continues with.
 
-        `new_id` is used if the epochs have run out and the request's version gives a new one.
+        `new_id` is used if the epochs have run out and a request of this version gets a new one.
         """
         is_bumping = transaction_version >= BUMPS_EPOCH_SINCE
         rule = (self._on_bumping_end if is_bumping else self._on_end)(producer, is_commit)

@@ -51,7 +51,7 @@ _LATER = (CoordinatorLoadInProgress, CoordinatorNotAvailable, NotCoordinator)
 
 
 class Verified(NamedTuple):
-    """A partition that may take a transactional batch, with what `append` needs for it."""
+    """A partition that may store a transactional batch, with what `append` needs for it."""
 
     partition: Partition
     guard: Guard | None

@@ -44,13 +44,13 @@ class ClientFetch(Protocol):
     def topics(self) -> Sequence[FetchTopic]:
         """Returns what to read now."""
 
-    def has_urgent_error(self, attempt: FetchRead) -> bool:
-        """Returns whether one of the errors of an attempt is answered at once."""
+    def has_urgent_error(self, read: FetchRead) -> bool:
+        """Returns whether one of the errors of a read is answered at once."""
 
-    async def wait(self, attempt: FetchRead, timeout_s: float) -> bool:
+    async def wait(self, read: FetchRead, timeout_s: float) -> bool:
         """Waits until there may be more; returns False if the time is over."""
 
-    def respond(self, attempt: FetchRead) -> FetchResponse:
+    def respond(self, read: FetchRead) -> FetchResponse:
         """Returns the response to what was read."""
 
     async def settle(self) -> None:
@@ -65,76 +65,74 @@ def answer(
 ) -> FetchResponse | Coroutine[Any, Any, FetchResponse]:
     """Returns the response, or a coroutine that waits for it."""
     topics = fetch.topics()
-    attempt = FetchRead(
-        services, fetch.request, fetch.context, ON_LOOP, topics, is_part=fetch.is_part
-    )
+    read = FetchRead(services, fetch.request, fetch.context, ON_LOOP, topics, is_part=fetch.is_part)
     if not are_few(topics):
-        return _answer_many(services, fetch, attempt)
+        return _answer_many(services, fetch, read)
     try:
-        attempt.read_few()
+        read.read_few()
     except WouldBlock:
         return wait(services, fetch, None)
-    if _is_enough(fetch, attempt):
-        return _respond(fetch, attempt)
-    return wait(services, fetch, attempt)
+    if _is_enough(fetch, read):
+        return _respond(fetch, read)
+    return wait(services, fetch, read)
 
 
-async def _answer_many(services: Services, fetch: ClientFetch, attempt: FetchRead) -> FetchResponse:
+async def _answer_many(services: Services, fetch: ClientFetch, read: FetchRead) -> FetchResponse:
     try:
-        await attempt.read()
+        await read.read()
     except WouldBlock:
         return await wait(services, fetch, None)
-    if not _is_enough(fetch, attempt):
-        return await wait(services, fetch, attempt)
-    response = _respond(fetch, attempt)
+    if not _is_enough(fetch, read):
+        return await wait(services, fetch, read)
+    response = _respond(fetch, read)
     await fetch.settle()
     return response
 
 
-def _is_enough(fetch: ClientFetch, attempt: FetchRead) -> bool:
-    return attempt.is_enough() or (bool(attempt.errors) and fetch.has_urgent_error(attempt))
+def _is_enough(fetch: ClientFetch, read: FetchRead) -> bool:
+    return read.is_enough() or (bool(read.errors) and fetch.has_urgent_error(read))
 
 
-async def wait(services: Services, fetch: ClientFetch, attempt: FetchRead | None) -> FetchResponse:
+async def wait(services: Services, fetch: ClientFetch, read: FetchRead | None) -> FetchResponse:
     """Waits for more data, then reads again.
 
-    The last attempt is the response, whatever it finds.
+    The last read is the response, whatever it finds.
     """
     deadline_s = services.clock.monotonic_s() + fetch.request.max_wait_ms / 1000
-    if attempt is None:
-        attempt = await _attempt_anywhere(services, fetch)
-    errors = len(attempt.errors)
-    while not _is_enough(fetch, attempt) and len(attempt.errors) <= errors:
-        if attempt.has_grown():  # since the read, before the request waited
-            attempt = await _attempt_anywhere(services, fetch)
+    if read is None:
+        read = await _read_anywhere(services, fetch)
+    errors = len(read.errors)
+    while not _is_enough(fetch, read) and len(read.errors) <= errors:
+        if read.has_grown():  # since the read, before the request waited
+            read = await _read_anywhere(services, fetch)
             continue
         left_s = deadline_s - services.clock.monotonic_s()
-        woken = left_s > 0 and await fetch.wait(attempt, left_s)
-        attempt = await _attempt_anywhere(services, fetch)
+        woken = left_s > 0 and await fetch.wait(read, left_s)
+        read = await _read_anywhere(services, fetch)
         if not woken:
             break
-    response = _respond(fetch, attempt)
+    response = _respond(fetch, read)
     await fetch.settle()
     return response
 
 
-def _respond(fetch: ClientFetch, attempt: FetchRead) -> FetchResponse:
+def _respond(fetch: ClientFetch, read: FetchRead) -> FetchResponse:
     """Returns the response to what was read, or an empty one if the quota of the client is exceeded."""
     quota = fetch.context.quota
-    if quota is not None and quota.holds_back(attempt.size_bytes):
+    if quota is not None and quota.holds_back(read.size_bytes):
         return fetch.hold_back()
-    return fetch.respond(attempt)
+    return fetch.respond(read)
 
 
-async def _attempt_anywhere(services: Services, fetch: ClientFetch) -> FetchRead:
+async def _read_anywhere(services: Services, fetch: ClientFetch) -> FetchRead:
     """Reads on the loop; in a thread if much is to be converted or the disk has to be read."""
     request, context, is_part = fetch.request, fetch.context, fetch.is_part
     topics = fetch.topics()
 
-    async def attempt(permit: Permit) -> FetchRead:
+    async def read(permit: Permit) -> FetchRead:
         made = FetchRead(services, request, context, permit, topics, is_part=is_part)
         await made.read()
         return made
 
     names = wanted_names(services, topics, by_id=context.version >= TOPIC_IDS_SINCE)
-    return await offload(services, names, attempt)
+    return await offload(services, names, read)

@@ -1,8 +1,8 @@
 """Reading committed data: records below the last stable offset, and the aborted transactions in them.
 
 Both come from one version of the log. Compaction drops aborted data together with its entries in the
-index, so an entry of another version would make clients drop data that was committed, or none would
-let them show data that was aborted.
+index. So clients would drop committed data for an entry of another version, and show aborted data
+without one.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""From which replica a consumer reads (KIP-392): what a leader says, and what a follower serves.
+"""From which replica a consumer reads (KIP-392): what a leader answers, and what a follower serves.
 
 A consumer of Fetch v11 or newer may read from a follower, up to the high watermark that the follower
 knows. With `replica.selector.class` a leader sends it to the in-sync replica in its rack. A follower

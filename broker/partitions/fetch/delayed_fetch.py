@@ -28,7 +28,7 @@ class DelayedFetch:
         self.is_held_back = False  # bytes came that an open transaction hides
 
     def wake(self) -> None:
-        """Lets the fetch read again."""
+        """Wakes the fetch, which reads again."""
         if not self.future.done():
             self.future.set_result(None)
 
@@ -45,11 +45,11 @@ class DelayedFetch:
         return True
 
     def invalidated(self) -> bool:
-        """Lets the fetch read again."""
+        """Wakes the fetch, which reads again."""
         self.wake()
         return True
 
-    async def sleep(self, timeout_s: float) -> bool:
+    async def wait(self, timeout_s: float) -> bool:
         """Returns True when it is woken, False when the time is over."""
         timer = asyncio.get_running_loop().call_later(timeout_s, _expire, self.future)
         try:
@@ -63,7 +63,7 @@ class DelayedFetch:
     def took_stable(self, partition: Partition, read_to: int) -> bool:
         """Returns whether bytes that came to a partition count for this fetch of committed data.
 
-        It has read up to the offset `read_to`. If other bytes become readable, it is woken.
+        The fetch has read up to the offset `read_to`. If other bytes become readable, it is woken.
         """
         _, high_watermark, stable = partition.state.ends
         if stable == read_to:
@@ -96,7 +96,7 @@ async def wait_for_bytes(
             fetch.is_held_back |= read_to != partition.high_watermark
         purgatory.enter(partition, fetch, read_to)
     try:
-        return await fetch.sleep(timeout_s)
+        return await fetch.wait(timeout_s)
     finally:
         for partition in entered:
             purgatory.leave(partition, fetch)

@@ -1,4 +1,4 @@
-"""One attempt to read all that a fetch asks for, each partition once, within the fetch's limits.
+"""One read of all that a fetch asks for, each partition once, within the fetch's limits.
 
 The limits are those of the request, of each partition, of the quota of its client, and of the answers that
 slow readers leave in memory. From version 3 on, the first partition that has data returns at least one
@@ -237,7 +237,8 @@ class FetchRead:
     def _check_former(self, topic: FetchTopic) -> None:
         """Raises what concerns a topic that a session knows by a name, and whose id is gone.
 
-        It was deleted, and another one may have its name: UnknownTopicOrPartition, InconsistentTopicId.
+        The topic was deleted, and another one may have its name: UnknownTopicOrPartition,
+        InconsistentTopicId.
         """
         if not topic.topic:  # nobody has known it here
             return

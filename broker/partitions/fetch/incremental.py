@@ -1,12 +1,12 @@
 """Fetches with a session: how it begins, and what each fetch of it reads and answers (KIP-227).
 
 A quiet partition of a session waits with its log, as a fetch does (`broker/partitions/purgatory.py`), and
-is not read until that has more. What happens to logs without more data, such as the deletion of old
-segments, and a disk that fails, is looked for once a second. New metadata are compared topic by topic.
-A session watches no more once it has heard of a log, until its client fetches again: one whose client
+is not read until that has more. Logs are checked once a second for what brings no data, such as the
+deletion of old segments, or a disk that fails. New metadata are compared topic by topic. A session
+watches a log no more once that has notified it, until its client fetches again: a session whose client
 is gone costs nothing.
 
-Rights are asked for when a partition is read. Nothing is told of one that is not.
+Rights are checked when a partition is read. Nothing is sent of a partition that is not read.
 """
 
 from __future__ import annotations
@@ -49,31 +49,31 @@ class WholeFetch:
         """Returns what the request names."""
         return self.request.topics
 
-    def has_urgent_error(self, attempt: FetchRead) -> bool:
+    def has_urgent_error(self, read: FetchRead) -> bool:
         """Returns whether reading a partition has failed."""
-        return attempt.has_urgent_error()
+        return read.has_urgent_error()
 
-    async def wait(self, attempt: FetchRead, timeout_s: float) -> bool:
+    async def wait(self, read: FetchRead, timeout_s: float) -> bool:
         """Waits for the bytes that are missing."""
         request = self.request
         return await wait_for_bytes(
             self._services.purgatory,
-            attempt.partitions,
-            request.min_bytes - attempt.size_bytes,
+            read.partitions,
+            request.min_bytes - read.size_bytes,
             timeout_s,
-            attempt.upper_offsets if request.isolation_level == 1 else None,
+            read.upper_offsets if request.isolation_level == 1 else None,
         )
 
-    def respond(self, attempt: FetchRead) -> FetchResponse:
+    def respond(self, read: FetchRead) -> FetchResponse:
         """Returns all that was read, and the id of a session if one was asked for and has room."""
-        response = attempt.answer()
+        response = read.answer()
         if self.request.session_epoch == 0:
-            self._unsettled = begin(self._services, self.request, self.context, attempt)
-            self._at_end = attempt.at_end
+            self._unsettled = begin(self._services, self.request, self.context, read)
+            self._at_end = read.at_end
         return response
 
     async def settle(self) -> None:
-        """Lets the partitions of a new session be quiet."""
+        """Marks the quiet partitions of a new session."""
         for cached, data in self._unsettled:
             _settle_first(self._services, cached, data, self._at_end)
             await checkpoint()
@@ -95,8 +95,8 @@ class IncrementalFetch:
         self.request, self.context = request, context
         self._epoch = session.epoch  # another one later on: the client has sent the next fetch
         self._read: list[Cached] = []
-        if session.sleeper is not None:
-            session.sleeper.wake()
+        if session.delayed_fetch is not None:
+            session.delayed_fetch.wake()
 
     def topics(self) -> list[FetchTopic]:
         """Returns the partitions that may have something new."""
@@ -121,60 +121,58 @@ class IncrementalFetch:
             topic.name = image.topic_name(topic.topic_id) or ""
         topic.known = image.topics.get(topic.name)
 
-    def has_urgent_error(self, attempt: FetchRead) -> bool:
-        """Returns whether there is an error that the session has not been told.
+    def has_urgent_error(self, read: FetchRead) -> bool:
+        """Returns whether there is an error that the client was not sent.
 
-        It waits like others of its kind if the session has partitions without errors.
+        Such an error waits like others of its kind if the session has partitions without errors.
         """
-        answered = (data for topic in attempt.response.responses for data in topic.partitions)
-        untold = [
+        answered = (data for topic in read.response.responses for data in topic.partitions)
+        unsent = [
             data.error_code
             for cached, data in zip(self._read, answered, strict=True)
             if data.error_code and data.error_code != cached.last_sent_error
         ]
-        if len(attempt.errors) == self._session.size:
-            return bool(untold)
-        return not WAITING_ERRORS.issuperset(untold)
+        if len(read.errors) == self._session.size:
+            return bool(unsent)
+        return not WAITING_ERRORS.issuperset(unsent)
 
-    async def wait(self, attempt: FetchRead, timeout_s: float) -> bool:
+    async def wait(self, read: FetchRead, timeout_s: float) -> bool:
         """Waits for the bytes that are missing, of any partition of the session."""
         session = self._session
         if session.is_closed or session.epoch != self._epoch:
             return False
-        if len(session.changed) > len(
-            self._read
-        ):  # there was news while the attempt was in a thread
+        if len(session.changed) > len(self._read):  # others changed while the read was in a thread
             return True
         for cached in self._read:
             watch(self._services, cached)
-        missing = self.request.min_bytes - attempt.size_bytes
-        sleeper = session.sleeper = DelayedFetch(
+        missing = self.request.min_bytes - read.size_bytes
+        delayed_fetch = session.delayed_fetch = DelayedFetch(
             missing, asyncio.get_running_loop().create_future()
         )
         try:
-            return await sleeper.sleep(timeout_s)
+            return await delayed_fetch.wait(timeout_s)
         finally:
-            if session.sleeper is sleeper:
-                session.sleeper = None
+            if session.delayed_fetch is delayed_fetch:
+                session.delayed_fetch = None
 
-    def respond(self, attempt: FetchRead) -> FetchResponse:
-        """Returns the partitions of which there is something to tell.
+    def respond(self, read: FetchRead) -> FetchResponse:
+        """Returns the partitions of which there is something new.
 
         A session whose client has sent the next fetch meanwhile has another epoch, as in Kafka.
         """
-        session, response = self._session, attempt.answer()
+        session, response = self._session, read.answer()
         response.session_id = session.id
         if session.epoch != self._epoch:
             response.error_code = ErrorCode.INVALID_FETCH_SESSION_EPOCH
             response.responses = []
             return response
-        services, at_end, sent = self._services, attempt.at_end, session.sent
+        services, at_end, sent = self._services, read.at_end, session.sent
         has_silent = False
-        read = iter(self._read)
+        order = iter(self._read)
         for topic in response.responses:
             kept = []
             for data in topic.partitions:
-                cached = next(read)
+                cached = next(order)
                 if sent(cached, data):
                     kept.append(data)
                 if not data.records:
@@ -223,13 +221,13 @@ def next_of_session(
 
 
 def begin(
-    services: Services, request: FetchRequest, context: Context, attempt: FetchRead
+    services: Services, request: FetchRequest, context: Context, read: FetchRead
 ) -> list[tuple[Cached, PartitionData]]:
     """Begins a session with all that a fetch has read, if there is room, and puts its id in the answer.
 
     Returns the partitions that may still have to be quiet, if they are many.
     """
-    response, image = attempt.response, attempt.image
+    response, image = read.response, read.image
     by_id = context.version >= TOPIC_IDS_SINCE
     session, evicted = services.fetch_sessions.begin(
         sum(len(topic.partitions) for topic in request.topics),
@@ -253,12 +251,12 @@ def begin(
     if len(added) > FEW:
         return added  # the session is whole: others may have their turn, and may even close it
     for cached, data in added:
-        _settle_first(services, cached, data, attempt.at_end)
+        _settle_first(services, cached, data, read.at_end)
     return []
 
 
 def _settle_first(services: Services, cached: Cached, data: PartitionData, at_end: int) -> None:
-    """Notes what the first answer of a session says of a partition, and lets it be quiet."""
+    """Notes what the first answer of a session has of a partition, which may be quiet then."""
     cached.last_sent = (data.high_watermark, data.log_start_offset)
     cached.last_sent_error = data.error_code
     if not data.records:
@@ -275,8 +273,8 @@ def close(services: Services, session_id: int) -> None:
 def _leave(services: Services, session: FetchSession) -> None:
     """Stops watching for a session that was closed; its fetch waits no longer."""
     unwatch(services, session)
-    if session.sleeper is not None:
-        session.sleeper.wake()
+    if session.delayed_fetch is not None:
+        session.delayed_fetch.wake()
 
 
 def settle(services: Services, cached: Cached, data: PartitionData, at_end: int) -> None:

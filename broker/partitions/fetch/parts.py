@@ -27,7 +27,7 @@ def wanted_names(
 
 
 def failed(index: int, code: int) -> PartitionData:
-    """Returns a partition's part of a response that says nothing but an error."""
+    """Returns a partition's part of a response that has nothing but an error."""
     return PartitionData(
         partition_index=index,
         error_code=code,

@@ -4,8 +4,8 @@ A session knows what a client asks for, partition by partition, and what was las
 only what the client changes. Its answer carries the partitions that have records, another high
 watermark or log start than was last sent, an error, or a replica to read from instead.
 
-A partition that has been answered, and has no more to read, is *quiet*: it is not looked at again until
-somebody marks it as `changed`. So a fetch costs what has changed, however many partitions there are.
+A partition that has been answered, and has no more to read, is *quiet*: it is not read again until it
+is marked as `changed`. So a fetch costs what has changed, however many partitions there are.
 
 Partitions are read in turn. One whose records were sent goes behind all others, so that the limit of
 an answer starves none.
@@ -39,23 +39,23 @@ class Log(Protocol):
         """The offset below which every transaction is complete."""
 
 
-class Sleeper(Protocol):
+class Delayed(Protocol):
     """A fetch of the session that waits."""
 
     def wake(self) -> None:
-        """Lets it read again."""
+        """Wakes the fetch, which reads again."""
 
     def took(self, size: int) -> None:
-        """Counts bytes that it may read."""
+        """Counts bytes that the fetch may read."""
 
 
 class Cached:
     """One partition of a session.
 
     `last_sent` is the high watermark and the log start that the client knows; -1 after an error.
-    `last_sent_error` is the code of the error that was answered last, 0 if there was none: it ends no wait
-    again. `log` and `seen` are for whoever watches: the log, and what it looked like when the partition
-    became quiet.
+    `last_sent_error` is the code of the error that was answered last, 0 if there was none: the same
+    error ends no other wait. `log` is the log that is watched, and `seen` its state when the partition became
+    quiet.
     """
 
     __slots__ = (
@@ -79,35 +79,35 @@ class Cached:
         self.seen: tuple[object, object] = (None, None)
 
     def arrived(self, log: Log, size: int, _read_to: int | None) -> bool:
-        """Takes that others may read `size` more bytes of the log.
+        """Notes that `size` more bytes of the log may be read.
 
-        Returns whether to hear of the next ones: a fetch counts them. What a fetch of committed data
-        can read is not said by the size, so that is woken by whatever is stable.
+        Returns whether the partition still waits: a fetch counts the next bytes, too. How much a fetch of
+        committed data can read is not known by the size, so such a fetch is woken by whatever is stable.
         """
         session = self.session
         session.changed[self] = None
-        sleeper = session.sleeper
-        if sleeper is None:
+        delayed_fetch = session.delayed_fetch
+        if delayed_fetch is None:
             self.log = None
             return False
         if not session.is_committed:
-            sleeper.took(size)
+            delayed_fetch.took(size)
         elif log.last_stable_offset != self.wanted.fetch_offset:
-            sleeper.wake()
+            delayed_fetch.wake()
         return True
 
     def invalidated(self) -> bool:
-        """Takes that something else has happened to the log; returns whether to hear more: no."""
+        """Notes that something else has happened to the log; returns False: the partition waits no more."""
         self.log = None
         session = self.session
         session.changed[self] = None
-        if session.sleeper is not None:
-            session.sleeper.wake()
+        if session.delayed_fetch is not None:
+            session.delayed_fetch.wake()
         return False
 
 
 class CachedTopic:
-    """The partitions of one topic in a session, and what the metadata said of it when they were read."""
+    """The partitions of one topic in a session, and the topic in the metadata when they were read."""
 
     __slots__ = ("known", "name", "partitions", "topic_id")
 
@@ -124,6 +124,7 @@ class FetchSession:
         "by_id",
         "changed",
         "created_s",
+        "delayed_fetch",
         "epoch",
         "id",
         "image",
@@ -133,7 +134,6 @@ class FetchSession:
         "looked_s",
         "next_place",
         "size",
-        "sleeper",
         "topics",
     )
 
@@ -148,7 +148,7 @@ class FetchSession:
         self.changed: dict[Cached, None] = {}  # the partitions to read with the next fetch
         self.is_committed = False
         self.is_closed = False
-        self.sleeper: Sleeper | None = None
+        self.delayed_fetch: Delayed | None = None
         self.image: object = None  # the metadata to which `CachedTopic.known` belongs
 
     def __iter__(self) -> Iterator[Cached]:
@@ -162,7 +162,7 @@ class FetchSession:
     # --- what is asked for ------------------------------------------------------------------------
 
     def take(self, request: FetchRequest) -> Sequence[Cached]:
-        """Takes what a fetch changes, and returns the partitions that the client has forgotten."""
+        """Applies what a fetch changes, and returns the partitions that the client has forgotten."""
         self.epoch = next_epoch(self.epoch)
         is_committed = request.isolation_level == 1
         if is_committed != self.is_committed:  # another offset is where it has all
@@ -222,7 +222,7 @@ class FetchSession:
     # --- what is read -----------------------------------------------------------------------------
 
     def learn(self, image: object, topics: Mapping[str, object]) -> None:
-        """Marks the partitions of topics of which new metadata says something else."""
+        """Marks the partitions of topics that new metadata have changed."""
         self.image = image
         for topic in self.topics.values():
             known = topics.get(topic.name)
@@ -238,7 +238,7 @@ class FetchSession:
     # --- what is answered -------------------------------------------------------------------------
 
     def sent(self, cached: Cached, data: PartitionData) -> bool:
-        """Takes what was read of a partition; returns whether the answer has to carry it."""
+        """Notes what was read of a partition; returns whether the answer has to carry it."""
         before, cached.last_sent = cached.last_sent, (data.high_watermark, data.log_start_offset)
         cached.last_sent_error = data.error_code
         if data.records:

@@ -3,8 +3,8 @@
 Each fetch names the partitions that can be asked for anew: those that the leader has answered, and
 that are done with the answer. The others are asked for already. So an idle partition costs nothing.
 
-A partition that is fetched no more is forgotten: its leader must not take the session for a question
-about it (`Leader.on_forgotten`).
+A partition that is fetched no more is forgotten: its leader must not count the session as a
+fetch of it (`Leader.on_forgotten`).
 
 A partition that is ready while the leader parks a fetch does not wait for its answer: the next fetch
 is sent at once, and ends the wait of the first.
@@ -12,9 +12,9 @@ is sent at once, and ends the wait of the first.
 Answers wait for memory that all fetchers share. Who has it waits for nothing but its leader, the disk
 and, for a large compressed batch, memory to unpack it, so each has its turn.
 
-An answer is taken, and the next fetch sent, in the very read of the socket that brings the answer:
-producers with acks=all wait for both. One that takes long gives way to the loop: then the rest is taken in
-later turns. It does not matter whether another answer is taken before, for that has other partitions.
+An answer is handled, and the next fetch sent, in the very read of the socket that brings the answer:
+producers with acks=all wait for both. An answer that takes long gives way to the loop: the rest of it is
+handled in later turns. Another answer may be handled before, for it has other partitions.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ log = logging.getLogger("tidelog.replicas")
 
 _CONNECT_S = 5.0
 _ANSWER_S = 30.0  # Kafka's replica.socket.timeout.ms
-_LOOK_S = 5.0  # how often it is looked whether an answer is overdue
+_LOOK_S = 5.0  # how often overdue answers are searched for
 _FIRST_RETRY_S = 0.02
 _LONGEST_RETRY_S = 1.0
 _MOST_UNDER_WAY = 2  # fetches: one is parked, the other ends its wait
@@ -90,7 +90,7 @@ class Fetcher:
             TopicIdPartition, PartitionFollower
         ] = {}  # in the order in which they became ready
         self._asked: dict[TopicIdPartition, _Asked] = {}
-        self._to_forget: dict[TopicIdPartition, None] = {}  # until the next fetch, which says so
+        self._to_forget: dict[TopicIdPartition, None] = {}  # until the next fetch, which names them
         self._sent: deque[_Sent] = deque()
         self._number = 0  # of the last fetch on this connection
         self._session_id = 0
@@ -141,7 +141,7 @@ class Fetcher:
         self._send_soon()
 
     def _send_soon(self) -> None:
-        """Sends a fetch beside the one under way, or lets the loop send one."""
+        """Sends a fetch beside the one under way, or makes the task of the connection send one."""
         if self._sent:
             with contextlib.suppress(ClientError, OSError):  # what is under way fails, too
                 self._send()

@@ -196,7 +196,7 @@ class PartitionFollower:
                 size, reached = size + appended.size, appended.end_offset
         if reached == now:
             self._context.purgatory.readable(self.partition, size)
-        else:  # how many bytes there are is not known: they look
+        else:  # how many bytes there are is not known: they read
             self._context.purgatory.wake(self.partition)
 
     def _append_on_loop(self, data: PartitionData) -> bool:
@@ -226,7 +226,7 @@ class PartitionFollower:
     # --- anywhere ---------------------------------------------------------------------------------
 
     def _append(self, data: PartitionData, unpack_limit: int = STORED_LIMIT) -> None:
-        """Stores the records of an answer, and what the leader says of its log.
+        """Stores the records of an answer, and the leader's state of its log.
 
         Raises CorruptMessage, KafkaStorageError and, if a batch unpacks to more than `unpack_limit`
         bytes, UnpackedTooLarge; then nothing is stored.
@@ -269,8 +269,8 @@ class PartitionFollower:
     ) -> None:
         """Carries out actions that append records, in a thread.
 
-        Few batches unpack to more than the first attempt allows. They are tried again with memory
-        reserved. The leader has accepted them, so the last attempt takes all memory there is for
+        Few batches unpack to more than the first attempt allows. Those are appended again with memory
+        reserved. The leader has accepted them, so the last attempt reserves all memory for
         records, and refuses nothing. Nothing is tried any more once the role has ended.
         """
         pools, memory = self._context.pools, self._context.unpacked

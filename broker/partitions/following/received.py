@@ -20,7 +20,7 @@ LOOP_BYTES = 1 << 20
 
 
 def state_of(data: PartitionData) -> ReplicationState:
-    """Returns what an answer says of the leader's log. Raises CorruptMessage if it says nothing."""
+    """Returns the state of the leader's log in an answer. Raises CorruptMessage if there is none."""
     if data.replication_state is None:
         raise CorruptMessage("the leader sent records without the state of its log")
     return data.replication_state
@@ -33,7 +33,7 @@ def records_of(data: PartitionData) -> Buffer:
 
 
 def leader_state(data: PartitionData, sent: ReplicationState, behind_ms: int) -> LeaderState:
-    """Returns what an answer says of the leader's log, whose clock is so far behind this broker's."""
+    """Returns the state of the log of a leader whose clock is so far behind this broker's."""
     return replication_state.received_state(data, sent, behind_ms)
 
 
@@ -58,7 +58,7 @@ def _is_clock_noted(state: LogState, behind_ms: int, *, has_batches: bool) -> bo
 
 
 def is_known(state: LogState, data: PartitionData, behind_ms: int) -> bool:
-    """Returns whether an answer without records says nothing new of the leader's times."""
+    """Returns whether an answer without records has nothing new of the leader's times."""
     sent = data.replication_state
     if sent is None:
         return True

@@ -2,7 +2,7 @@
 
 Proposals that come while one transaction is on its way are written together by the next one. If
 that is refused, each half of them is written on its own, and so on: one that was decided on something
-old does not take the others with it. Of a partition only the newest proposal is written, and only while the
+old does not make the others fail. Of a partition only the newest proposal is written, and only while the
 leader that has made it leads.
 """
 

@@ -2,9 +2,9 @@
 
 All that changes the ISR comes by here: fetches, time, new metadata, and the outcomes of `isr_changes.py`.
 
-The machine is asked before anything is answered as leader. It is told of appends, flushes and the
-log's start. A thread may have appended, and be about to say so; so what the machine knows of the
-log is brought up to date before each follower's fetch, or a follower could be ahead of it.
+The machine decides before anything is answered as leader. Appends, flushes and new log starts are passed
+to the machine. A thread may have appended, and the loop not know it yet; so what the machine knows of the
+log is updated before each follower's fetch, or a follower could be ahead of it.
 """
 
 from __future__ import annotations
@@ -49,17 +49,17 @@ if TYPE_CHECKING:
 
 
 class ParkedFetch(Protocol):
-    """What a follower asks of a partition, until there is an update for it."""
+    """A follower's fetch of a partition, until there is an update for it."""
 
     @property
     def fetched_ms(self) -> int:
         """When the last fetch came of the session that asks."""
 
     def wake(self) -> None:
-        """Lets it be answered at once, if there is an update."""
+        """Makes the session answer at once, if there is an update."""
 
     def wake_soon(self) -> None:
-        """Lets it be answered, if there is an update, which can wait for more."""
+        """Makes the session answer in a while, if there is an update."""
 
 
 @dataclass(slots=True)
@@ -142,11 +142,11 @@ class PartitionLeader:
     def _wake(self) -> None:
         """Wakes the fetches for which there is an update: records at once, the rest a little later."""
         leader = self.leader
-        for ask, request in self.parked.items():
+        for fetch, request in self.parked.items():
             if request.fetch_offset < leader.fetchable_end:
-                ask.wake()
+                fetch.wake()
             elif leader.has_updates(request):
-                ask.wake_soon()
+                fetch.wake_soon()
 
     def stop(self, reason: str) -> None:
         """Stops leading: everybody who waits is answered, and the log deletes nothing by itself."""
@@ -167,8 +167,8 @@ class PartitionLeader:
         self._refuse_waiting()
         # Else they would wait for a sync of records that the next role may cut.
         self._context.purgatory.refuse(self.partition, refusal(ErrorCode.NOT_LEADER_OR_FOLLOWER))
-        for ask in list(self.parked):
-            ask.wake()
+        for fetch in list(self.parked):
+            fetch.wake()
 
     def _refuse_waiting(self) -> None:
         """Answers the clients that wait: this leader does nothing for them any more, or for now."""
@@ -180,7 +180,7 @@ class PartitionLeader:
     # --- the in-sync replicas -----------------------------------------------------------------------
 
     def assigned(self, assignment: Assignment, brokers: BrokerView, rules: LeaderRules) -> None:
-        """Passes what an image says of the partition to the machine."""
+        """Passes the state of the partition in an image to the machine."""
         self._follow_isr(
             self.leader.on_assignment(assignment, brokers, rules, self._context.now_ms())
         )
@@ -223,10 +223,10 @@ class PartitionLeader:
     # --- the log ----------------------------------------------------------------------------------
 
     def appended(self) -> None:
-        """Tells the machine where the log ends after an append, and up to where it is durable.
+        """Passes to the machine where the log ends after an append, and up to where it is durable.
 
-        A checkpoint may have made it durable before the loop has heard of an append in a thread.
-        Then nobody asks for a sync that would tell.
+        A checkpoint may have made the log durable before the loop knows of an append in a thread.
+        Then no sync comes that would call `flushed`.
         """
         self.do(self.leader.on_appended(self.partition.state.ends[0], self._context.now_ms()))
         self._note_durable()
@@ -234,18 +234,18 @@ class PartitionLeader:
     def note_append(self, appended: Appended) -> None:
         """Counts an append when it can be read, and notes the log's end.
 
-        That of a thread may be read already: a request has brought this leader up to date before.
+        An append in a thread may be readable already: a request has brought this leader up to date before.
         """
         self._context.purgatory.note_append(self.partition, appended)
         self.appended()
 
     def flushed(self) -> None:
-        """Tells the machine up to where the log is durable."""
+        """Passes to the machine up to where the log is durable."""
         offset = min(self.partition.durable_offset, self.partition.log_end_offset)
         self.do(self.leader.on_flushed(offset, self._context.now_ms()))
 
     def _bring_up_to_date(self) -> None:
-        """Tells the machine what threads have done to the log since it was last told."""
+        """Passes to the machine what threads have done to the log."""
         state, leader = self.partition.state, self.leader
         if state.version.log_start_offset != leader.log_start_offset:
             leader.on_log_start(state.version.log_start_offset)
@@ -262,7 +262,7 @@ class PartitionLeader:
     # --- followers --------------------------------------------------------------------------------
 
     def on_fetch(self, request: FetchRequest) -> FetchAnswer:
-        """Takes a follower's fetch, and returns what to answer."""
+        """Handles a follower's fetch, and returns the answer."""
         self._bring_up_to_date()
         answer, actions = self.leader.on_fetch(request, self._context.now_ms())
         if self._fetched is not None:
@@ -274,25 +274,25 @@ class PartitionLeader:
         return answer
 
     def on_forgotten(self, replica: int) -> None:
-        """Takes that a follower asks for the partition no more, on one of its connections."""
+        """Notes that a follower fetches the partition no more, on one of its connections."""
         if all(request.replica != replica for request in self.parked.values()):
             self._note_sessions()
             self.do(self.leader.on_forgotten(replica, self._context.now_ms()))
 
     def tick(self) -> None:
-        """Tells the machine the time."""
+        """Passes the time to the machine."""
         self._note_sessions()
         self.do(self.leader.on_tick(self._context.now_ms()))
 
     def _note_sessions(self) -> None:
         """Brings up to date which followers ask, where the machine may depend on that."""
         if self.leader.is_lease_overdue(self._context.now_ms()):
-            for ask, request in self.parked.items():
+            for fetch, request in self.parked.items():
                 if request.leader_epoch == self.leader.leader_epoch:
-                    self.leader.on_session(request.replica, ask.fetched_ms)
+                    self.leader.on_session(request.replica, fetch.fetched_ms)
 
     def on_wake(self, request: FetchRequest) -> FetchAnswer:
-        """Returns what to answer to a fetch that was parked."""
+        """Returns the answer to a parked fetch."""
         self._bring_up_to_date()
         return self.leader.on_wake(request, self._context.now_ms())
 
@@ -302,8 +302,8 @@ class PartitionLeader:
         Returns the smallest log start of all. Raises NotLeaderOrFollower and RequestTimedOut.
         """
         self._bring_up_to_date()
-        for ask in self.parked:
-            ask.wake()
+        for fetch in self.parked:
+            fetch.wake()
         try:
             async with timeout(max(timeout_ms, 0) / 1000):
                 while (low_watermark := low_watermark_of(self.leader)) < offset:
@@ -346,5 +346,5 @@ class PartitionLeader:
         self.leader.check_append(acks, self._context.now_ms())
 
     def check_leading(self) -> None:
-        """Checks an answer that only the leader gives; see `Leader.check_leading`."""
+        """Checks an answer that only the leader sends; see `Leader.check_leading`."""
         self.leader.check_leading(self._context.now_ms())

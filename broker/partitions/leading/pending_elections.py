@@ -1,11 +1,11 @@
 """Requests that come between the death of a leader and the start of the next one: they wait for it.
 
-A client that is told of the old leader, or of none, asks again after a back-off that doubles each
+A client that finds the old leader, or none, asks again after a back-off that doubles each
 time, which is longer than an election takes. So a broker that knows that a leader has gone, and that
-another replica can be elected, answers when that has happened. It waits for a moment only: what
+another replica can be elected, answers when that has happened. A request waits for a moment only: what
 follows on the same connection waits too, and a follower should not ask in vain for long.
 
-Many requests may wait while the loop has an election to do. So one task looks for all of them, and
+Many requests may wait while the loop has an election to do. So one task checks all of them, and
 only when something has changed; a partition is judged once per change.
 """
 
@@ -34,7 +34,7 @@ _LOOK_S = 0.02  # a broker that seemed to have died, and has not, changes no ima
 
 
 class EarlyFetch(Protocol):
-    """What a follower asks of a partition that this broker is about to lead."""
+    """A follower's fetch of a partition that this broker is about to lead."""
 
     @property
     def name(self) -> TopicIdPartition:
@@ -59,16 +59,16 @@ class PendingElections:
         self._looking: asyncio.Task[None] | None = None  # while requests wait
         self._will_look = False
         self._verdicts = _Verdicts()
-        # Questions of followers, in their order.
-        self._asks: defaultdict[TopicIdPartition, dict[EarlyFetch, None]] = defaultdict(dict)
+        # Fetches of followers, in their order.
+        self._fetches: defaultdict[TopicIdPartition, dict[EarlyFetch, None]] = defaultdict(dict)
         self._deadlines: dict[EarlyFetch, float] = {}  # of the loop's clock, in their order
         self._timer: asyncio.TimerHandle | None = None  # for the first of them
 
     def begun(self, led: PartitionLeader) -> None:
         """Ends the waits for a partition that leads here from now on."""
-        for ask in self._asks.pop(led.name, ()):
-            del self._deadlines[ask]
-            ask.led_by(led)
+        for fetch in self._fetches.pop(led.name, ()):
+            del self._deadlines[fetch]
+            fetch.led_by(led)
         if self._waiting and not self._will_look:  # once for all that begin together
             self._will_look = True
             asyncio.get_running_loop().call_soon(self._look)
@@ -107,33 +107,33 @@ class PendingElections:
             return (topic.topic_id, index) not in self._leaders.by_name
         return me in record.isr and _is_near(image, self._metadata.perhaps_dead(), record)
 
-    def park(self, ask: EarlyFetch) -> None:
-        """Keeps a follower's question until the partition is led here, or for a moment."""
-        self._asks[ask.name][ask] = None
+    def park(self, fetch: EarlyFetch) -> None:
+        """Keeps a follower's fetch until the partition is led here, or for a moment."""
+        self._fetches[fetch.name][fetch] = None
         loop = asyncio.get_running_loop()
-        self._deadlines[ask] = loop.time() + LONGEST_WAIT_S
+        self._deadlines[fetch] = loop.time() + LONGEST_WAIT_S
         if self._timer is None:
             self._timer = loop.call_later(LONGEST_WAIT_S, self._refuse_overdue)
 
-    def unpark(self, ask: EarlyFetch) -> None:
-        """Forgets a question."""
-        asks = self._asks.get(ask.name)
-        if asks is not None and ask in asks:
-            del asks[ask], self._deadlines[ask]
-            if not asks:
-                del self._asks[ask.name]
+    def unpark(self, fetch: EarlyFetch) -> None:
+        """Drops a fetch that waits no more."""
+        fetches = self._fetches.get(fetch.name)
+        if fetches is not None and fetch in fetches:
+            del fetches[fetch], self._deadlines[fetch]
+            if not fetches:
+                del self._fetches[fetch.name]
 
     def _refuse_overdue(self) -> None:
         """Refuses followers that have waited for long: this broker does not lead."""
         self._timer = None
         loop = asyncio.get_running_loop()
         now_s = loop.time()
-        for ask, deadline_s in list(self._deadlines.items()):
+        for fetch, deadline_s in list(self._deadlines.items()):
             if deadline_s > now_s:
                 self._timer = loop.call_at(deadline_s, self._refuse_overdue)
                 return
-            self.unpark(ask)
-            ask.does_not_come()
+            self.unpark(fetch)
+            fetch.does_not_come()
 
     # --- waiting ----------------------------------------------------------------------------------
 

@@ -3,7 +3,7 @@
 A small append runs at once on the loop. An append runs in a thread if it is large and compressed,
 unpacks to much, has to be converted, or is the first one to a log that must be read first. While an
 append of a partition is in a thread, later ones queue behind it. So records are written in the
-order in which their requests arrived. An append takes its offset and its append time when it is
+order in which their requests arrived. An append gets its offset and its append time when it is
 written.
 
 Where the topic asks for it (flush.messages), an append is answered when the log is durable up to
@@ -51,7 +51,7 @@ _CODEC = 7
 
 
 def is_heavy(records: Buffer, config: TopicConfig) -> bool:
-    """Whether appending `records` would hold the loop for long, as far as their size tells."""
+    """Whether appending `records` would hold the loop for long, as far as their size shows."""
     size = len(records)
     if size <= _LEAST_HEAVY_BYTES:
         return False
@@ -75,13 +75,13 @@ class _Job(NamedTuple):
     write: _Write
     waits: bool  # the answer waits for the disk, where the topic asks for it
     answer: asyncio.Future[Appended]
-    may_unpack: bool  # so it says how much memory it needs
+    may_unpack: bool  # so its memory is reserved first
 
 
 class Appends:
     """Runs appends, each partition's in order.
 
-    Every append is given to the purgatory, whether or not anybody still waits for its answer.
+    Every append is passed to the purgatory, whether or not anybody still waits for its answer.
     """
 
     def __init__(
@@ -168,9 +168,9 @@ class Appends:
         """Appends now and returns the result, or returns a future of it.
 
         Without `waits` the answer does not wait for the disk, whatever the topic asks for. `guard`
-        is that of a verified transaction, `internal` says that the broker itself writes. Raises (or
+        is that of a verified transaction, with `internal` the broker itself writes. Raises (or
         the future raises) what `Partition.append` and `Partition.commit` raise, and
-        NotLeaderOrFollower when the broker stops before a thread has taken the append. A future that
+        NotLeaderOrFollower when the broker stops before a thread has begun the append. A future that
         is cancelled before its turn appends nothing; once in the thread the append goes through.
         """
         heavy = len(records) > _LEAST_HEAVY_BYTES and is_heavy(records, partition.config)
@@ -268,7 +268,7 @@ class Appends:
     def _start(self, partition: Partition) -> None:
         """Sends the next append whose answer was not cancelled to a thread.
 
-        When the broker stops, no thread takes it. All that wait are refused with an error after
+        When the broker stops, no thread runs the append. All that wait are refused with an error after
         which clients ask again, and find another broker or this one when it has started anew.
         """
         queue = self._queues[partition]
@@ -283,7 +283,7 @@ class Appends:
             finished.set_result(None)
 
     def _submit(self, partition: Partition, job: _Job, step: Step) -> bool:
-        """Sends an append to a thread when its memory is reserved; False if the pool takes no more.
+        """Sends an append to a thread when its memory is reserved; False if the pool has stopped.
 
         Memory that is needed for a step is reserved before, perhaps later.
         """
@@ -306,7 +306,7 @@ class Appends:
         pool = self._pool if partition.is_read else self._first_appends
         try:
             work = pool.submit(self._run, partition, job, step.unpacked_bytes)
-        except RuntimeError:  # the pool takes no more work
+        except RuntimeError:  # the pool has stopped
             self._memory.release(step.reserved_bytes)
             job.answer.set_exception(NotLeaderOrFollower("the broker stops"))
             return False
@@ -314,7 +314,7 @@ class Appends:
         return True
 
     def _run(self, partition: Partition, job: _Job, unpacked_bytes: int) -> Appended:
-        """In the thread: time and offset are taken now, when the records are written."""
+        """Runs in the thread: time and offset are assigned now, when the records are written."""
         write = partial(job.write, unpack_limit=unpacked_bytes) if job.may_unpack else job.write
         while True:
             try:

@@ -33,8 +33,8 @@ def answer(leader: LeaderView, request: FetchRequest) -> FetchAnswer:
 def judge_fetch(leader: LeaderView, request: FetchRequest) -> tuple[ErrorCode, Diverging | None]:
     """Returns the error of a follower's fetch, and where its log and the leader's part.
 
-    With either the leader takes nothing from the fetch. A fetch of another leader epoch says
-    nothing about this one, so that is looked at first. A follower below the log start has to
+    With either the leader uses nothing of the fetch. A fetch of another leader epoch means
+    nothing in this one, so the epoch is checked first. A follower below the log start has to
     restart even if its epochs diverge. The registration comes last.
     """
     error = judge_epoch(leader, request) or judge_replica(leader, request)

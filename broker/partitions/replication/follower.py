@@ -1,8 +1,8 @@
 """A follower of one partition in one leader epoch: it fetches, appends and truncates.
 
-Each fetch says where the follower's log ends and the last epoch in it. Where the leader's log has
+Each fetch has the end of the follower's log and the last epoch in it. Where the leader's log has
 another history, the leader answers with an epoch and its end instead of records. The follower
-truncates and asks again until nothing diverges (KIP-101, KIP-279, KIP-320, KIP-595). It never
+truncates and asks again until nothing diverges (KIP-101, KIP-279, KIP-320, KIP-595). A follower never
 truncates to its own high watermark, because that lags and others may have acknowledged more. After an
 unclean election a compacted log may have to be copied again: `_lacks_replaced`.
 
@@ -40,7 +40,7 @@ RETRY_MS = 100  # the wait after an error that the metadata, or a moment, will e
 
 
 class Follower:
-    """The follower's side of a partition. It asks one question at a time."""
+    """The follower's side of a partition, which has one fetch under way at a time."""
 
     __slots__ = (
         "_asked",
@@ -84,7 +84,7 @@ class Follower:
         return self._asked
 
     def _waits_for_flush(self, log: FollowerLog) -> bool:
-        """Returns whether a fetch would acknowledge what a power loss could take."""
+        """Returns whether a fetch would acknowledge records that a power loss could destroy."""
         return self.needs_flush and log.flushed_offset < log.log_end_offset
 
     # --- answers ------------------------------------------------------------------------------
@@ -139,7 +139,7 @@ class Follower:
         return min(answer.log_start_offset, high_watermark)
 
     def _is_beyond_compare(self, answer: FetchAnswer, log: FollowerLog) -> bool:
-        """Returns whether nobody can say that this log's records are the leader's.
+        """Returns whether nothing shows that this log's records are the leader's.
 
         The leader's log begins where this one ends, so it has forgotten the epochs of these
         records. Between the append and the next log start a crash would leave them readable.
@@ -171,7 +171,7 @@ class Follower:
         """Returns whether this log lacks batches whose replacements the leader has not.
 
         Compaction has removed them here, because their keys come again before the end of the gaps. The
-        leader has nothing of that behind `end_offset` (NO_OFFSET: it did not say). Whoever is in sync
+        leader has nothing of that behind `end_offset` (NO_OFFSET: unknown). Whoever is in sync
         keeps what it has: nothing of that is cut below what is committed.
         """
         has_records = log.log_start_offset < log.log_end_offset

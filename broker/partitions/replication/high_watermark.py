@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 def next_high_watermark(leader: LeaderView, now_ms: int) -> int:
     """Returns the smallest log end of the maximal ISR and of those about to join it.
 
-    It may be less than before, and the caller then keeps the former one.
+    The result may be less than before, and the caller then keeps the former one.
 
-    One that has not fetched in this epoch has no known end, so nothing moves; nor has one whose
-    registration this leader has not heard of.
+    A follower that has not fetched in this epoch has no known end, so nothing moves; nor has one whose
+    registration this leader does not know.
     """
     if isr.is_frozen(leader):
         return leader.high_watermark
@@ -38,7 +38,7 @@ def is_heard_of(leader: LeaderView, remote: RemoteReplica) -> bool:
     """Returns whether this leader knows the registration of a follower's last fetch.
 
     A broker that has stopped uncleanly leaves the ISR before it registers anew (KIP-966). A leader
-    that has not heard of the one has not heard of the other, and its ISR may be too large.
+    that does not know the one does not know the other, and its ISR may be too large.
     """
     status = leader.brokers.get(remote.broker)
     return status is not None and remote.broker_epoch <= status.epoch

@@ -5,7 +5,7 @@ has stored and proposed.
 
 A leader changes its ISR by one compare-and-set. Until the outcome is known, the replicas that are
 in the stored or in the proposed ISR count together: the maximal ISR (KIP-497). An outcome that is
-unknown is never settled by a read, because the change may still be applied later. It is settled by
+unknown is never settled by a read, because the change may still be applied later. What settles it is
 another compare-and-set on the same revision, or by a newer revision of the key: revisions never
 repeat, so no older proposal can be applied then.
 """

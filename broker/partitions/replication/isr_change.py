@@ -60,14 +60,14 @@ def _can_join(image: Image, broker: int, epoch: int) -> bool:
 def cannot_store(
     image: Image, brokers: Iterable[int], topic_id: UUID, index: int
 ) -> frozenset[int]:
-    """Returns those of `brokers` whose log of a partition takes no records."""
+    """Returns those of `brokers` whose log of a partition accepts no records."""
     if not image.offline:
         return frozenset()
     return frozenset(broker for broker in brokers if not _can_store(image, broker, topic_id, index))
 
 
 def _can_store(image: Image, broker: int, topic_id: UUID, index: int) -> bool:
-    """Returns whether a broker's log of a partition takes records."""
+    """Returns whether a broker's log of a partition accepts records."""
     offline = image.offline.get(broker)
     return offline is None or not any(
         index in found.get(topic_id, ())

@@ -1,7 +1,7 @@
 """The leader of one partition in one leader epoch: events in, actions out.
 
-It forgets everything when the epoch ends: a new epoch, even of the same broker, is a new `Leader`.
-Nothing is answered as leader before the lease of the broker's registration was looked at. A leader
+A new epoch, even of the same broker, is a new `Leader`, which knows nothing of the former one.
+Nothing is answered as leader before the lease of the broker's registration was checked. A leader
 that is cut off from the coordinator, and that no in-sync replica follows, is suspended: it answers
 followers alone until one of these is over. The rules are functions in `epochs.py`, `isr.py` and
 `high_watermark.py`.
@@ -140,7 +140,7 @@ class Leader:
     ) -> tuple[FetchAnswer, list[LeaderAction]]:
         """Handles a follower's fetch; the records of the answer are read afterwards.
 
-        The leader's log end is taken before that read: otherwise steady appends would keep
+        The leader's log end is noted before that read: otherwise steady appends would keep
         every follower behind.
         """
         if self._has_ended(now_ms):
@@ -153,13 +153,13 @@ class Leader:
         remote.on_fetch(request, self.fetchable_end, now_ms)
         actions = [*self._join(remote, now_ms), *self._advance(now_ms)]
         if self.is_suspended:
-            actions = [*self._stand(now_ms), *actions]
+            actions = [*self._update_suspension(now_ms), *actions]
         if answer.high_watermark != self.high_watermark:
             answer = answer._replace(high_watermark=self.high_watermark)
         return answer, actions
 
     def on_wake(self, request: FetchRequest, now_ms: int) -> FetchAnswer:
-        """Answers a parked fetch. That is no new sign of the follower's life."""
+        """Answers a parked fetch. The answer is no new sign of the follower's life."""
         if self._has_ended(now_ms):
             return FetchAnswer(ErrorCode.NOT_LEADER_OR_FOLLOWER, self.leader_epoch)
         return epochs.answer(self, request)
@@ -180,7 +180,7 @@ class Leader:
         remote = self.remotes.get(replica)
         if remote is not None:
             remote.asked_ms = None
-        return self._stand(now_ms)
+        return self._update_suspension(now_ms)
 
     def has_updates(self, request: FetchRequest) -> bool:
         """Returns whether a parked fetch is worth an answer: records, or a high watermark.
@@ -290,15 +290,15 @@ class Leader:
             return self._stepping_down()
         self._may_propose = True
         return [
-            *self._stand(now_ms),
+            *self._update_suspension(now_ms),
             *self._settle(isr.members_after_lag(self, now_ms)),
             *self._advance(now_ms),
         ]
 
-    def _stand(self, now_ms: int) -> list[LeaderAction]:
-        """Suspends this leader, or lets it go on, by what is known now.
+    def _update_suspension(self, now_ms: int) -> list[LeaderAction]:
+        """Suspends this leader, or resumes it, by what is known now.
 
-        It is suspended while no renewal was confirmed for a lease time, another broker could be
+        A leader is suspended while no renewal was confirmed for a lease time, another broker could be
         elected, and no in-sync replica has asked for the partition for as long in this epoch.
         """
         lease = self._lease
@@ -358,7 +358,7 @@ class Leader:
     # --- what clients ask -----------------------------------------------------------------------
 
     def check_leading(self, now_ms: int) -> None:
-        """Checks any answer to a client that only the leader gives. Raises NotLeaderOrFollower."""
+        """Checks any answer to a client that only the leader sends. Raises NotLeaderOrFollower."""
         if self._has_ended(now_ms):
             raise NotLeaderOrFollower
         if self.is_suspended:

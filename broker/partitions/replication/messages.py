@@ -24,7 +24,7 @@ NO_OFFSET = -1
 class FetchRequest(NamedTuple):
     """What a follower asks for one partition: Fetch v18, which has all these fields.
 
-    `fetch_offset` is the end of the follower's log. It acknowledges every offset below.
+    `fetch_offset` is the end of the follower's log. The fetch acknowledges every offset below.
     """
 
     replica: int
@@ -135,7 +135,7 @@ class FollowerLog(NamedTuple):
 
 
 class AdvanceHighWatermark(NamedTuple):
-    """Set the log's high watermark. It never goes back."""
+    """Set the log's high watermark, which never goes back."""
 
     offset: int
 

@@ -1,8 +1,8 @@
 """Replication quotas (KIP-73): how fast replicas that are not in sync are copied.
 
 `ByteRate` is Kafka's windowed rate (`SampledStat`, `SimpleRate`), and `ReplicationQuota` is one side of
-a broker: what it sends as a leader, or fetches as a follower. `ReplicationQuotas` has both sides, as the
-settings of the broker and of topics say; a side without a throttled partition has no quota, and costs a fetch
+a broker: what it sends as a leader, or fetches as a follower. `ReplicationQuotas` has both sides, by the
+settings of the broker and of topics; a side without a throttled partition has no quota, and costs a fetch
 nothing. Bytes are counted after they have moved, so a quota is exceeded by what one fetch brings, and then
 nothing moves until the rate is below it again. Times are monotonic, in ms.
 """

@@ -1,6 +1,6 @@
 """What a leader knows of one follower, in one leader epoch.
 
-A follower says by its fetch offset where its log ends. A new leader knows no follower's log end: it
+The fetch offset of a follower is where its log ends. A new leader knows no follower's log end: it
 forgets what it knew as an earlier leader. A fetch names the registration (broker epoch) of the
 follower that sent it, because a broker that has started anew may have lost the end of its log
 (KIP-903).
@@ -46,7 +46,7 @@ class RemoteReplica:
         self._end_at_last_fetch: int | None = None
 
     def on_fetch(self, request: FetchRequest, leader_end: int, now_ms: int) -> None:
-        """Applies what a fetch says. `leader_end` is where the leader's log ended before the read."""
+        """Applies a fetch. `leader_end` is where the leader's log ended before the read."""
         self._take_caught_up_time(request.fetch_offset, leader_end, now_ms)
         self.log_end_offset = request.fetch_offset
         self.log_start_offset = request.log_start_offset
@@ -80,10 +80,10 @@ class RemoteReplica:
             self.caught_up_ms = caught_up_ms
 
     def before_growth(self, leader_end: int, now_ms: int) -> None:
-        """Notes that it had the whole log until now, if it did; `leader_end` is about to move.
+        """Notes that the follower had the whole log until now, if so; `leader_end` is about to move.
 
-        A follower that has all asks once, and is answered when there is news. So its last fetch may be
-        long ago, and it begins to lag now.
+        A follower that has all records fetches once, and is answered when there is an update. So its last
+        fetch may be long ago, and it begins to lag now.
         """
         if self.log_end_offset >= leader_end:
             self.caught_up_ms = now_ms

@@ -290,7 +290,7 @@ BUGS: dict[str, Mistake] = {
         Ownership, "check", served_at_once, known=11, fault="move_groups"
     ),
     "a leader that is cut off goes on": mistake(
-        Leader, "_stand", always([]), known=9, fault="cut_off"
+        Leader, "_update_suspension", always([]), known=9, fault="cut_off"
     ),
     "a leader that is suspended answers readers": mistake(
         Leader, "check_leading", ask_nothing_but_the_lease, known=9, fault="cut_off"

@@ -1,7 +1,7 @@
 """A follower's fetch: answered at once if there is an update for it, else parked until there is.
 
 All partitions that a follower replicates from this broker come in one session of fetches
-(`session.py`). The machines of those that a fetch names take it before anything is read: a
+(`session.py`). The leaders of those that a fetch names process it before anything is read: a
 fetch acknowledges what the follower has. The answer has the partitions with updates alone, and now and
 then others. A fetch that begins a session, or has none, is answered for all that it names; the first
 of a session at once, so that the follower learns its id.
@@ -138,20 +138,20 @@ class FollowerFetch:
         now_s = self._services.clock.monotonic_s()
         session = self._session
         is_full = self._request.session_epoch <= FIRST
-        asked = session.all_of_them(now_s) if is_full else session.answerable(now_s)
-        self._without_records = session.throttled.without_records(asked)
-        if len(asked) > FEW:
-            return self._answered(asked)
+        pending = session.all_of_them(now_s) if is_full else session.answerable(now_s)
+        self._without_records = session.throttled.without_records(pending)
+        if len(pending) > FEW:
+            return self._answered(pending)
         try:
-            response = self._read_few(asked)
+            response = self._read_few(pending)
         except WouldBlock:
-            return self._answered(asked)
+            return self._answered(pending)
         self._count()
         return response
 
-    async def _answered(self, asked: list[PendingFetch]) -> FetchResponse:
+    async def _answered(self, pending: list[PendingFetch]) -> FetchResponse:
         read = await answer_anywhere(
-            self._services, self._names(asked), partial(self._read_all, asked)
+            self._services, self._names(pending), partial(self._read_all, pending)
         )
         self._count()  # counters belong to the loop
         return read
@@ -162,13 +162,13 @@ class FollowerFetch:
         for topic, records in self._converted:
             self._services.metrics.down_converted(topic, records)
 
-    def _names(self, asked: list[PendingFetch]) -> Iterator[TopicPartition]:
-        for each in asked:
+    def _names(self, pending: list[PendingFetch]) -> Iterator[TopicPartition]:
+        for each in pending:
             if each.led is not None:
                 yield each.led.partition.topic, each.led.partition.index
 
-    def _read_few(self, asked: list[PendingFetch]) -> FetchResponse:
-        by_topic, serve = self._begin_read(asked, ON_LOOP)
+    def _read_few(self, pending: list[PendingFetch]) -> FetchResponse:
+        by_topic, serve = self._begin_read(pending, ON_LOOP)
         return self._response(
             {
                 topic_id: few_partitions(self._services, "fetch", wanted, serve, _failed)
@@ -176,8 +176,8 @@ class FollowerFetch:
             }
         )
 
-    async def _read_all(self, asked: list[PendingFetch], permit: Permit) -> FetchResponse:
-        by_topic, serve = self._begin_read(asked, permit)
+    async def _read_all(self, pending: list[PendingFetch], permit: Permit) -> FetchResponse:
+        by_topic, serve = self._begin_read(pending, permit)
         return self._response(
             {
                 topic_id: await per_partition(self._services, "fetch", wanted, serve, _failed)
@@ -186,7 +186,7 @@ class FollowerFetch:
         )
 
     def _begin_read(
-        self, asked: list[PendingFetch], permit: Permit
+        self, pending: list[PendingFetch], permit: Permit
     ) -> tuple[dict[UUID, list[PendingFetch]], Callable[[PendingFetch], PartitionData]]:
         """Returns the partitions to read by topic, and what reads one of them."""
         self._converted, self._throttled_bytes = [], 0
@@ -194,7 +194,7 @@ class FollowerFetch:
             self._request.max_bytes, self._services.connections.replica_fetch_room()
         )
         by_topic: dict[UUID, list[PendingFetch]] = {}
-        for each in asked:
+        for each in pending:
             by_topic.setdefault(each.name[0], []).append(each)
         is_first = [True]
 
@@ -214,19 +214,19 @@ class FollowerFetch:
             clock_ms=self._services.clock.now_ms(),
         )
 
-    def _serve(self, asked: PendingFetch, permit: Permit, is_first: list[bool]) -> PartitionData:
+    def _serve(self, pending: PendingFetch, permit: Permit, is_first: list[bool]) -> PartitionData:
         """Reads one partition. Raises the error that its leader has answered with."""
-        led, answer = asked.led, asked.answer
+        led, answer = pending.led, pending.answer
         if led is None or answer is None:
-            raise asked.error
+            raise pending.error
         if answer.error == ErrorCode.OFFSET_OUT_OF_RANGE:
-            return _out_of_range(led, asked, answer)
+            return _out_of_range(led, pending, answer)
         if answer.error:
             raise (error_class(answer.error) or NotLeaderOrFollower)
         if answer.diverging is not None:
-            return _diverging(asked, answer)
-        wanted = asked.wanted
-        has_records = not self._without_records or asked.name not in self._without_records
+            return _diverging(pending, answer)
+        wanted = pending.wanted
+        has_records = not self._without_records or pending.name not in self._without_records
         data, size, converted = self._session.shared_reads.read(
             led,
             wanted,
@@ -242,16 +242,16 @@ class FollowerFetch:
             self._converted.append((led.partition.topic, converted))
         if size:
             is_first[0] = False
-            self._throttled_bytes += self._session.throttled.sent(asked, size)
+            self._throttled_bytes += self._session.throttled.sent(pending, size)
             self._left_bytes = max(0, self._left_bytes - size)
         return data
 
 
 def _out_of_range(
-    led: PartitionLeader, asked: PendingFetch, answer: messages.FetchAnswer
+    led: PartitionLeader, pending: PendingFetch, answer: messages.FetchAnswer
 ) -> PartitionData:
     """Returns the leader's offsets, with which the follower comes back into range."""
-    data = _failed(asked, None)
+    data = _failed(pending, None)
     data.error_code = ErrorCode.OFFSET_OUT_OF_RANGE
     data.high_watermark = answer.high_watermark
     data.log_start_offset = answer.log_start_offset
@@ -260,8 +260,8 @@ def _out_of_range(
     return data
 
 
-def _diverging(asked: PendingFetch, answer: messages.FetchAnswer) -> PartitionData:
-    data = _failed(asked, None)
+def _diverging(pending: PendingFetch, answer: messages.FetchAnswer) -> PartitionData:
+    data = _failed(pending, None)
     data.error_code = ErrorCode.NONE
     assert answer.diverging is not None
     epoch, end_offset = answer.diverging
@@ -269,5 +269,5 @@ def _diverging(asked: PendingFetch, answer: messages.FetchAnswer) -> PartitionDa
     return data
 
 
-def _failed(asked: PendingFetch, error: BrokerError | None) -> PartitionData:
-    return failed(asked.wanted.partition, 0 if error is None else error.code)
+def _failed(pending: PendingFetch, error: BrokerError | None) -> PartitionData:
+    return failed(pending.wanted.partition, 0 if error is None else error.code)

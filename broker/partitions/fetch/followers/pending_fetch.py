@@ -1,7 +1,7 @@
-"""One question of a follower: from which offset it would go on in one partition.
+"""A follower's fetch of one partition, which is not answered yet: from which offset the follower goes on.
 
-It waits with the leader of the partition (`PartitionLeader.parked`), or for the election of this broker
-(`PendingElections`), until there is an update. Then the session of the follower answers it.
+A pending fetch waits with the leader of the partition (`PartitionLeader.parked`), or for the election of this
+broker (`PendingElections`), until there is an update. Then the session of the follower answers it.
 """
 
 from __future__ import annotations
@@ -18,23 +18,23 @@ if TYPE_CHECKING:
 
 
 class Session(Protocol):
-    """The open questions of one follower."""
+    """The pending fetches of one follower."""
 
     fetched_ms: int
 
     @property
     def elections(self) -> PendingElections:
-        """Where questions wait for the election of this broker."""
+        """Where pending fetches wait for the election of this broker."""
 
-    def wake(self, ask: PendingFetch, *, at_once: bool = True) -> None:
+    def wake(self, pending: PendingFetch, *, at_once: bool = True) -> None:
         """Marks that there may be an update."""
 
 
 class PendingFetch:
-    """One question: from which offset a follower would go on in one partition.
+    """A follower's fetch of one partition: from which offset the follower goes on.
 
-    `led` is None if the partition is not led here; then `error` says why, unless it `is_coming`: it
-    soon will be, which is sooner than the follower would ask again. It `is_open` until it is answered,
+    `led` is None if the partition is not led here; then `error` is the reason, unless the leader
+    `is_coming`: sooner than the follower would ask again. The pending fetch `is_open` until it is answered,
     or the follower asks for the partition anew.
     """
 
@@ -62,7 +62,7 @@ class PendingFetch:
         *,
         is_coming: bool,
     ) -> None:
-        """Passes what the question says of the follower's log to the leader of the partition."""
+        """Passes the state of the follower's log to the leader of the partition."""
         self.session, self.name, self.wanted, self.request = session, name, wanted, request
         self.led, self.error, self.is_coming = led, error, is_coming
         self.is_open = True
@@ -96,7 +96,7 @@ class PendingFetch:
         return self.led is not None and self.request.replica not in self.led.leader.isr
 
     def look_again(self) -> bool:
-        """Asks the leader again; returns whether the follower should be answered now."""
+        """Passes the fetch to the leader again; returns whether the follower should be answered now."""
         if self.is_judged:
             return True
         if self.led is not None:
@@ -114,7 +114,7 @@ class PendingFetch:
         )
 
     def hold(self) -> None:
-        """Leaves the question open, though there is an update: it is sent later, as it is then."""
+        """Keeps the fetch pending, though there is an update: that is sent later, as it is then."""
         if self.is_judged:
             self.is_judged = False
             self.park()
@@ -135,7 +135,7 @@ class PendingFetch:
             self.session.elections.park(self)
 
     def led_by(self, led: PartitionLeader) -> None:
-        """Passes the question to the leader that has started since."""
+        """Passes the fetch to the leader that has started since."""
         self.led, self.is_coming = led, False
         self.answer = led.on_fetch(self.request)
         self.park()
@@ -150,7 +150,7 @@ class PendingFetch:
         self.wake()
 
     def unpark(self) -> None:
-        """Ends a question that is answered, or for whose answer nobody waits any more."""
+        """Ends a pending fetch that is answered, or for whose answer nobody waits any more."""
         if self.led is not None:
             self.led.parked.pop(self, None)
         elif self.is_coming:

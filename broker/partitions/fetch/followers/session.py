@@ -1,14 +1,14 @@
 """What one follower has asked of this broker and was not answered yet, partition by partition.
 
-A follower's fetches are one session (KIP-227): each names only the partitions whose question is new.
-A question is answered once, when there is an update for it; then the follower asks again, from where its
-log ends now. So a fetch costs what has changed, however many partitions a follower has. A session is
+A follower's fetches are one session (KIP-227): each names only the partitions that are to be fetched anew.
+A partition is answered once, when there is an update for it; then the follower fetches it again, from where
+its log ends now. So a fetch costs what has changed, however many partitions a follower has. A session is
 that of its connection, and ends with it.
 
-What a leader knows of its log beside the records changes without an update, too. It is compared with what
-the follower was sent, now and then, and sent again after a while whether or not it has changed: the
-follower may have failed to keep it. A follower joins the in-sync replicas by a fetch, so the question of
-one that is not among them is answered now and then, too: what kept it out may be over.
+What a leader knows of its log beside the records changes without an update, too. This state is compared with
+what the follower was sent, now and then, and sent again after a while whether or not it has changed: the
+follower may have failed to store it. A follower joins the in-sync replicas by a fetch, so the pending fetch
+of a follower that is out of sync is answered now and then, too: what kept it out may be over.
 """
 
 from __future__ import annotations
@@ -76,12 +76,12 @@ class SessionContext(NamedTuple):
 
 
 class FollowerSession:
-    """The open questions of one follower, on one connection."""
+    """The pending fetches of one follower, on one connection."""
 
     __slots__ = (
-        "_asks",
         "_context",
         "_epoch",
+        "_fetches",
         "_is_alone",
         "_last_sent",
         "_late",
@@ -106,10 +106,10 @@ class FollowerSession:
         self._epoch = FIRST
         self._is_alone = False  # the fetch has no session
         self._replica = -1
-        self._asks: dict[TopicIdPartition, PendingFetch] = {}
+        self._fetches: dict[TopicIdPartition, PendingFetch] = {}
         self._woken: dict[
             PendingFetch, None
-        ] = {}  # open questions for which there may be an update
+        ] = {}  # pending fetches for which there may be an update
         self._late: dict[
             PendingFetch, None
         ] = {}  # those for which there is an update that can wait
@@ -119,12 +119,12 @@ class FollowerSession:
         self.fetched_ms = 0  # when its last fetch came
         self._looked_s = 0.0
         self._to_look_at: Iterator[TopicIdPartition] = iter(())
-        self.waiting: WaitingFetch | None = None  # the fetch that waits for news
+        self.waiting: WaitingFetch | None = None  # the fetch that waits for an update
         self.alarm = Alarm(self._wait_is_over)
         self.throttled = Throttled(context.quotas, context.now_ms)
 
     def __len__(self) -> int:
-        return len(self._asks)
+        return len(self._fetches)
 
     @property
     def has_woken(self) -> bool:
@@ -136,16 +136,16 @@ class FollowerSession:
         """Whether there is an update that can wait."""
         return bool(self._late)
 
-    # --- questions --------------------------------------------------------------------------------
+    # --- pending fetches --------------------------------------------------------------------------
 
     def take(self, request: FetchRequest) -> None:
-        """Adds the new questions of a fetch.
+        """Adds the partitions that a fetch names, and drops those that it forgets.
 
         Raises FetchSessionIdNotFound and InvalidFetchSessionEpoch.
         """
         if request.session_epoch > FIRST:
             self._check(request)
-        elif self._asks:
+        elif self._fetches:
             self.close()
         self._epoch = max(request.session_epoch, FIRST)
         self._is_alone = request.session_epoch == SESSIONLESS
@@ -158,7 +158,7 @@ class FollowerSession:
                 self._forget((forgotten.topic_id, index))
         for topic in request.topics:
             for wanted in topic.partitions:
-                self._ask(topic.topic_id, wanted, replica)
+                self._add(topic.topic_id, wanted, replica)
 
     def _check(self, request: FetchRequest) -> None:
         if request.session_id != self.session_id:
@@ -172,7 +172,7 @@ class FollowerSession:
         """The number that a follower has to repeat; a connection has one session."""
         return 1
 
-    def _ask(self, topic_id: UUID, wanted: FetchPartition, replica: ReplicaState) -> None:
+    def _add(self, topic_id: UUID, wanted: FetchPartition, replica: ReplicaState) -> None:
         name = (topic_id, wanted.partition)
         led = self._context.leaders.by_name.get(name)
         error: type[BrokerError] = NotLeaderOrFollower
@@ -182,37 +182,37 @@ class FollowerSession:
             is_coming = self.elections.is_coming(topic, wanted.partition)
             if topic is None:
                 error = UnknownTopicId
-        before = self._asks.get(name)
+        before = self._fetches.get(name)
         if before is not None:
             self._end(before)
         sent = received_fetch(wanted, replica)
-        ask = PendingFetch(self, name, wanted, sent, led, error, is_coming=is_coming)
-        self._asks[name] = ask
-        if ask.is_judged:
-            if not self.throttled.holds(ask):
-                self._woken[ask] = None
+        pending = PendingFetch(self, name, wanted, sent, led, error, is_coming=is_coming)
+        self._fetches[name] = pending
+        if pending.is_judged:
+            if not self.throttled.holds(pending):
+                self._woken[pending] = None
             return
-        ask.park()
-        if ask.has_updates():
-            self._late[ask] = None
+        pending.park()
+        if pending.has_updates():
+            self._late[pending] = None
 
     def _forget(self, name: TopicIdPartition) -> None:
         """Drops a partition for which the follower asks no more."""
-        ask = self._asks.pop(name, None)
-        if ask is not None:
-            self._end(ask)
+        pending = self._fetches.pop(name, None)
+        if pending is not None:
+            self._end(pending)
             self.throttled.discard(name)
         self._last_sent.pop(name, None)
         led = self._context.leaders.by_name.get(name)
         if led is not None:
             led.on_forgotten(self._replica)
 
-    def _end(self, ask: PendingFetch) -> None:
-        """Ends a question: it is open no more."""
-        ask.is_open = False
-        ask.unpark()
-        self._woken.pop(ask, None)
-        self._late.pop(ask, None)
+    def _end(self, pending: PendingFetch) -> None:
+        """Ends a pending fetch."""
+        pending.is_open = False
+        pending.unpark()
+        self._woken.pop(pending, None)
+        self._late.pop(pending, None)
 
     def _wait_is_over(self) -> None:
         if self.waiting is not None:
@@ -222,90 +222,94 @@ class FollowerSession:
         """Ends the session: nothing that the follower has asked for is answered any more."""
         self.alarm.close()
         self.throttled.close()
-        for name in {**self._asks, **self._last_sent}:
+        for name in {**self._fetches, **self._last_sent}:
             self._forget(name)
 
     # --- updates ----------------------------------------------------------------------------------
 
-    def wake(self, ask: PendingFetch, *, at_once: bool = True) -> None:
-        """Marks that there may be something new, and makes the waiting fetch look for it."""
-        if not ask.is_open or self.throttled.keeps(ask):
+    def wake(self, pending: PendingFetch, *, at_once: bool = True) -> None:
+        """Marks a pending fetch as one with updates, and wakes the waiting fetch, which checks that."""
+        if not pending.is_open or self.throttled.keeps(pending):
             return
         if at_once:
-            self._woken[ask] = None
+            self._woken[pending] = None
             if self.waiting is not None:
                 self.waiting.wake()
         else:
-            self._late[ask] = None
+            self._late[pending] = None
             if self.waiting is not None:
                 self.waiting.wake_soon()
 
     def answerable(self, now_s: float) -> list[PendingFetch]:
-        """Returns the questions to answer now; they are open no more.
+        """Returns the fetches to answer now, which are pending no more.
 
         If they are many, those that have waited longest; the next fetch is answered the rest at once.
         """
-        woken = [*self._woken, *(ask for ask in self._late if ask not in self._woken)]
+        woken = [*self._woken, *(pending for pending in self._late if pending not in self._woken)]
         self._woken, self._late = {}, {}
-        for ask in woken[_ANSWERED:]:
-            self._woken[ask] = None
-            ask.hold()
+        for pending in woken[_ANSWERED:]:
+            self._woken[pending] = None
+            pending.hold()
         found = [
-            ask for ask in woken[:_ANSWERED] if ask.look_again() and not self.throttled.holds(ask)
+            pending
+            for pending in woken[:_ANSWERED]
+            if pending.look_again() and not self.throttled.holds(pending)
         ]
         if now_s - self._looked_s >= _LOOK_S:
             self._looked_s = now_s
             known = set(found)
-            for ask in (*self._worth_an_answer(), *self._sent_long_ago(now_s)):
-                if ask not in known:
-                    known.add(ask)
-                    ask.look_again()
-                    found.append(ask)
+            for pending in (*self._worth_an_answer(), *self._sent_long_ago(now_s)):
+                if pending not in known:
+                    known.add(pending)
+                    pending.look_again()
+                    found.append(pending)
         self._answered(found, now_s)
         return found
 
     def all_of_them(self, now_s: float) -> list[PendingFetch]:
-        """Returns all questions; they are open no more.
+        """Returns all pending fetches, which are pending no more.
 
         Those for a leader that is about to begin stay open, if the follower has a session.
         """
-        found = [ask for ask in self._asks.values() if self._is_alone or not ask.is_coming]
-        for ask in found:
-            ask.look_again()
+        found = [
+            pending for pending in self._fetches.values() if self._is_alone or not pending.is_coming
+        ]
+        for pending in found:
+            pending.look_again()
         self._answered(found, now_s)
         return found
 
-    def _answered(self, asks: Collection[PendingFetch], now_s: float) -> None:
-        for ask in asks:
-            name = ask.name
-            self._end(ask)
-            self._asks.pop(name, None)
+    def _answered(self, fetches: Collection[PendingFetch], now_s: float) -> None:
+        for pending in fetches:
+            name = pending.name
+            self._end(pending)
+            self._fetches.pop(name, None)
             self._last_sent.pop(name, None)
             self.throttled.discard(name)
-            if ask.led is not None:
-                self._last_sent[name] = now_s, facts(ask.led.partition)
+            if pending.led is not None:
+                self._last_sent[name] = now_s, facts(pending.led.partition)
 
     def _worth_an_answer(self) -> list[PendingFetch]:
-        """Returns open questions of followers that should hear something, or ask again.
+        """Returns pending fetches to answer, so that the follower learns something or fetches again.
 
         The leader knows something else than was sent, or the follower is not in the ISR.
-        It looks at some of the questions, in turn, if they are many.
+        Some of the pending fetches are checked, in turn, if they are many.
         """
-        asks, sent = self._asks, self._last_sent
+        fetches, sent = self._fetches, self._last_sent
         found = []
         if not length_hint(self._to_look_at):
-            self._to_look_at = iter(list(asks))
-        for name in islice(self._to_look_at, max(_LOOKED_AT, len(asks) // _LOOKS)):
-            ask = asks.get(name)
-            if ask is None or ask.led is None:
+            self._to_look_at = iter(list(fetches))
+        for name in islice(self._to_look_at, max(_LOOKED_AT, len(fetches) // _LOOKS)):
+            pending = fetches.get(name)
+            if pending is None or pending.led is None:
                 continue
-            is_known = name in sent and sent[name][1] == facts(ask.led.partition)
-            if not is_known or ask.is_out_of_sync():
-                found.append(ask)
+            is_known = name in sent and sent[name][1] == facts(pending.led.partition)
+            if not is_known or pending.is_out_of_sync():
+                found.append(pending)
         return found
 
     def _sent_long_ago(self, now_s: float) -> list[PendingFetch]:
-        """Returns open questions of which nothing was sent for long, some of them if they are many."""
+        """Returns pending fetches of which nothing was sent for long, some of them if they are many."""
         found: list[PendingFetch] = []
         gone: list[
             TopicIdPartition
@@ -313,8 +317,8 @@ class FollowerSession:
         for name, (sent_s, _) in islice(self._last_sent.items(), _SENT_LOOKED_AT):
             if now_s - sent_s < _SEND_AGAIN_S or len(found) >= _SENT_AGAIN:
                 break
-            if name in self._asks:
-                found.append(self._asks[name])
+            if name in self._fetches:
+                found.append(self._fetches[name])
             else:
                 gone.append(name)
         for name in gone:

@@ -1,7 +1,7 @@
-"""Questions of followers that a leader's replication quota leaves open (KIP-73).
+"""Pending fetches of followers that a leader's replication quota holds back (KIP-73).
 
 A follower that is in sync is never held back. One that is not gets no records while the quota is
-exceeded; its question stays open, and is looked at again when the quota is exceeded no more. An
+exceeded; its fetch stays pending, and is checked again when the quota is exceeded no more. An
 answer that is due before, by the time or by a change, comes without records.
 """
 
@@ -32,35 +32,35 @@ class Throttled:
         self._held: dict[TopicIdPartition, PendingFetch] = {}
         self._alarm = Alarm(self._look)
 
-    def holds(self, ask: PendingFetch) -> bool:
-        """Returns whether the quota holds back what a question would bring; then it stays open."""
+    def holds(self, pending: PendingFetch) -> bool:
+        """Returns whether the quota holds back what a pending fetch would bring; then it stays pending."""
         quota = self._quotas.leader
-        if quota is None or not self._is_subject(ask):
+        if quota is None or not self._is_subject(pending):
             return False
         wait_ms = quota.wait_ms(self._now_ms())
         if not wait_ms:
             return False
-        ask.hold()
-        self._held[ask.name] = ask
+        pending.hold()
+        self._held[pending.name] = pending
         self._alarm.set_sooner(asyncio.get_running_loop().time() + wait_ms / 1000)
         return True
 
-    def keeps(self, ask: PendingFetch) -> bool:
-        """Returns whether a question is held back: more records are no update for it."""
-        if not self._held or self._held.get(ask.name) is not ask:
+    def keeps(self, pending: PendingFetch) -> bool:
+        """Returns whether a pending fetch is held back: more records are no update for it."""
+        if not self._held or self._held.get(pending.name) is not pending:
             return False
-        return ask.led is not None and ask.led.leader.is_leading
+        return pending.led is not None and pending.led.leader.is_leading
 
-    def without_records(self, asks: Iterable[PendingFetch]) -> frozenset[TopicIdPartition]:
-        """Returns the questions among those to answer now whose answers may bring no records."""
+    def without_records(self, fetches: Iterable[PendingFetch]) -> frozenset[TopicIdPartition]:
+        """Returns the pending fetches among those to answer now whose answers may bring no records."""
         quota = self._quotas.leader
         if quota is None or not quota.is_exceeded(self._now_ms()):
             return _NONE
-        return frozenset(ask.name for ask in asks if self._is_subject(ask))
+        return frozenset(pending.name for pending in fetches if self._is_subject(pending))
 
-    def sent(self, ask: PendingFetch, size: int) -> int:
-        """Returns how many of the bytes that answer a question count against the quota."""
-        quota, led = self._quotas.leader, ask.led
+    def sent(self, pending: PendingFetch, size: int) -> int:
+        """Returns how many of the bytes that answer a pending fetch count against the quota."""
+        quota, led = self._quotas.leader, pending.led
         if quota is None or led is None:
             return 0
         return size if quota.is_throttled(led.partition.topic, led.partition.index) else 0
@@ -72,7 +72,7 @@ class Throttled:
             quota.record(size, self._now_ms())
 
     def discard(self, name: TopicIdPartition) -> None:
-        """Forgets a question that is answered."""
+        """Drops a fetch that is answered."""
         if self._held:
             self._held.pop(name, None)
 
@@ -81,15 +81,15 @@ class Throttled:
         self._held.clear()
         self._alarm.close()
 
-    def _is_subject(self, ask: PendingFetch) -> bool:
-        """Returns whether a question brings records of a throttled replica that is not in sync."""
-        quota, led = self._quotas.leader, ask.led
+    def _is_subject(self, pending: PendingFetch) -> bool:
+        """Returns whether a pending fetch brings records of a throttled replica that is not in sync."""
+        quota, led = self._quotas.leader, pending.led
         return (
             quota is not None
             and led is not None
             and quota.is_throttled(led.partition.topic, led.partition.index)
-            and ask.is_out_of_sync()
-            and ask.has_records()
+            and pending.is_out_of_sync()
+            and pending.has_records()
         )
 
     def _look(self) -> None:
@@ -100,5 +100,5 @@ class Throttled:
             self._alarm.set(asyncio.get_running_loop().time() + wait_ms / 1000)
             return
         held, self._held = self._held, {}
-        for ask in held.values():
-            ask.wake()
+        for pending in held.values():
+            pending.wake()

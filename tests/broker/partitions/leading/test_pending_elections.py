@@ -203,7 +203,7 @@ async def test_a_follower_at_the_next_leader_waits_until_it_leads(three, monkeyp
     with held_back(three[2], monkeypatch):
         await three.put("t", leader=2, leader_epoch=1)
         name = (three[2].log("t").topic_id, 0)
-        await eventually(lambda: len(replicas.pending_elections._asks[name]) == 2)
+        await eventually(lambda: len(replicas.pending_elections._fetches[name]) == 2)
     assert (await produce(three[2], "t", b"a")).error_code == ErrorCode.NONE
     assert not any(three[number].replicas.followed_by_id(*name).busy for number in (1, 3))
 
@@ -214,9 +214,9 @@ async def test_a_follower_at_a_broker_that_does_not_come_to_lead_is_told_so(thre
     with held_back(three[2], monkeypatch):
         await three.put("t", leader=2, leader_epoch=1)
         name = (three[2].log("t").topic_id, 0)
-        await eventually(lambda: len(coming._asks[name]) == 2)
-        first = set(coming._asks[name])
-        await eventually(lambda: coming._asks[name] and first.isdisjoint(coming._asks[name]))
+        await eventually(lambda: len(coming._fetches[name]) == 2)
+        first = set(coming._fetches[name])
+        await eventually(lambda: coming._fetches[name] and first.isdisjoint(coming._fetches[name]))
         assert {ask.error for ask in first} == {NotLeaderOrFollower}
         assert not any(ask.is_coming for ask in first)
     assert (await produce(three[2], "t", b"a")).error_code == ErrorCode.NONE

@@ -372,7 +372,7 @@ def test_what_a_look_finds_is_answered_beside_many_partitions_with_news(monkeypa
     session = session_of(quotas=SimpleNamespace(leader=None))
     busy = [Question(number) for number in range(3 * sessions._ANSWERED)]
     idle = Question(-1)
-    session._asks = {each.name: each for each in (*busy, idle)}
+    session._fetches = {each.name: each for each in (*busy, idle)}
     session._woken = dict.fromkeys(busy)
     monkeypatch.setattr(sessions.FollowerSession, "_worth_an_answer", lambda _: [idle])
     first = session.answerable(1_000.0)
