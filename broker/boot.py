@@ -8,19 +8,22 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from tidelog.broker.cluster.sole_member import SoleMember
+from tidelog.broker.controller.topics.topic_admin import TopicAdmin
+from tidelog.broker.controller.topics.topics import Topics
 from tidelog.broker.coordinators.groups.coordinator import GroupCoordinator
 from tidelog.broker.coordinators.transactions.coordinator import TransactionCoordinator
 from tidelog.broker.coordinators.transactions.producer_ids import ProducerIds
-from tidelog.broker.garbage import Collector
-from tidelog.broker.maintenance.clock_watch import ClockWatch
-from tidelog.broker.memory.memory import Memory
+from tidelog.broker.lifecycle.sole_member import SoleMember
+from tidelog.broker.logs.maintenance.clock_watch import ClockWatch
+from tidelog.broker.logs.reconciler import Reconciler
 from tidelog.broker.metrics.cluster_watch import ClusterWatch
 from tidelog.broker.metrics.time_watch import TimeWatch
 from tidelog.broker.network.accepting.connections import Connections
 from tidelog.broker.network.accepting.descriptors import Descriptors
 from tidelog.broker.network.encoded import EncodedOnce
 from tidelog.broker.network.impostors import Impostors
+from tidelog.broker.network.memory.garbage import Collector
+from tidelog.broker.network.memory.memory import Memory
 from tidelog.broker.network.scheduler import Scheduler
 from tidelog.broker.partitions.fetch.sessions import FetchSessions
 from tidelog.broker.partitions.lookup import Partitions
@@ -33,15 +36,14 @@ from tidelog.broker.quotas.clients import ClientQuotas
 from tidelog.broker.quotas.rates import Windows
 from tidelog.broker.security.authorizer import Authorizer, OpenAuthorizer
 from tidelog.broker.settings import Settings
-from tidelog.broker.topics.reconciler import Reconciler
-from tidelog.broker.topics.topic_admin import TopicAdmin
-from tidelog.broker.topics.topics import Topics
 from tidelog.config.setting import INT_MAX
 
 if TYPE_CHECKING:
     from tidelog.broker.clock import Clock
-    from tidelog.broker.cluster.cluster import Cluster
-    from tidelog.broker.cluster.services import Membership
+    from tidelog.broker.controller.controller_loop import ControllerLoop
+    from tidelog.broker.lifecycle.cluster import Cluster
+    from tidelog.broker.lifecycle.services import Membership
+    from tidelog.broker.logs.reconciler import DeletedTopic
     from tidelog.broker.metadata.cluster import ClusterMetadata
     from tidelog.broker.metadata.image import Image
     from tidelog.broker.metrics.counters import Metrics
@@ -49,7 +51,6 @@ if TYPE_CHECKING:
     from tidelog.broker.partitions.leading.partition_leader import PartitionLeader
     from tidelog.broker.partitions.replica_manager import ReplicaManager
     from tidelog.broker.partitions.services import Replication
-    from tidelog.broker.topics.reconciler import DeletedTopic
     from tidelog.config import BrokerConfig
     from tidelog.storage.directory.store import LogStore
     from tidelog.storage.log.partition import Appended, Partition
@@ -101,8 +102,10 @@ class Services:
         self.encoded = EncodedOnce()
         self.cluster: Membership = SoleMember(config, metadata, store)
         sole = SoleReplicas(config.cluster.node_id, store, pools.topics, self.impostors)
+        self.controller: ControllerLoop | None = None
         self.replicas: Replication = sole
-        self.topics = self._make_topics(sole)
+        self.reconciler = self._make_reconciler(sole)
+        self.topics = self._make_topics()
         self.partitions = Partitions(store, metadata, self.topics, pools.reads, sole)
         self.cluster_watch = ClusterWatch(metadata)
         self.listeners: list[Listener] = []  # for clients, in the order of the setting
@@ -122,8 +125,8 @@ class Services:
             self.memory.records,
         )
 
-    def _make_topics(self, sole: SoleReplicas) -> Topics:
-        reconciler = Reconciler(
+    def _make_reconciler(self, sole: SoleReplicas) -> Reconciler:
+        return Reconciler(
             self.metadata,
             self.store,
             self.settings,
@@ -134,10 +137,12 @@ class Services:
             removed=self._topic_removed,
             leader_changed=self.purgatory.wake,
         )
+
+    def _make_topics(self) -> Topics:
         admin = TopicAdmin(
             self.metadata, self.settings, self._unclaimed, self._for_placing, self.catch_up
         )
-        return Topics(admin, reconciler, self.settings, self.coordinator.cleanup.delete_topic)
+        return Topics(admin, self.reconciler, self.settings, self.coordinator.cleanup.delete_topic)
 
     @property
     def config(self) -> BrokerConfig:
@@ -155,10 +160,21 @@ class Services:
         Raises MetadataError, LogDirectoryError and OSError.
         """
         if self.config.cluster.metadata_store:
-            from tidelog.broker.cluster.cluster import Cluster
+            from tidelog.broker.controller.controller_loop import ControllerLoop
+            from tidelog.broker.controller.rules import Rules
+            from tidelog.broker.lifecycle.cluster import Cluster
 
-            self.join(Cluster(self))
+            rules = Rules(self.settings)
+            cluster = Cluster(self, rules)
+            self.controller = ControllerLoop(self, cluster, rules)
+            self.join(cluster)
         self.cluster.enter()
+
+    async def start(self) -> None:
+        """Registers, and returns when this broker may serve. Raises MetadataError and KafkaStorageError."""
+        if self.controller is not None:  # other brokers may wait for it, and this one, too
+            self.controller.start()
+        await self.cluster.start(self.advertised_listeners)
 
     async def leave(self) -> None:
         """Closes the logs, and then ends the session and writes into the directories how it ended."""
@@ -168,6 +184,8 @@ class Services:
             self.store.close(unlocks=False)  # the next process waits until all is written
             is_flushed = True
         finally:
+            if self.controller is not None:
+                await self.controller.stop()
             await self.cluster.leave(is_flushed=is_flushed, failed=failed)
 
     def join(self, cluster: Cluster) -> ReplicaManager:

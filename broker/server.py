@@ -18,19 +18,18 @@ from typing import TYPE_CHECKING, Any
 
 import uvloop
 
-from tidelog.broker import structured_log as logs
 from tidelog.broker.boot import Services
 from tidelog.broker.clock import ManualClock, SystemClock, machine_boot_id
-from tidelog.broker.cluster.directories import check_directories
+from tidelog.broker.controller.topics.startup import open_topics
 from tidelog.broker.http.application import start_http
-from tidelog.broker.ignored_settings import log_ignored
-from tidelog.broker.log_dir_locks import lock_directories
-from tidelog.broker.maintenance.checkpoint import checkpoint
-from tidelog.broker.maintenance.compaction_rounds import CompactionRounds
-from tidelog.broker.maintenance.disk_space_watch import watch_disk_space
-from tidelog.broker.maintenance.retention_rounds import RetentionRounds
-from tidelog.broker.maintenance.scrub_rounds import ScrubRounds
-from tidelog.broker.memory.heap import keep_freed_memory
+from tidelog.broker.lifecycle.directories import check_directories
+from tidelog.broker.logging import structured_log as logs
+from tidelog.broker.logs.log_dir_locks import lock_directories
+from tidelog.broker.logs.maintenance.checkpoint import checkpoint
+from tidelog.broker.logs.maintenance.compaction_rounds import CompactionRounds
+from tidelog.broker.logs.maintenance.disk_space_watch import watch_disk_space
+from tidelog.broker.logs.maintenance.retention_rounds import RetentionRounds
+from tidelog.broker.logs.maintenance.scrub_rounds import ScrubRounds
 from tidelog.broker.metadata.local import metadata_of, places_of
 from tidelog.broker.metadata.store import MetadataError
 from tidelog.broker.metrics.counters import Metrics
@@ -43,8 +42,9 @@ from tidelog.broker.network.accepting.sockets import (
     listen,
 )
 from tidelog.broker.network.connection import Connection
+from tidelog.broker.network.memory.heap import keep_freed_memory
 from tidelog.broker.pools import NoDefaultPool
-from tidelog.broker.topics.startup import open_topics
+from tidelog.broker.settings import log_ignored
 from tidelog.config.broker.listeners import joined
 from tidelog.protocol.errors import BrokerError
 from tidelog.protocol.records import kernels
@@ -232,7 +232,7 @@ async def _stop_serving(
 async def _has_joined(services: Services, stop: asyncio.Event) -> bool:
     """Waits until the broker may serve; returns False if it is to stop before."""
     loop = asyncio.get_running_loop()
-    joining = loop.create_task(services.cluster.start(services.advertised_listeners))
+    joining = loop.create_task(services.start())
     stopping = loop.create_task(stop.wait())
     await asyncio.wait((joining, stopping), return_when=asyncio.FIRST_COMPLETED)
     if joining.done():

@@ -29,6 +29,7 @@ from tidelog.config import (
     without_aliases,
 )
 from tidelog.config.broker.checks import check_message_format, parse_broker_ids
+from tidelog.config.load import BROKER_NAMES, DEFAULT_NAMES
 from tidelog.protocol.errors import InvalidConfig, InvalidRequest, PolicyViolation
 from tidelog.storage.time.retention import APPEND_BASIS
 
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
 
 Text = TypeVar("Text", str, str | None)
 
-log = logging.getLogger("tidelog.topics")
+log = logging.getLogger("tidelog.settings")
 
 # Settings of a topic whose logs an operator copied here: no data is deleted.
 KEEP: Mapping[str, str] = MappingProxyType(
@@ -359,3 +360,14 @@ def differing(
 ) -> dict[str, str | None]:
     """Returns the changes that have an effect."""
     return {name: value for name, value in changes.items() if settings.get(name) != value}
+
+
+def log_ignored(config: BrokerConfig) -> None:
+    """Logs every setting that was given at the start and has no effect."""
+    for name, value in config.ignored.items():
+        log.info("setting accepted and ignored", extra={"setting": name, "value": value})
+    for name, given in config.given.items():
+        setting = BROKER_NAMES.get(name) or DEFAULT_NAMES.get(name)
+        if setting is not None and not setting.effective:
+            extra = {"setting": name, "value": given.value}
+            log.info("setting accepted and ignored", extra=extra)

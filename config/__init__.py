@@ -11,7 +11,7 @@ sentence. The usual questions:
 - format versions (message.format.version): `versions.py`; times as people write them: `instants.py`;
   sizes, and values with a unit: `units.py`
 - a second name of a setting: `aliases` at its declaration; two names that disagree: `load.py`
-- settings of Kafka that do nothing here: `ignored.py`, logged by `broker/ignored_settings.py`; those
+- settings of Kafka that do nothing here: `ignored.py`, logged by `broker/settings.py`; those
   that promise safety and stop the start: `unserved.py`
 - rates of throttled replication, and which replicas they hold for: `replication_quota.py`
 - what DescribeConfigs shows of them: `describe.py`

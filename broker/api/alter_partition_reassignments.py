@@ -36,7 +36,7 @@ async def handle(
     services: Services, request: AlterPartitionReassignmentsRequest, _context: Context
 ) -> AlterPartitionReassignmentsResponse:
     """Starts the reassignments."""
-    from tidelog.broker.topics.partition_changes import reassign
+    from tidelog.broker.controller.topics.partition_changes import reassign
 
     wanted = {
         (topic.name, each.partition_index): each.replicas

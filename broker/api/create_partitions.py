@@ -18,9 +18,9 @@ from collections import Counter
 from functools import partial
 from typing import TYPE_CHECKING
 
+from tidelog.broker.controller.topics.partition_counts import grown_count
 from tidelog.broker.network.per_partition import per_partition_async
 from tidelog.broker.network.scheduler import listed
-from tidelog.broker.topics.partition_counts import grown_count
 from tidelog.protocol.acl import Operation, ResourceType
 from tidelog.protocol.api.create_partitions import (
     CreatePartitionsResponse,

@@ -20,10 +20,10 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
+from tidelog.broker.controller.topics.partition_counts import initial
 from tidelog.broker.network.per_partition import per_partition_async
 from tidelog.broker.network.scheduler import listed
 from tidelog.broker.settings import check_size
-from tidelog.broker.topics.partition_counts import initial
 from tidelog.config import topic_entries
 from tidelog.protocol.acl import Operation, ResourceType
 from tidelog.protocol.api.create_topics import (

@@ -45,7 +45,7 @@ async def handle(
     """Elects the leaders, or returns for each partition the error why none is elected."""
     if request.election_type not in (_PREFERRED, _UNCLEAN):
         raise InvalidRequest(f"there is no election of type {request.election_type}")
-    from tidelog.broker.topics.partition_changes import elect_any, elect_preferred
+    from tidelog.broker.controller.topics.partition_changes import elect_any, elect_preferred
 
     is_all = request.topic_partitions is None
     if is_all:

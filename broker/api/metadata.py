@@ -2,7 +2,7 @@
 
 Behaviour: no list (v0: an empty one) asks for every topic, an empty list (v1+) for none. A topic
 that does not exist is created if the request allows it (always before v4) and
-auto.create.topics.enable is on (broker/topics/auto_creation.py); the response describes it as
+auto.create.topics.enable is on (broker/controller/topics/auto_creation.py); the response describes it as
 existing. The address is the advertised address of the listener that received the request. Of several
 brokers those are listed that are not fenced. A partition whose leader is not among them is
 LEADER_NOT_AVAILABLE; replicas that are not are offline. A broker of which the client's listener is
@@ -19,6 +19,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
+from tidelog.broker.controller.topics import auto_creation
 from tidelog.broker.metadata.brokers.visible import visible_brokers, visible_partition
 from tidelog.broker.metadata.names import check_topic_name
 from tidelog.broker.network.answers import Encoded
@@ -28,7 +29,6 @@ from tidelog.broker.network.per_partition import per_partition_async
 from tidelog.broker.network.scheduler import checkpoint, listed
 from tidelog.broker.security.authorizer import CLUSTER_NAME, NOT_ASKED, OpenAuthorizer
 from tidelog.broker.settings import is_internal
-from tidelog.broker.topics import auto_creation
 from tidelog.protocol.acl import Operation, ResourceType
 from tidelog.protocol.api.metadata import (
     MetadataResponse,

@@ -1,8 +1,8 @@
-"""What the controller decides: pure functions on an image of the metadata.
+"""What the controller decides: who leads, on which brokers replicas are, and which topics there are.
 
-Begin with `controller.py`, which goes through the partitions and returns transactions. Who leads,
-and who stays in the ISR, is in `election.py` (also which replica is preferred; when leaders move back to
-it: `controller.py`); on which brokers new replicas go in `placement.py`
-(KIP-36); how replicas come and go in `reassignment.py` (KIP-455); creations of topics that a broker
-began and did not finish in `unfinished.py`. The shell is `broker/cluster/controller_loop.py`.
+Promises that two controllers at once do no harm: each transaction compares what it was decided on. Begin
+with `controller.py`, which goes through the partitions and returns transactions; pure, as are `election.py`
+(who leads and who stays in the ISR), `placement.py` (KIP-36), `reassignment.py` (KIP-455), `unfinished.py`
+and `sessions.py` (for whom the controller waits). `controller_loop.py` is their shell: a broker's turn as
+the controller. `rules.py` has what elections obey of a topic's settings, `topics/` what clients change.
 """

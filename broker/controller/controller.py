@@ -35,18 +35,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
     from uuid import UUID
 
+    from tidelog.broker.metadata.eligible_leaders import TopicRules
     from tidelog.broker.metadata.image import Image, Topic
 
 
 _A_STEP = 200  # partitions that are decided on: a few milliseconds of work
 _STORED_IN_A_STEP = 4  # transactions
-
-
-class TopicRules(NamedTuple):
-    """The settings of a topic on which elections of its leaders depend."""
-
-    min_insync: int  # min.insync.replicas
-    allows_unclean: bool = False  # unclean.leader.election.enable
 
 
 class Able(NamedTuple):
@@ -126,7 +120,7 @@ def transactions(
 
     It yields after some partitions each, for a broker that dies may have led thousands. `settled` brokers
     may take over the partitions of which they are the preferred leader. What an `awaited` broker leads,
-    or is in sync with, stays as it is for now. Both are known from `broker/membership/sessions.py`. Where
+    or is in sync with, stays as it is for now. Both are known from `broker/controller/sessions.py`. Where
     nobody leads who can, new leaders come first, and all else at a later call. `limit` bounds each
     transaction. `since` is an earlier image on which there was nothing to write, with the same `settled`
     and `awaited`: only what has changed is looked at.

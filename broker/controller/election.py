@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tidelog.broker.metadata.eligible_leaders import changed, elr_after
+from tidelog.broker.metadata.eligible_leaders import changed, elr_after, led_by
 from tidelog.broker.metadata.records import NO_LEADER
 
 if TYPE_CHECKING:
@@ -65,20 +65,6 @@ def relieve(record: PartitionRecord, able: Collection[int]) -> PartitionRecord |
     others = [broker for broker in record.isr if broker in able and broker != record.leader]
     leader = _first(record.replicas, others)
     return None if leader == NO_LEADER else led_by(record, leader, record.isr, record.elr)
-
-
-def led_by(
-    record: PartitionRecord, leader: int, isr: tuple[int, ...], elr: tuple[int, ...]
-) -> PartitionRecord:
-    """Returns the state with a new leader, in the next leader epoch."""
-    return changed(
-        record,
-        leader=leader,
-        leader_epoch=record.leader_epoch + 1,
-        isr=isr,
-        elr=elr,
-        last_leader=NO_LEADER,
-    )
 
 
 def without_leader(record: PartitionRecord, elr: tuple[int, ...]) -> PartitionRecord | None:

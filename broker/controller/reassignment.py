@@ -10,8 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tidelog.broker.controller.election import led_by
-from tidelog.broker.metadata.eligible_leaders import changed, effective_min
+from tidelog.broker.metadata.eligible_leaders import changed, effective_min, led_by
 from tidelog.broker.metadata.records import NO_LEADER
 from tidelog.protocol.errors import InvalidReplicaAssignment, NoReassignmentInProgress
 

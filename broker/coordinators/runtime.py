@@ -21,7 +21,7 @@ from tidelog.broker.coordinators.deadlines import Deadlines
 from tidelog.broker.coordinators.following import Following
 from tidelog.broker.coordinators.internal_topic import InternalTopic
 from tidelog.broker.coordinators.ownership import Load, Ownership, Resign
-from tidelog.broker.folded_log import folded
+from tidelog.broker.logging.folded_log import folded
 from tidelog.broker.timer import timeout
 from tidelog.protocol.errors import BrokerError
 from tidelog.protocol.group_errors import CoordinatorLoadInProgress

@@ -15,7 +15,7 @@ from tidelog.storage.time.timestamp import MIN_TIMESTAMP
 if TYPE_CHECKING:
     from tidelog.broker.http.api_query import ApiQuery
     from tidelog.broker.http.services import Services
-    from tidelog.broker.maintenance.clock_watch import ClockStatus
+    from tidelog.broker.logs.maintenance.clock_watch import ClockStatus
     from tidelog.storage.log.partition import Partition
     from tidelog.storage.log.times.append_clock import ClockReset
 

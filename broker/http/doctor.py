@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
     from tidelog.broker.http.api_query import ApiQuery
     from tidelog.broker.http.services import Services
-    from tidelog.broker.maintenance.clock_watch import ClockStatus
+    from tidelog.broker.logs.maintenance.clock_watch import ClockStatus
     from tidelog.storage.log.retention.findings import Facts
 
 _MOST_READ_BYTES = 1 << 30  # of segments whose times are unknown, for one request

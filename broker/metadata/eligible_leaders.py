@@ -1,4 +1,4 @@
-"""In-sync and eligible leader replicas: who has every committed record (KIP-966).
+"""The next state of a partition: its leader, and who has every committed record (KIP-966).
 
 Every member of the ISR has all records below the high watermark. The high watermark stands still
 while the ISR is below `min.insync.replicas`, so a replica that leaves it then stays complete: it
@@ -12,12 +12,21 @@ setting may therefore change at any moment, and reach the brokers in any order.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
+
+from tidelog.broker.metadata.records import NO_LEADER
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
     from tidelog.broker.metadata.records import PartitionRecord
+
+
+class TopicRules(NamedTuple):
+    """The settings of a topic on which elections of its leaders depend."""
+
+    min_insync: int  # min.insync.replicas
+    allows_unclean: bool = False  # unclean.leader.election.enable
 
 
 def effective_min(record: PartitionRecord, min_insync: int) -> int:
@@ -50,3 +59,17 @@ def changed(record: PartitionRecord, **fields: object) -> PartitionRecord:
     """Returns the next state of a partition: its partition epoch is one more, its nonce empty."""
     epoch = record.partition_epoch + 1
     return record._replace(partition_epoch=epoch, nonce="", **fields)  # type: ignore[arg-type]
+
+
+def led_by(
+    record: PartitionRecord, leader: int, isr: tuple[int, ...], elr: tuple[int, ...]
+) -> PartitionRecord:
+    """Returns the state with a new leader, in the next leader epoch."""
+    return changed(
+        record,
+        leader=leader,
+        leader_epoch=record.leader_epoch + 1,
+        isr=isr,
+        elr=elr,
+        last_leader=NO_LEADER,
+    )

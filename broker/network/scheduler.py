@@ -27,13 +27,13 @@ from itertools import islice
 from types import coroutine
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from tidelog.broker.garbage import Hold
 from tidelog.broker.network.answers import Pending
+from tidelog.broker.network.memory.garbage import Hold
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Generator, Iterable
 
-    from tidelog.broker.garbage import Collector
+    from tidelog.broker.network.memory.garbage import Collector
 
     Turn = Callable[[], float | None]
 

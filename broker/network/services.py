@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     from tidelog.broker.clock import Clock
-    from tidelog.broker.memory.memory import Memory
     from tidelog.broker.metadata.cluster import ClusterMetadata
     from tidelog.broker.metrics.counters import Metrics
     from tidelog.broker.network.answers import CloseConnection
     from tidelog.broker.network.encoded import EncodedOnce
     from tidelog.broker.network.impostors import Impostors
+    from tidelog.broker.network.memory.memory import Memory
     from tidelog.broker.network.scheduler import Scheduler
     from tidelog.broker.quotas.clients import ClientQuotas
     from tidelog.broker.security.authorizer import Authorizer

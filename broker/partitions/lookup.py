@@ -20,9 +20,9 @@ from tidelog.protocol.errors import (
 from tidelog.storage.would_block import WouldBlock
 
 if TYPE_CHECKING:
+    from tidelog.broker.controller.topics.topics import Topics
     from tidelog.broker.metadata.cluster import ClusterMetadata
     from tidelog.broker.pools import Pool
-    from tidelog.broker.topics.topics import Topics
     from tidelog.storage.directory.store import LogStore
     from tidelog.storage.log.partition import Partition
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from tidelog.broker.memory.unpacking import COPIES, reserved, steps
+from tidelog.broker.network.memory.unpacking import COPIES, reserved, steps
 from tidelog.broker.network.scheduler import at_once
 from tidelog.broker.pools import ON_LOOP
 from tidelog.protocol.errors import MessageTooLarge
@@ -20,7 +20,7 @@ from tidelog.storage.would_block import NeedsMemory, WouldBlock
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from tidelog.broker.memory.unpacking import Step
+    from tidelog.broker.network.memory.unpacking import Step
     from tidelog.broker.partitions.services import Services
     from tidelog.broker.pools import Permit
     from tidelog.protocol.topic_partition import TopicPartition

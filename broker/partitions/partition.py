@@ -21,8 +21,8 @@ from tidelog.broker.partitions.views import leader_log
 from tidelog.protocol.errors import BrokerError, UnknownTopicOrPartition
 
 if TYPE_CHECKING:
-    from tidelog.broker.cluster.cluster import Cluster
-    from tidelog.broker.maintenance.clock_watch import ClockWatch
+    from tidelog.broker.lifecycle.cluster import Cluster
+    from tidelog.broker.logs.maintenance.clock_watch import ClockWatch
     from tidelog.broker.partitions.following.fetchers import Fetchers
     from tidelog.broker.partitions.following.partition_follower import FollowerContext
     from tidelog.broker.partitions.leading.partition_leader import LeaderContext

@@ -9,7 +9,7 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING
 
-from tidelog.broker.folded_log import FoldedLog
+from tidelog.broker.logging.folded_log import FoldedLog
 from tidelog.broker.partitions.assigned import AT_ONCE, AssignedPartitions
 from tidelog.broker.partitions.fetch.consumers import ConsumerReads
 from tidelog.broker.partitions.fetch.followers import proven
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from typing import Any
     from uuid import UUID
 
-    from tidelog.broker.cluster.cluster import Cluster
+    from tidelog.broker.lifecycle.cluster import Cluster
     from tidelog.broker.metadata.brokers.records import Endpoint
     from tidelog.broker.metadata.image import Topic
     from tidelog.broker.network.answers import Pending

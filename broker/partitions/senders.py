@@ -11,12 +11,12 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, Final
 
-from tidelog.broker.membership.proof import Verdict, judge, proof_of
+from tidelog.broker.lifecycle.proof import Verdict, judge, proof_of
 from tidelog.protocol.errors import BrokerError, NotLeaderOrFollower
 from tidelog.protocol.sender import NO_TAGS, Sender, written_tags
 
 if TYPE_CHECKING:
-    from tidelog.broker.cluster.cluster import Cluster
+    from tidelog.broker.lifecycle.cluster import Cluster
     from tidelog.broker.metadata.image import Image
     from tidelog.broker.network.context import Context
     from tidelog.broker.partitions.services import Services

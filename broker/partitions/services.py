@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Protocol
 
-from tidelog.broker.cluster.services import Services as Below
+from tidelog.broker.controller.topics.services import Services as Below
 from tidelog.broker.network.services import Replication as BelowReplication
 from tidelog.broker.network.services import Senders as BelowSenders
 

@@ -10,7 +10,7 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING
 
-from tidelog.broker.topics.leadership import known_leader_epoch
+from tidelog.broker.lifecycle.leadership import known_leader_epoch
 from tidelog.protocol.sender import NO_TAGS
 
 if TYPE_CHECKING:

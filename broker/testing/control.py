@@ -27,8 +27,8 @@ from tidelog.broker.http.answers import (
     partition_number,
 )
 from tidelog.broker.http.application import readable
-from tidelog.broker.maintenance.checkpoint import checkpoint
-from tidelog.broker.maintenance.compaction_rounds import CompactionRound
+from tidelog.broker.logs.maintenance.checkpoint import checkpoint
+from tidelog.broker.logs.maintenance.compaction_rounds import CompactionRound
 from tidelog.broker.network import routes
 from tidelog.broker.testing.fault_requests import wrapped
 from tidelog.broker.testing.fault_storage import FaultySystem
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator, Mapping
     from pathlib import Path
 
-    from tidelog.broker.maintenance.retention_rounds import SweptSegment
+    from tidelog.broker.logs.maintenance.retention_rounds import SweptSegment
     from tidelog.broker.testing.controlled import Control
     from tidelog.broker.testing.cuts import Cuts
     from tidelog.storage.log.partition import Partition

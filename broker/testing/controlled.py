@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from tidelog.broker.http.services import Services
-    from tidelog.broker.maintenance.compaction_rounds import CompactionRounds
-    from tidelog.broker.maintenance.retention_rounds import RetentionRounds
+    from tidelog.broker.logs.maintenance.compaction_rounds import CompactionRounds
+    from tidelog.broker.logs.maintenance.retention_rounds import RetentionRounds
     from tidelog.broker.testing.faults import Faults
 
 

@@ -23,13 +23,13 @@ from tidelog.protocol.wire import ZERO_UUID
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
+    from tidelog.broker.controller.topics.topics import Topics
     from tidelog.broker.http.services import Services
     from tidelog.broker.network.context import ClientConnection, Context
     from tidelog.broker.network.routes import Route
     from tidelog.broker.partitions.lookup import Partitions
     from tidelog.broker.partitions.produce.appends import Appends
     from tidelog.broker.testing.faults import Fault, Faults
-    from tidelog.broker.topics.topics import Topics
     from tidelog.storage.log.partition import Appended, Partition
 
 _TOPICS = {"Produce": "topic_data"}  # the field with the topics, if it is not `topics`

@@ -1,7 +1,7 @@
 """Which registration of a broker used a log directory, and how that ended: a small file in each.
 
 A broker in a cluster writes it before it registers, after a stop, and when a log has failed. So the
-next start knows whether the directory may have lost records (`broker/membership/clean_start.py`).
+next start knows whether the directory may have lost records (`broker/lifecycle/clean_start.py`).
 
     1                              the version
     crc32 of the third line        8 hexadecimal digits

@@ -17,13 +17,13 @@ from tests.broker.finding import Client
 from tests.broker.subject import page_at
 from tidelog.broker.boot import Services
 from tidelog.broker.clock import SystemClock
+from tidelog.broker.controller.topics.startup import open_topics
 from tidelog.broker.coordinators.ownership import Load, Ownership, Phase
 from tidelog.broker.http.application import start_http
 from tidelog.broker.metadata.local import local_metadata
 from tidelog.broker.metrics.counters import Metrics
 from tidelog.broker.network.accepting.listener import Listener
 from tidelog.broker.network.connection import Connection
-from tidelog.broker.topics.startup import open_topics
 from tidelog.config import BrokerConfig
 from tidelog.protocol.errors import KafkaStorageError
 from tidelog.storage.directory.store import LogStore

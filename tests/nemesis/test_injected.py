@@ -151,7 +151,7 @@ def alter(log_dir, place):
 
 def inject(_mistake):
     """Lets a broker believe everybody who claims to be another one."""
-    from tidelog.broker.membership.proof import Verdict  # in the process of the broker
+    from tidelog.broker.lifecycle.proof import Verdict  # in the process of the broker
     from tidelog.broker.partitions import senders
 
     senders.judge = lambda *_: Verdict.PROVEN

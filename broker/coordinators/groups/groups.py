@@ -13,7 +13,7 @@ from tidelog.broker.coordinators.groups.group import Group
 from tidelog.broker.coordinators.groups.group_metadata import GroupMetadata
 from tidelog.broker.coordinators.groups.held import HeldBytes, of_group, pieces
 from tidelog.broker.coordinators.groups.messages import State
-from tidelog.broker.folded_log import GROUPS, FoldedLog
+from tidelog.broker.logging.folded_log import GROUPS, FoldedLog
 from tidelog.protocol.errors import BrokerError, PolicyViolation
 from tidelog.protocol.group_errors import GroupIdNotFound, InvalidGroupId, NonEmptyGroup
 

@@ -11,7 +11,7 @@ import logging
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
-from tidelog.broker.repeats import Repeats
+from tidelog.broker.logging.repeats import Repeats
 from tidelog.protocol.errors import BrokerError
 from tidelog.protocol.message import api_of
 

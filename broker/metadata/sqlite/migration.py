@@ -4,7 +4,7 @@ Layouts 1 and 2 had a table for each type of object; layout 3 holds keys (see `r
 has leases too. All of it happens in one transaction of the caller, so a crash leaves the old file
 as it was. The partitions of topics from layouts 1 and 2 have no leader and no known leader epoch,
 because those tables had neither. The broker that opens the file claims them
-(`broker/topics/leadership.py`).
+(`broker/lifecycle/leadership.py`).
 """
 
 from __future__ import annotations

@@ -9,6 +9,7 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING
 
+from tidelog.broker.logging.repeats import Repeats
 from tidelog.broker.network.accepting.admission import (
     TOO_FAST,
     TOO_FEW_DESCRIPTORS,
@@ -20,18 +21,17 @@ from tidelog.broker.network.accepting.over_limit import OverLimit
 from tidelog.broker.network.accepting.silent import Silent, is_silent
 from tidelog.broker.network.answers import Excessive, Folded, NoRoom
 from tidelog.broker.network.stream.incoming import ARRIVING_BYTES
-from tidelog.broker.repeats import Repeats
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from tidelog.broker.clock import Clock
-    from tidelog.broker.memory.memory import Memory
     from tidelog.broker.metadata.cluster import ClusterMetadata
     from tidelog.broker.metadata.image import Image
     from tidelog.broker.metrics.counters import Metrics
     from tidelog.broker.network.answers import CloseConnection
     from tidelog.broker.network.connection import Connection
+    from tidelog.broker.network.memory.memory import Memory
     from tidelog.broker.settings import Settings
 
 log = logging.getLogger("tidelog.connection")

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tidelog.broker.memory.share import MemoryWait, Share
+    from tidelog.broker.network.memory.share import MemoryWait, Share
     from tidelog.broker.network.stream.frames import Frames
 
 IDLE_S: Final = 10.0

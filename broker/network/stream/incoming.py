@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable
 
-    from tidelog.broker.memory.share import Share
+    from tidelog.broker.network.memory.share import Share
 
 ARRIVING_BYTES: Final = 64 << 10
 _CROWDED_BYTES = 16 << 10

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import asyncio
     from collections.abc import Sequence
 
-    from tidelog.broker.memory.share import Share
+    from tidelog.broker.network.memory.share import Share
     from tidelog.protocol.wire import Buffer
 
 SLICE_BYTES: Final = 64 << 10

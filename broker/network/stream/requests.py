@@ -18,7 +18,6 @@ import logging
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
-from tidelog.broker.garbage import forget
 from tidelog.broker.network.answers import CloseConnection
 from tidelog.broker.network.connection_state import (
     ConnectionState,
@@ -29,6 +28,7 @@ from tidelog.broker.network.connection_state import (
 )
 from tidelog.broker.network.context import ClientConnection
 from tidelog.broker.network.dispatch import dispatch
+from tidelog.broker.network.memory.garbage import forget
 from tidelog.broker.network.stream.ahead import serve_ahead
 from tidelog.broker.network.stream.frames import COPY_BYTES
 from tidelog.broker.network.stream.incoming import Incoming

@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
     from uuid import UUID
 
-    from tidelog.broker.cluster.cluster import Cluster
-    from tidelog.broker.memory.share import Share
+    from tidelog.broker.lifecycle.cluster import Cluster
     from tidelog.broker.metadata.cluster import ClusterMetadata
+    from tidelog.broker.network.memory.share import Share
     from tidelog.broker.partitions.following.leader_clocks import LeaderClocks
     from tidelog.broker.partitions.following.partition_follower import PartitionFollower
     from tidelog.broker.partitions.replication.messages import FetchRequest

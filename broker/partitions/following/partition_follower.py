@@ -13,7 +13,7 @@ from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from tidelog.broker.memory.unpacking import reserved
+from tidelog.broker.network.memory.unpacking import reserved
 from tidelog.broker.partitions import replication_state
 from tidelog.broker.partitions.following.received import (
     is_known,
@@ -40,8 +40,8 @@ from tidelog.storage.would_block import SHORT_UNPACK_BYTES
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tidelog.broker.folded_log import FoldedLog
-    from tidelog.broker.memory.share import Share
+    from tidelog.broker.logging.folded_log import FoldedLog
+    from tidelog.broker.network.memory.share import Share
     from tidelog.broker.partitions.following.leader_clocks import LeaderClocks
     from tidelog.broker.partitions.purgatory import Purgatory
     from tidelog.broker.partitions.replication.follower import Follower

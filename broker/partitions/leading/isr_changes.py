@@ -19,7 +19,7 @@ from tidelog.broker.partitions.replication import isr_change
 from tidelog.broker.partitions.replication.messages import Assignment
 
 if TYPE_CHECKING:
-    from tidelog.broker.cluster.cluster import Cluster
+    from tidelog.broker.lifecycle.cluster import Cluster
     from tidelog.broker.metadata.cluster import ClusterMetadata
     from tidelog.broker.metadata.store import Compare, KeyValueStore
     from tidelog.broker.metadata.transactions import Transaction

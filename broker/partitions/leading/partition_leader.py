@@ -30,7 +30,7 @@ from tidelog.protocol.errors import ErrorCode, RequestTimedOut
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from tidelog.broker.folded_log import FoldedLog
+    from tidelog.broker.logging.folded_log import FoldedLog
     from tidelog.broker.partitions.leading.isr_changes import IsrChanges
     from tidelog.broker.partitions.leading.leaders import Leaders
     from tidelog.broker.partitions.leading.shared_reads import SharedReads

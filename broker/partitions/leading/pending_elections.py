@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping
     from uuid import UUID
 
-    from tidelog.broker.cluster.cluster import Cluster
+    from tidelog.broker.lifecycle.cluster import Cluster
     from tidelog.broker.metadata.brokers.members import LiveBroker
     from tidelog.broker.metadata.cluster import ClusterMetadata
     from tidelog.broker.metadata.image import Image, Topic

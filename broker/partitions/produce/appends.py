@@ -17,7 +17,7 @@ from collections import deque
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from tidelog.broker.memory.unpacking import steps
+from tidelog.broker.network.memory.unpacking import steps
 from tidelog.protocol.errors import MessageTooLarge, NotLeaderOrFollower
 from tidelog.storage.log.high_watermark import AS_REPLICATED
 from tidelog.storage.time.append_time import ClockWentBack
@@ -27,9 +27,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from tidelog.broker.clock import Clock
-    from tidelog.broker.maintenance.clock_watch import ClockWatch
-    from tidelog.broker.memory.share import Share
-    from tidelog.broker.memory.unpacking import Step
+    from tidelog.broker.logs.maintenance.clock_watch import ClockWatch
+    from tidelog.broker.network.memory.share import Share
+    from tidelog.broker.network.memory.unpacking import Step
     from tidelog.broker.partitions.produce.group_commit import GroupCommit
     from tidelog.broker.partitions.purgatory import LogLeader, Purgatory
     from tidelog.broker.pools import Pool

@@ -33,7 +33,7 @@ from tidelog.protocol.errors import (
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from tidelog.broker.membership.lease import Lease
+    from tidelog.broker.lifecycle.lease import Lease
     from tidelog.broker.metadata.records import PartitionRecord
     from tidelog.broker.partitions.replication.messages import (
         Assignment,

@@ -7,7 +7,7 @@ import types
 import pytest
 
 from tests.broker import asking
-from tests.broker.topics.test_interrupted_changes import Broker
+from tests.broker.logs.test_interrupted_changes import Broker
 from tests.oracle import recordset
 from tidelog.broker.api import fetch as handler
 from tidelog.broker.network.context import Context

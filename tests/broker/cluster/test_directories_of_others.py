@@ -11,7 +11,7 @@ import pytest
 
 from tests.broker import asking
 from tests.broker.subject import Subject, eventually
-from tidelog.broker.cluster.directories import Directories
+from tidelog.broker.lifecycle.directories import Directories
 from tidelog.broker.metadata.names import new_id, written_id
 from tidelog.broker.metadata.records import NO_LEADER, UNKNOWN_EPOCH, PartitionRecord, put_partition
 from tidelog.process import BrokerFailed
@@ -170,7 +170,7 @@ class TestAnotherSession:
         directories = Directories([tmp_path], "boot-1", "c", 1, "sqlite:a")
         directories.begin("a", "")
         with monkeypatch.context() as patched:
-            patched.setattr("tidelog.broker.cluster.directories.write_state", fails)
+            patched.setattr("tidelog.broker.lifecycle.directories.write_state", fails)
             with pytest.raises(OSError, match="no write"):
                 directories.note_failure(tmp_path)
         assert [state.has_failed for state in directories.states] == [True]

@@ -12,9 +12,9 @@ import pytest
 
 from tests.broker import asking
 from tests.broker.subject import eventually
-from tidelog.broker.cluster.directories import Directories
-from tidelog.broker.cluster.disks import Disks
-from tidelog.broker.cluster.slow_disks import SlowDisks
+from tidelog.broker.lifecycle.directories import Directories
+from tidelog.broker.logs.disks import Disks
+from tidelog.broker.logs.slow_disks import SlowDisks
 from tidelog.broker.metadata.brokers.records import OfflineRecord
 from tidelog.broker.pools import Pools
 from tidelog.config import TopicConfig

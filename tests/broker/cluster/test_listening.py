@@ -25,7 +25,7 @@ ROOT = Path(__file__).resolve().parents[3]
 PROGRAM = """
 import asyncio, select, sys
 sys.path.insert(0, sys.argv.pop(1))
-from tidelog.broker.cluster.cluster import Cluster
+from tidelog.broker.lifecycle.cluster import Cluster
 start = Cluster.start
 async def held(self, listeners):
     listeners = list(listeners)

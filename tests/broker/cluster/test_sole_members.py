@@ -9,8 +9,8 @@ import pytest
 
 from tests.broker import asking
 from tests.broker.subject import Subject
-from tidelog.broker.cluster import sole_member
-from tidelog.broker.cluster.sole_member import SoleMember
+from tidelog.broker.lifecycle import sole_member
+from tidelog.broker.lifecycle.sole_member import SoleMember
 from tidelog.broker.metadata.brokers.records import Endpoint
 from tidelog.broker.metadata.local import local_metadata
 from tidelog.broker.network.accepting.listener import Listener

@@ -11,8 +11,8 @@ from tests.broker.partitions.replication.cluster import Cluster
 from tests.broker.partitions.replication.cluster import decided as decided_on
 from tests.broker.partitions.replication.states import brokers, min_insyncs, state, states, written
 from tidelog.broker.controller import controller
-from tidelog.broker.controller.controller import TopicRules
 from tidelog.broker.metadata.brokers.records import OfflineRecord, live_key, put_offline
+from tidelog.broker.metadata.eligible_leaders import TopicRules
 from tidelog.broker.metadata.records import CreationRecord, partition_key, put_creation
 from tidelog.broker.metadata.store import Compare
 from tidelog.protocol.errors import InvalidReplicaAssignment

@@ -7,12 +7,12 @@ from types import SimpleNamespace
 import pytest
 
 from tidelog.broker.api.describe_configs import changes_of_one
+from tidelog.broker.controller.topics.topic_admin import TopicAdmin
 from tidelog.broker.metadata.brokers.records import RegistrationRecord, put_registration
 from tidelog.broker.metadata.cluster import ClusterMetadata
 from tidelog.broker.metadata.memory import MemoryStore
 from tidelog.broker.metadata.records import put_own_configs
 from tidelog.broker.settings import Settings
-from tidelog.broker.topics.topic_admin import TopicAdmin
 from tidelog.config import BrokerConfig
 from tidelog.config.broker.cluster import ClusterConfig
 from tidelog.config.setting import written

@@ -60,17 +60,17 @@ _REGIONS = (
 )
 # What has tasks of its own may use `asyncio.timeout`; what serves requests uses `timer.timeout`.
 _IN_TASKS = {
-    "cluster/cluster.py",
-    "cluster/controller_loop.py",
-    "cluster/keep_alive.py",
+    "controller/controller_loop.py",
     "http/answers.py",
-    "maintenance/clock_watch.py",
-    "maintenance/compaction_rounds.py",
+    "lifecycle/cluster.py",
+    "lifecycle/keep_alive.py",
+    "logs/maintenance/clock_watch.py",
+    "logs/maintenance/compaction_rounds.py",
+    "logs/reconciler.py",
     "metadata/etcd/etcd_watch.py",
     "metadata/watching.py",
     "partitions/leading/pending_elections.py",
     "timer.py",
-    "topics/reconciler.py",
 }
 
 

@@ -11,11 +11,11 @@ import pytest
 from tests.broker import asking
 from tests.broker.raw import request
 from tests.oracle import wire
-from tidelog.broker.garbage import Collector
 from tidelog.broker.metrics.counters import Metrics
 from tidelog.broker.network import routes
 from tidelog.broker.network.answers import CloseConnection
 from tidelog.broker.network.dispatch import dispatch
+from tidelog.broker.network.memory.garbage import Collector
 from tidelog.broker.network.routes import handler_of, wrap
 from tidelog.broker.network.scheduler import Scheduler, at_once
 from tidelog.protocol.errors import UnknownServerError

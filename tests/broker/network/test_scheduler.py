@@ -8,8 +8,8 @@ from itertools import count
 import pytest
 
 from tidelog.broker.coordinators.groups.committed import Commit, Committed, Committer
-from tidelog.broker.garbage import Collector
 from tidelog.broker.network.answers import Pending
+from tidelog.broker.network.memory.garbage import Collector
 from tidelog.broker.network.scheduler import (
     ROUND_S,
     SLICE_S,

@@ -1,6 +1,6 @@
 """Several brokers on one event loop, with real logs, sockets and metadata in one file.
 
-Their sessions are written by the test, not by `broker/cluster/`: so a test decides who is alive, and
+Their sessions are written by the test, not by `broker/lifecycle/`: so a test decides who is alive, and
 who leads. What needs processes, signals and elections is tested with real ones
 (tests/broker/cluster, tests/nemesis).
 """
@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING
 
 from tidelog.broker.boot import Services
 from tidelog.broker.clock import SystemClock
-from tidelog.broker.cluster.cluster import NO_SESSION
-from tidelog.broker.membership.lease import Lease
-from tidelog.broker.membership.proof import proof_of
+from tidelog.broker.lifecycle.cluster import NO_SESSION
+from tidelog.broker.lifecycle.lease import Lease
+from tidelog.broker.lifecycle.proof import proof_of
 from tidelog.broker.metadata.brokers.records import (
     NO_SECRET,
     Endpoint,

@@ -18,7 +18,20 @@ print("loaded", *sys.modules)
 sys.exit(status)
 """
 OF_A_CLUSTER = (
-    "tidelog.broker.membership",
+    "tidelog.broker.controller.controller_loop",
+    "tidelog.broker.controller.rules",
+    "tidelog.broker.controller.sessions",
+    "tidelog.broker.lifecycle.clean_start",
+    "tidelog.broker.lifecycle.cluster",
+    "tidelog.broker.lifecycle.controlled_shutdown",
+    "tidelog.broker.lifecycle.keep_alive",
+    "tidelog.broker.lifecycle.lease",
+    "tidelog.broker.lifecycle.proof",
+    "tidelog.broker.lifecycle.registration",
+    "tidelog.broker.lifecycle.session",
+    "tidelog.broker.lifecycle.unregistration",
+    "tidelog.broker.logs.disks",
+    "tidelog.broker.logs.slow_disks",
     "tidelog.broker.metadata.etcd",
     "tidelog.broker.metadata.liveness",
     "tidelog.broker.partitions.fetch.followers",
@@ -39,7 +52,12 @@ OF_A_CLUSTER = (
 # What a broker needs when a batch of that codec, the first topic or the first request over HTTP comes.
 FOR_LATER = (
     "aiohttp",
-    "tidelog.broker.controller",
+    "tidelog.broker.controller.controller",
+    "tidelog.broker.controller.election",
+    "tidelog.broker.controller.placement",
+    "tidelog.broker.controller.reassignment",
+    "tidelog.broker.controller.topics.placing",
+    "tidelog.broker.controller.unfinished",
     "tidelog.broker.http.api",
     "tidelog.broker.http.routes",
     "cramjam",

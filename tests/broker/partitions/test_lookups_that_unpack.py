@@ -8,7 +8,7 @@ import pytest
 
 from tests.broker.asking import create, produce
 from tests.broker.inside import Inside
-from tidelog.broker.memory.unpacking import COPIES
+from tidelog.broker.network.memory.unpacking import COPIES
 from tidelog.protocol.records import batch as batches
 from tidelog.protocol.records.batch import Record, build
 

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from tidelog.broker.memory.memory import Memory
+from tidelog.broker.network.memory.memory import Memory
 from tidelog.broker.network.scheduler import at_once
 from tidelog.broker.partitions.offload import WouldConvert, answer
 from tidelog.broker.pools import Pools

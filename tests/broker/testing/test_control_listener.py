@@ -14,7 +14,7 @@ from tests.broker import asking
 from tests.broker.conftest import of_module
 from tests.broker.subject import eventually
 from tidelog.broker.clock import ManualClock
-from tidelog.broker.maintenance import retention_rounds
+from tidelog.broker.logs.maintenance import retention_rounds
 from tidelog.broker.pools import Pools
 from tidelog.broker.testing.control import ROUTES, install_faults, sweep
 from tidelog.broker.testing.controlled import Control

@@ -12,9 +12,9 @@ from unittest import mock
 
 from tidelog.broker.controller import controller, election
 from tidelog.broker.coordinators.ownership import Ownership
-from tidelog.broker.membership import clean_start, registration
-from tidelog.broker.membership.lease import Lease
-from tidelog.broker.metadata import transactions
+from tidelog.broker.lifecycle import clean_start, registration
+from tidelog.broker.lifecycle.lease import Lease
+from tidelog.broker.metadata import eligible_leaders, transactions
 from tidelog.broker.metadata.store import Compare
 from tidelog.broker.partitions.replication import epochs, high_watermark, isr, isr_change
 from tidelog.broker.partitions.replication.follower import Follower
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 
 ON_ANSWER = Follower.on_answer
-LED_BY = election.led_by
+LED_BY = eligible_leaders.led_by
 LEADER_STATE = leader_state.leader_state
 TAKE_LAST = leader_state.take_last_append_time
 BEGIN = getattr(Roles, "_begin")  # noqa: B009 - the bug is injected in it

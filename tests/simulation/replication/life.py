@@ -43,9 +43,10 @@ from tests.simulation.replication.network.network import WEATHERS, Network
 from tests.simulation.replication.network.wires import Wires
 from tests.simulation.replication.timeline import BEGIN_MS, Timeline
 from tests.simulation.seeds import BrokenSeedError
-from tidelog.broker.cluster import controller_loop, session
-from tidelog.broker.maintenance import clock_watch, compaction_rounds
-from tidelog.broker.membership.sessions import Sessions
+from tidelog.broker.controller import controller_loop
+from tidelog.broker.controller.sessions import Sessions
+from tidelog.broker.lifecycle import session
+from tidelog.broker.logs.maintenance import clock_watch, compaction_rounds
 from tidelog.broker.metadata import names, records
 from tidelog.broker.metadata.names import written_id
 from tidelog.client.errors import ClientError

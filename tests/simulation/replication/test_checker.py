@@ -14,7 +14,7 @@ from tests.simulation.replication.checking.log import KEYS, NO_EPOCH, Batch, Log
 from tests.simulation.replication.checking.prefixes import is_prefix
 from tests.simulation.replication.checking.stored import Part
 from tests.simulation.replication.timeline import Timeline
-from tidelog.broker.membership.lease import Lease
+from tidelog.broker.lifecycle.lease import Lease
 
 KEY = "topic/0"
 

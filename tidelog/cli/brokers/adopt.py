@@ -20,7 +20,7 @@ from tidelog.text import some
 if TYPE_CHECKING:
     import argparse
 
-    from tidelog.broker.adoption.plan import AdoptionPlan
+    from tidelog.broker.logs.adoption.plan import AdoptionPlan
     from tidelog.config import BrokerConfig
 
 
@@ -52,11 +52,11 @@ def add_settings(parser: argparse.ArgumentParser) -> None:
 
 
 def _inspect(options: argparse.Namespace) -> None:
-    from tidelog.broker import structured_log
-    from tidelog.broker.adoption.errors import AdoptionError
-    from tidelog.broker.adoption.inventory import take_inventory
-    from tidelog.broker.adoption.written import write_inventory
     from tidelog.broker.clock import SystemClock, machine_boot_id
+    from tidelog.broker.logging import structured_log
+    from tidelog.broker.logs.adoption.errors import AdoptionError
+    from tidelog.broker.logs.adoption.inventory import take_inventory
+    from tidelog.broker.logs.adoption.written import write_inventory
     from tidelog.protocol.errors import BrokerError
     from tidelog.storage.directory.log_directory import LogDirectoryError
 
@@ -85,9 +85,9 @@ def _inspect(options: argparse.Namespace) -> None:
 
 
 def _apply(options: argparse.Namespace) -> None:
-    from tidelog.broker.adoption.errors import AdoptionError
-    from tidelog.broker.adoption.plan import make_plan
-    from tidelog.broker.adoption.written import read_inventory
+    from tidelog.broker.logs.adoption.errors import AdoptionError
+    from tidelog.broker.logs.adoption.plan import make_plan
+    from tidelog.broker.logs.adoption.written import read_inventory
     from tidelog.broker.metadata.store import MetadataError
     from tidelog.protocol.errors import BrokerError
 
@@ -121,7 +121,7 @@ def _say(plan: AdoptionPlan, options: argparse.Namespace) -> None:
 
 
 async def _write(config: BrokerConfig, plan: AdoptionPlan) -> None:
-    from tidelog.broker.adoption.apply import apply
+    from tidelog.broker.logs.adoption.apply import apply
     from tidelog.broker.metadata.local import metadata_of
 
     store = metadata_of(config).store

@@ -90,7 +90,7 @@ def _serve_many(
     options: argparse.Namespace, config: BrokerConfig, overrides: dict[str, str]
 ) -> int:
     """Runs several brokers. Raises ConfigError."""
-    from tidelog.broker import structured_log
+    from tidelog.broker.logging import structured_log
     from tidelog.config import ConfigError, load
     from tidelog.storage.filenames import SUPERVISORS_UNREAD_LOG
     from tidelog.storage.permissions import set_umask

@@ -1,4 +1,4 @@
-"""Metrics of the memory that requests reserve, by its use (broker/memory)."""
+"""Metrics of the memory that requests reserve, by its use (broker/network/memory)."""
 
 from __future__ import annotations
 

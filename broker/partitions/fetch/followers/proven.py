@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from tidelog.broker.membership.proof import Verdict
+from tidelog.broker.lifecycle.proof import Verdict
 from tidelog.broker.network.answers import Pending
 from tidelog.broker.partitions.fetch.followers.follower_fetch import FollowerFetch
 from tidelog.broker.partitions.senders import GENUINE

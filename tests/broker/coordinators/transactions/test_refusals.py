@@ -11,8 +11,8 @@ from tests.broker.asking import new_topic
 from tests.broker.coordinators.transactions.requests import NONE, Transactional
 from tests.broker.subject import eventually
 from tidelog.broker.coordinators.transactions.refusals import Refusals
+from tidelog.broker.logging.repeats import SHOWN, SPAN_S
 from tidelog.broker.metrics.counters import Metrics
-from tidelog.broker.repeats import SHOWN, SPAN_S
 from tidelog.protocol.errors import ConcurrentTransactions, ErrorCode, ProducerFenced
 
 END_TXN = 26

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.broker.raw import frame
-from tidelog.broker.memory.share import Share
+from tidelog.broker.network.memory.share import Share
 from tidelog.broker.network.stream.frames import LARGE_BYTES, Frames
 from tidelog.broker.network.stream.held import IDLE_S, Held
 

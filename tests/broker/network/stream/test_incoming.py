@@ -7,7 +7,7 @@ import random
 import pytest
 
 from tests.broker.raw import frame
-from tidelog.broker.memory.share import Share
+from tidelog.broker.network.memory.share import Share
 from tidelog.broker.network.stream.incoming import ARRIVING_BYTES, Incoming
 
 MIB = 1 << 20

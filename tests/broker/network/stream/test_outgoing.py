@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tidelog.broker.memory.share import Share
+from tidelog.broker.network.memory.share import Share
 from tidelog.broker.network.stream.outgoing import UNREAD_S, Outgoing
 
 

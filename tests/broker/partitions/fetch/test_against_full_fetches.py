@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 import pytest
 
-from tests.broker.topics.test_interrupted_changes import Broker
+from tests.broker.logs.test_interrupted_changes import Broker
 from tidelog.broker.api import fetch as handler
 from tidelog.broker.network.context import Context
 from tidelog.broker.network.per_partition import few_partitions

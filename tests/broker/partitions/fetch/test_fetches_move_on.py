@@ -12,7 +12,7 @@ import types
 import pytest
 
 from tests.broker.asking import all_versions
-from tests.broker.topics.test_interrupted_changes import Broker
+from tests.broker.logs.test_interrupted_changes import Broker
 from tests.storage.cleaning import clean
 from tidelog.broker.api import fetch as handler
 from tidelog.broker.network.context import Context

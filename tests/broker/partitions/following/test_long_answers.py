@@ -8,7 +8,7 @@ from typing import NamedTuple
 import pytest
 
 from tests.broker.partitions.inside import append, eventually, part_of, produce, values_of
-from tidelog.broker.memory.share import Share
+from tidelog.broker.network.memory.share import Share
 from tidelog.broker.partitions.following import partition_follower
 from tidelog.broker.partitions.following.partition_follower import PartitionFollower
 from tidelog.protocol.records.batch import build

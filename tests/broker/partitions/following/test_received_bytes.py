@@ -6,7 +6,7 @@ import asyncio
 import os
 
 from tests.broker.partitions.inside import brokers, eventually, produce, values_of
-from tidelog.broker.memory.share import Share
+from tidelog.broker.network.memory.share import Share
 from tidelog.client import apis
 from tidelog.client.async_connection import open_connection
 from tidelog.protocol.api import fetch as fetch_api

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import pytest
 
 from tidelog.broker.clock import ManualClock
-from tidelog.broker.memory.share import Share
+from tidelog.broker.network.memory.share import Share
 from tidelog.broker.partitions.produce.appends import Appends, is_heavy
 from tidelog.broker.partitions.purgatory import Purgatory
 from tidelog.broker.pools import Pool

@@ -12,7 +12,7 @@ from tests.broker import asking
 from tests.broker.inside import Inside
 from tests.broker.subject import eventually
 from tests.simulation.disks import Disk
-from tidelog.broker.maintenance.checkpoint import checkpoint as make_durable
+from tidelog.broker.logs.maintenance.checkpoint import checkpoint as make_durable
 from tidelog.storage import files
 
 STORAGE_ERROR = 56

@@ -26,7 +26,7 @@ from tests.oracle import recordset
 from tests.oracle.recordset import Rec
 from tidelog.broker import pools
 from tidelog.broker.clock import ManualClock
-from tidelog.broker.maintenance.retention_rounds import delete_due
+from tidelog.broker.logs.maintenance.retention_rounds import delete_due
 from tidelog.storage import files
 from tidelog.storage.log.partition import Partition
 from tidelog.storage.log.reader import Reader

@@ -10,8 +10,7 @@ import itertools
 from uuid import UUID
 
 from tidelog.broker.controller import controller
-from tidelog.broker.controller.controller import TopicRules
-from tidelog.broker.membership.registration import Start
+from tidelog.broker.lifecycle.registration import Start
 from tidelog.broker.metadata import records
 from tidelog.broker.metadata.brokers.keys import CONTROLLER
 from tidelog.broker.metadata.brokers.records import (
@@ -20,6 +19,7 @@ from tidelog.broker.metadata.brokers.records import (
     put_controller,
     put_live,
 )
+from tidelog.broker.metadata.eligible_leaders import TopicRules
 from tidelog.broker.metadata.image_builder import ImageBuilder
 from tidelog.broker.metadata.memory import MemoryState
 from tidelog.broker.metadata.records import NO_LEADER, PartitionRecord, TopicRecord

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 
-from tidelog.broker.membership.lease import Lease
+from tidelog.broker.lifecycle.lease import Lease
 from tidelog.broker.metadata.records import PartitionRecord
 from tidelog.broker.partitions.replication.leader import Leader
 from tidelog.broker.partitions.replication.messages import (

@@ -7,7 +7,7 @@ import random
 import threading
 
 from tests.broker.partitions.inside import append, eventually, part_of, produce, values_of
-from tidelog.broker.cluster.cluster import NO_SESSION
+from tidelog.broker.lifecycle.cluster import NO_SESSION
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.records.batch import build
 from tidelog.protocol.records.layout import Compression, Record

@@ -20,17 +20,19 @@ from tests.simulation.replication.brokers.process import Process, VirtualKeepAli
 from tests.simulation.replication.brokers.views import Views
 from tests.simulation.replication.checking.cut_off import LEASE_MS
 from tidelog.broker.boot import Services
-from tidelog.broker.cluster.cluster import NO_SESSION, Cluster
-from tidelog.broker.maintenance.checkpoint import checkpoint
-from tidelog.broker.maintenance.compaction_rounds import CompactionRounds
-from tidelog.broker.maintenance.disk_space_watch import watch_disk_space
-from tidelog.broker.maintenance.retention_rounds import RetentionRounds
+from tidelog.broker.controller.controller_loop import ControllerLoop
+from tidelog.broker.controller.rules import Rules
+from tidelog.broker.controller.topics.startup import open_topics
+from tidelog.broker.lifecycle.cluster import NO_SESSION, Cluster
+from tidelog.broker.logs.maintenance.checkpoint import checkpoint
+from tidelog.broker.logs.maintenance.compaction_rounds import CompactionRounds
+from tidelog.broker.logs.maintenance.disk_space_watch import watch_disk_space
+from tidelog.broker.logs.maintenance.retention_rounds import RetentionRounds
 from tidelog.broker.metadata.cluster import ClusterMetadata
 from tidelog.broker.metadata.store import MetadataError
 from tidelog.broker.metrics.counters import Metrics
 from tidelog.broker.network.accepting.listener import Listener
 from tidelog.broker.network.connection import Connection
-from tidelog.broker.topics.startup import open_topics
 from tidelog.config import load
 from tidelog.protocol.errors import BrokerError
 from tidelog.storage.directory.log_directory import LogDirectoryError
@@ -38,7 +40,7 @@ from tidelog.storage.filenames import REGISTRATION_FILE
 
 if TYPE_CHECKING:
     from tests.simulation.replication.life import Life
-    from tidelog.broker.membership.lease import Lease
+    from tidelog.broker.lifecycle.lease import Lease
     from tidelog.config import BrokerConfig
     from tidelog.storage.log.partition import Partition
 
@@ -198,7 +200,9 @@ class Machine:
         metadata = ClusterMetadata(self.world.new_metadata_store(self.id), self.id)
         await metadata.open()
         node = Services(config, MachineClock(self), store, metadata, Metrics())
-        cluster = Cluster(node, boot_id=self.boot_id, keep_alive=VirtualKeepAlive)
+        rules = Rules(node.settings)
+        cluster = Cluster(node, rules, boot_id=self.boot_id, keep_alive=VirtualKeepAlive)
+        controller = node.controller = ControllerLoop(node, cluster, rules)
         replicas = node.join(cluster)
         self.views.observe(replicas)
         node.clock_watch.begin()
@@ -206,6 +210,7 @@ class Machine:
         self.node, self.stop_asked = node, asyncio.Event()
         listener = Listener("PLAINTEXT", self.host, PORT, (self.host, PORT))
         self.world.wires.listen(loop, self.host, PORT, partial(Connection, node, listener))
+        controller.start()
         await cluster.start([listener])
         node.ready = True
         node.coordinator.start()
@@ -260,6 +265,8 @@ class Machine:
             is_flushed = True
         except BrokerError as error:
             self.world.say("not flushed", self, error.message)
+        assert node.controller is not None
+        await node.controller.stop()
         await node.cluster.leave(is_flushed=is_flushed, failed=failed)
         await node.metadata.close()
         self._ended("in order")

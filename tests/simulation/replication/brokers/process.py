@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from tests.simulation.power_loss import PowerLoss
 from tests.simulation.replication.brokers.loop import VirtualLoop
-from tidelog.broker.cluster.keep_alive import Renewals
+from tidelog.broker.lifecycle.keep_alive import Renewals
 
 if TYPE_CHECKING:
     import asyncio

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tests.simulation.replication.brokers.logs import StoredLog
 from tests.simulation.replication.checking.ledger import BrokenInvariantError
-from tidelog.broker.membership import registration
+from tidelog.broker.lifecycle import registration
 from tidelog.broker.metadata.brokers.records import OfflineRecord
 
 if TYPE_CHECKING:

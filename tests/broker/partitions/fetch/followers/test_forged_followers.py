@@ -10,7 +10,7 @@ import pytest
 from tests.broker.partitions.inside import eventually, produce, tags_of, values_of
 from tests.broker.partitions.stranger import Stranger
 from tests.forged import sender_tags
-from tidelog.broker.membership.proof import Verdict, judge, proof_of
+from tidelog.broker.lifecycle.proof import Verdict, judge, proof_of
 from tidelog.broker.metadata.brokers.members import LiveBroker
 from tidelog.broker.metadata.brokers.records import LiveBrokerRecord, Secret
 from tidelog.protocol.errors import ErrorCode
