@@ -15,7 +15,7 @@ from tests.broker.conftest import healthy
 from tests.broker.members import commit, fetched, state_of
 from tests.broker.subject import eventually
 from tests.oracle.recordset import Rec, batch
-from tidelog.broker.logs.maintenance.compaction_rounds import CleaningError, Worker
+from tidelog.broker.logs.maintenance.compaction_worker import CleaningError, Worker
 from tidelog.process import BrokerFailed
 from tidelog.protocol.records.batch import records, scan
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Self
 
-from tidelog.broker.logs.maintenance.compaction_rounds import CleaningError
+from tidelog.broker.logs.maintenance.compaction_worker import CleaningError
 from tidelog.protocol.errors import BrokerError
 from tidelog.storage.compaction.cleaner import Cleaner
 from tidelog.storage.compaction.job import Job
