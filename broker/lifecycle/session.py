@@ -224,8 +224,9 @@ class Session:
 
     async def _grant(self) -> None:
         while True:
-            asked_ms = self._now_ms()
             try:
+                await self._metadata.store.check_complete()
+                asked_ms = self._now_ms()
                 self.lease_id = await self._metadata.store.grant(self._lease_ms)
             except BrokerError as error:
                 self._failed("broker session has no lease yet", error)

@@ -206,6 +206,9 @@ class MemoryStore:
         """See `KeyValueStore`."""
         return self._watches.watch(after, self.changes)
 
+    async def check_complete(self) -> None:
+        """See `KeyValueStore`. Watches lose nothing."""
+
     async def grant(self, ttl_ms: int) -> int:
         """See `KeyValueStore`."""
         return self.state.grant(ttl_ms)

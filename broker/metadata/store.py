@@ -168,6 +168,14 @@ class KeyValueStore(Protocol):
         """
         ...
 
+    async def check_complete(self) -> None:
+        """Checks, before another session begins, that the watch has returned every change until now.
+
+        A leader keeps its followers' state in its next session, so no change of it may be lost. The check may
+        last longer than a lease. Raises KafkaStorageError.
+        """
+        ...
+
     async def grant(self, ttl_ms: int) -> int:
         """Grants a lease, and returns its id, which is above 0 and never used again.
 

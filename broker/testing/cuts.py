@@ -191,6 +191,10 @@ class _CutStore:
         await self._reach()
         return await self._store.transact(compares, operations)
 
+    async def check_complete(self) -> None:
+        await self._reach()
+        await self._store.check_complete()
+
     async def grant(self, ttl_ms: int) -> int:
         await self._reach()
         return await self._store.grant(ttl_ms)

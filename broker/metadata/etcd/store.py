@@ -125,6 +125,10 @@ class EtcdStore:
             after = found[-1].revision
             yield found
 
+    async def check_complete(self) -> None:
+        """See `KeyValueStore`."""
+        await grpc_loop.run(self._check_complete())
+
     async def grant(self, ttl_ms: int) -> int:
         """See `KeyValueStore`. Rounds up to whole seconds, the unit of etcd's leases."""
         check_span(ttl_ms)
@@ -218,12 +222,14 @@ class EtcdStore:
             self._etcd_watch.switch_member()
             raise KafkaStorageError("the watch of etcd lags behind")
 
-    async def _grant(self, ttl_s: int) -> int:
+    async def _check_complete(self) -> None:
         self._log.check()
         if self._has_granted:
-            # A leader keeps its followers' state in the next session: no change of it may be lost.
             assert self._etcd_watch is not None
             await self._etcd_watch.check_complete()
+
+    async def _grant(self, ttl_s: int) -> int:
+        self._log.check()
         lease = 1 + secrets.randbelow(2**63 - 1)
         request = rpc.LeaseGrantRequest(TTL=ttl_s, ID=lease)
         try:

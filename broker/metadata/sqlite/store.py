@@ -153,6 +153,9 @@ class SqliteStore:
         """See `KeyValueStore`."""
         return self._watches.watch(after, self.changes, self._poll_interval_s, self._mark.read)
 
+    async def check_complete(self) -> None:
+        """See `KeyValueStore`. Watches lose nothing."""
+
     async def grant(self, ttl_ms: int) -> int:
         """See `KeyValueStore`."""
         check_span(ttl_ms)

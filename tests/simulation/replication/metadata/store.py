@@ -60,6 +60,9 @@ class RemoteStore:
     ) -> int | None:
         return await self._ask(lambda state: state.transact(compares, operations))
 
+    async def check_complete(self) -> None:
+        """Watches lose nothing."""
+
     async def grant(self, ttl_ms: int) -> int:
         return await self._ask(lambda state: state.grant(ttl_ms))
 
