@@ -188,7 +188,7 @@ BUGS: dict[str, Mistake] = {
         Follower, "on_answer", cut_to_high_watermark, known=2
     ),
     "divergence is answered without the leader's epoch": mistake(
-        epochs, "diverging_epoch", name_the_offset_alone, known=109, fault="kill_all"
+        epochs, "diverging_epoch", name_the_offset_alone, known=212, fault="kill_all"
     ),
     "append times are not cut with the log": mistake(AppendTimes, "truncate", nothing, known=2),
     "epochs are not cut with the log": mistake(LeaderEpochs, "truncate_to", nothing, known=9),
