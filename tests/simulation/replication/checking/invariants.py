@@ -161,6 +161,7 @@ class Checker:
             if len(known.isr) < full and log.high_watermark > seen.high_watermark:
                 raise ledger.broken(8, f"the high watermark moved with {known.isr} in sync")
             ledger.add(log, log.high_watermark)
+            ledger.committed_with[log.high_watermark] = replica.rules.min_insync
             self.stored.changed.append(key)
 
     def _check_log(
@@ -326,7 +327,10 @@ class Checker:
                 copies += 1  # it had the batch, and lost it to a fault
         # A reassignment that the leader has not heard of may have removed replicas, and their copies.
         replicas = (replica.assignment.record.replicas, self.stored.parts[replica.key].replicas)
-        least = min(replica.rules.min_insync, *map(len, replicas))
+        # min.insync.replicas may have been raised since the high watermark passed the batch.
+        committed = (least for end, least in ledger.committed_with.items() if end >= batch.end)
+        min_insync = min(replica.rules.min_insync, next(committed, replica.rules.min_insync))
+        least = min(min_insync, *map(len, replicas))
         if copies < least:
             raise ledger.broken(8, f"{batch} is acknowledged with {copies} copies of {least}")
         if batch.end > replica.log.high_watermark:

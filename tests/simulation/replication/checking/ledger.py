@@ -50,6 +50,8 @@ class Ledger:
         self.marks: list[tuple[int, int]] = []  # resets of the append clock: offset, and to when
         self.sequences: dict[int, tuple[int, int, int]] = {}
         self.max_event = NO_TIME
+        # Ends to which the high watermark has moved, and what min.insync.replicas was then.
+        self.committed_with: dict[int, int] = {}
         self.losses = 0  # how often a loss was excused
         self.is_compacted = False
         self._last: dict[int, int] = {}  # by key: the base offset of its last record
@@ -116,6 +118,7 @@ class Ledger:
     def begin_anew(self, leader_epoch: int, brokers: list[int]) -> None:
         """Forgets all promises: a replica leads that was not complete."""
         self.losses += 1
+        self.committed_with.clear()
         self.entries, self.bases, self.end = [], [], 0
         self.sequences, self._last = {}, {}
         self.max_event = NO_TIME
