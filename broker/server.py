@@ -35,16 +35,15 @@ from tidelog.broker.metadata.store import MetadataError
 from tidelog.broker.metrics.counters import Metrics
 from tidelog.broker.network.accepting import descriptors
 from tidelog.broker.network.accepting.sockets import (
-    BACKLOG,
-    bound_listeners,
     http_listener,
     is_open,
     listen,
 )
-from tidelog.broker.network.connection import Connection
 from tidelog.broker.network.memory.heap import keep_freed_memory
+from tidelog.broker.network.servers import bound_servers, tls_contexts
 from tidelog.broker.pools import NoDefaultPool
 from tidelog.broker.settings import log_ignored
+from tidelog.config import ConfigError
 from tidelog.config.broker.listeners import joined
 from tidelog.protocol.errors import BrokerError
 from tidelog.protocol.records import kernels
@@ -55,6 +54,8 @@ from tidelog.storage.filenames import UNREAD_LOG
 
 if TYPE_CHECKING:
     import socket
+    import ssl
+    from collections.abc import Mapping
 
     from tidelog.broker.clock import Clock
     from tidelog.broker.network.accepting.listener import Listener
@@ -81,7 +82,7 @@ def run(config: BrokerConfig, clock: Clock | None = None) -> int:
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         try:
             return runner.run(_main(config, clock or _clock(config)))
-        except (LogDirectoryError, MetadataError, BrokerError, OSError) as error:
+        except (ConfigError, LogDirectoryError, MetadataError, BrokerError, OSError) as error:
             log.critical("broker stopped on error", extra={"reason": str(error)})
             return 1
         finally:
@@ -117,6 +118,7 @@ async def _run(config: BrokerConfig, clock: Clock, faults: Faults | None) -> int
     loop = asyncio.get_running_loop()
     loop.set_default_executor(NoDefaultPool())
     log_ignored(config)
+    contexts = tls_contexts(config)
     if kernels.IMPLEMENTATION != "compiled":
         log.warning("compiled record kernels not found, using slower Python kernels")
     directories = [Path(directory) for directory in config.log_dirs]
@@ -158,7 +160,7 @@ async def _run(config: BrokerConfig, clock: Clock, faults: Faults | None) -> int
             services.clock_watch.begin()
             await open_topics(services)
             try:
-                await _serve(services, stop, started_s, faults)
+                await _serve(services, stop, started_s, faults, contexts)
             finally:
                 services.clock_watch.end()
                 await services.topics.stop()
@@ -174,11 +176,15 @@ async def _run(config: BrokerConfig, clock: Clock, faults: Faults | None) -> int
 
 
 async def _serve(
-    services: Services, stop: asyncio.Event, started_s: float, faults: Faults | None
+    services: Services,
+    stop: asyncio.Event,
+    started_s: float,
+    faults: Faults | None,
+    contexts: Mapping[str, ssl.SSLContext],
 ) -> None:
     """Listens, prints the ready line, and serves until the broker is told to stop."""
     loop = asyncio.get_running_loop()
-    servers, bound = await bound_servers(services), services.listeners
+    servers, bound = await bound_servers(services, contexts), services.listeners
     http_socket, control_socket = await services.pools.topics.run(_own_sockets, services.config)
     rounds, compaction = RetentionRounds(services), CompactionRounds(services)
     # HTTP answers while the broker still waits to be unfenced, and says so.
@@ -269,44 +275,10 @@ def _begin_chores(
     ]
 
 
-async def bound_servers(services: Services) -> list[asyncio.Server]:
-    """Binds every listener for clients; nobody can connect before its server is started.
-
-    What a broker knows before it is unfenced would mislead clients.
-    """
-    servers = []
-    bound = await services.pools.topics.run(bound_listeners, services.config)
-    _warn_of_open([listener.name for waiting, listener in bound if is_open(waiting)])
-    for waiting, listener in bound:
-        services.listeners.append(listener)
-        servers.append(
-            await asyncio.get_running_loop().create_server(
-                partial(Connection, services, listener),
-                sock=waiting,
-                backlog=BACKLOG,
-                start_serving=False,
-            )
-        )
-    return servers
-
-
 def _own_sockets(config: BrokerConfig) -> tuple[socket.socket | None, socket.socket | None]:
     """Returns the sockets of HTTP and of the control port, as far as there are any."""
     http = listen(*address, "http.listener") if (address := config.http.address) else None
     return http, listen(*config.control, "control.listener") if config.control else None
-
-
-def _warn_of_open(listeners: list[str]) -> None:
-    """Warns, once for all listeners, that other machines may do whatever clients can do."""
-    if listeners:
-        log.warning(
-            "listeners reachable from other machines without TLS and authentication",
-            extra={
-                "listeners": ",".join(listeners),
-                "advice": "bind them to 127.0.0.1, or keep them in a network of trusted clients "
-                "(docs/security.md)",
-            },
-        )
 
 
 async def _start_control(

@@ -202,7 +202,11 @@ def _given(broker: BrokerConfig, equal: tuple[str, ...], weaker: tuple[str, ...]
 def _entry(
     setting: Setting, value: object, synonyms: tuple[Synonym, ...], *, fixed: bool
 ) -> ConfigEntry:
+    """Returns the entry of a setting; that of a password does not have its value."""
     text = setting.default if value is None else written(value)
+    source, is_secret = synonyms[0].source, setting.type is Type.PASSWORD
+    if is_secret:
+        text, synonyms = None, tuple(each._replace(value=None) for each in synonyms)
     return ConfigEntry(
-        setting.name, text, synonyms[0].source, setting.type, fixed, setting.doc, synonyms
+        setting.name, text, source, setting.type, fixed, setting.doc, synonyms, is_secret
     )

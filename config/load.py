@@ -23,6 +23,7 @@ from tidelog.config.broker.checks import (
     check_message_format,
     check_metadata_files,
     check_ports,
+    check_tls,
 )
 from tidelog.config.broker.cluster import SESSION_TIMEOUT_WITH_ETCD_MS
 from tidelog.config.broker.etcd_address import is_etcd
@@ -42,7 +43,7 @@ from tidelog.config.setting import (
     unknown,
 )
 from tidelog.config.topic import TOPIC_SETTINGS, TopicConfig
-from tidelog.config.unserved import check_served, is_promise
+from tidelog.config.unserved import check_served, is_of_tls, is_promise
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -175,9 +176,6 @@ def build(given: Mapping[str, Given], strays: Mapping[str, str]) -> BrokerConfig
     values["topic_defaults"] = _topic_defaults(given)
     parts = arguments_of(BrokerConfig, values)
     config = BrokerConfig(**parts, given=dict(given), ignored=ignored, sources=sources)
-    controllers = {name.upper() for name in config.controller_listener_names}
-    for name, value in given.items():
-        check_served(name, value.value, value.origin, controllers=controllers)
     check_clock(config)
     check_connections(config.connections)
     check_memory(config.limits)
@@ -190,6 +188,13 @@ def build(given: Mapping[str, Given], strays: Mapping[str, str]) -> BrokerConfig
         config.inter_broker_listener_name,
     )
     object.__setattr__(config, "listeners", bound)
+    controllers = {name.upper() for name in config.controller_listener_names}
+    with_tls = config.listeners_with_tls
+    for name, value in given.items():
+        check_served(name, value.value, value.origin, controllers=controllers, with_tls=with_tls)
+        if name in ignored and is_of_tls(name, with_tls):
+            del ignored[name]
+    check_tls(config)
     check_ports(config)
     if is_etcd(config.cluster.metadata_store) and "broker.session.timeout.ms" not in sources:
         object.__setattr__(

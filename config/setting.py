@@ -62,6 +62,7 @@ class Type(IntEnum):
     LONG = 5
     DOUBLE = 6
     LIST = 7
+    PASSWORD = 9
 
 
 class BrokerName(NamedTuple):
@@ -122,6 +123,8 @@ class Setting:
         except ValueError as error:
             where = f" (from {origin})" if origin else ""
             said = _LOGIN.sub("//(hidden)@", text.strip())
+            if self.type is Type.PASSWORD:
+                said = "(hidden)"
             raise ConfigError(f"{name or self.name}={said}{where}: {error}") from None
 
     def _parse(self, text: str) -> Any:
@@ -180,6 +183,7 @@ _READERS: Mapping[Type, Callable[[str], Any]] = {
     Type.LONG: lambda text: _integer(text, LONG_MAX),
     Type.DOUBLE: _double,
     Type.LIST: _list,
+    Type.PASSWORD: str,
 }
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from tidelog.config.broker.tls import TLS_SETTINGS
 from tidelog.config.ignored import IGNORED_BROKER_NAMES
 from tidelog.config.setting import INT_MAX, ConfigError
 
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 _LISTENER_PREFIX = "listener.name."
 _NO_RULES = "there are no access rules here, and whoever reaches a listener may do everything"
 _NO_TLS = "no listener here has TLS"
+_NOT_OF_TLS = "TLS does not do this here"
 _NO_LOGIN = "nobody logs in here, by SASL or otherwise"
 _NOTHING = frozenset({""})
 
@@ -103,6 +105,7 @@ _DEFAULTS: Mapping[str, frozenset[str]] = {
 }
 # Kafka's container images name stores and their passwords in files that they alone know.
 _OF_IMAGES = ("ssl.keystore", "ssl.truststore", "ssl.key")
+_TRUST = "ssl.truststore."  # whose certificates are asked for by ssl.client.auth alone
 # Of one listener alone; here the limits hold for all of them.
 _LIMITS = frozenset({"max.connections", "max.connection.creation.rate"})
 
@@ -118,18 +121,34 @@ def is_promise(name: str) -> bool:
     return name in _UNSERVED or _of_an_image(name)
 
 
+def is_of_tls(name: str, with_tls: Collection[str]) -> bool:
+    """Returns whether a setting is one of TLS that is served by one of the listeners `with_tls`."""
+    listener, asked = _split(name)
+    return asked in TLS_SETTINGS and (listener.upper() in with_tls if listener else bool(with_tls))
+
+
 def check_served(
-    name: str, value: str, origin: str = "", *, controllers: Collection[str] = ()
+    name: str,
+    value: str,
+    origin: str = "",
+    *,
+    controllers: Collection[str] = (),
+    with_tls: Collection[str] = (),
 ) -> None:
     """Checks that a setting of a broker asks for nothing that is not served. Raises ConfigError.
 
     The sentence does not have the value, which may be a secret. `controllers` are the listeners of
     KRaft's controllers, in upper case: none is bound here, so whatever theirs promise is of no matter.
+    `with_tls` are the listeners that have TLS.
     """
     listener, asked = _split(name)
     if listener and listener.upper() in controllers:
         return
+    if is_of_tls(name, with_tls) or (with_tls and asked.startswith(_TRUST)):
+        return
     consequence = _consequence(asked, value, is_of_listener=bool(listener))
+    if consequence == _NO_TLS and (listener.upper() in with_tls if listener else with_tls):
+        consequence = _NOT_OF_TLS
     if consequence is not None:
         where = f" (from {origin})" if origin else ""
         raise ConfigError(
@@ -153,7 +172,10 @@ def _consequence(name: str, value: str, *, is_of_listener: bool) -> str | None:
     if rule is None:
         family = next((each for each in _FAMILIES if name.startswith(each)), None)
         if family is not None and (
-            is_of_listener or name in IGNORED_BROKER_NAMES or _of_an_image(name)
+            is_of_listener
+            or name in IGNORED_BROKER_NAMES
+            or name in TLS_SETTINGS
+            or _of_an_image(name)
         ):
             rule = _Unserved(_FAMILIES[family], _DEFAULTS.get(name, _NOTHING))
         elif is_of_listener and name in _LIMITS:

@@ -7,16 +7,12 @@ from typing import TYPE_CHECKING, Protocol
 from tidelog.broker.coordinators.transactions.services import Services as Below
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
 
     from tidelog.broker.network.accepting.listener import Listener
 
 
 class Services(Below, Protocol):
     """The services that handlers of requests use."""
-
-    @property
-    def listeners(self) -> Sequence[Listener]: ...
 
     @property
     def http(self) -> Listener | None: ...

@@ -72,6 +72,7 @@ class Metrics:
         self.excessive_requests = 0
         self.unexpected_errors = 0
         self.disconnects_mid_request = 0
+        self.tls_handshakes_failed = 0
         self.broker_requests_refused: defaultdict[str, int] = defaultdict(int)  # by why
         self.connections_made = 0
         self.connections_refused = 0

@@ -8,11 +8,13 @@ if TYPE_CHECKING:
     from tidelog.broker.clock import Clock
     from tidelog.broker.metadata.cluster import ClusterMetadata
     from tidelog.broker.metrics.counters import Metrics
+    from tidelog.broker.network.accepting.listener import Listener
     from tidelog.broker.network.answers import CloseConnection
     from tidelog.broker.network.encoded import EncodedOnce
     from tidelog.broker.network.impostors import Impostors
     from tidelog.broker.network.memory.memory import Memory
     from tidelog.broker.network.scheduler import Scheduler
+    from tidelog.broker.pools import Pools
     from tidelog.broker.quotas.clients import ClientQuotas
     from tidelog.broker.security.authorizer import Authorizer
     from tidelog.broker.settings import Settings
@@ -85,6 +87,10 @@ class Services(Protocol):
     def impostors(self) -> Impostors: ...
 
     @property
+    def listeners(self) -> list[Listener]:
+        """The listeners that are bound, in the order of the setting."""
+
+    @property
     def memory(self) -> Memory: ...
 
     @property
@@ -92,6 +98,9 @@ class Services(Protocol):
 
     @property
     def metrics(self) -> Metrics: ...
+
+    @property
+    def pools(self) -> Pools: ...
 
     @property
     def replicas(self) -> Replication: ...

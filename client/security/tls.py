@@ -21,7 +21,7 @@ from tidelog.client.errors import (
 if TYPE_CHECKING:
     from tidelog.client.security.stores import Identity, Tls
 
-_VERSIONS: Final = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
+VERSIONS: Final = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
 _HOST_NAME: Final = frozenset({62, 64})  # X509_V_ERR_HOSTNAME_MISMATCH, _IP_ADDRESS_MISMATCH
 _UNKNOWN_ISSUER: Final = frozenset({2, 18, 19, 20, 21})
 # Alerts by which a broker says that it does not accept the client's certificate.
@@ -43,8 +43,8 @@ def context_of(tls: Tls) -> ssl.SSLContext:
     """Returns a context for connections. Raises SecuritySettingsError."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = tls.checks_host_name
-    context.minimum_version = _VERSIONS[min(tls.versions)]
-    context.maximum_version = _VERSIONS[max(tls.versions)]
+    context.minimum_version = VERSIONS[min(tls.versions)]
+    context.maximum_version = VERSIONS[max(tls.versions)]
     if tls.trust is None:
         context.load_default_certs()
     else:
@@ -55,11 +55,11 @@ def context_of(tls: Tls) -> ssl.SSLContext:
                 f"the trust store has a certificate that cannot be read: {_words(error)}"
             ) from None
     if tls.identity is not None:
-        _load(context, tls.identity)
+        load_identity(context, tls.identity)
     return context
 
 
-def _load(context: ssl.SSLContext, identity: Identity) -> None:
+def load_identity(context: ssl.SSLContext, identity: Identity) -> None:
     """Loads key and certificates from memory: `load_cert_chain` reads only files."""
     descriptor = os.memfd_create("identity", os.MFD_CLOEXEC)
     try:

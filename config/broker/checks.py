@@ -13,6 +13,7 @@ from tidelog.config.broker.listeners import (
     parse_protocol_map,
     protocol_of,
 )
+from tidelog.config.broker.tls import OF_LISTENER, tls_settings
 from tidelog.config.setting import ConfigError
 from tidelog.config.versions import FIRST_RELEASE_OF, magic_of
 
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from tidelog.config.setting import Setting
 
 RACK_AWARE_SELECTOR = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
+SERVED_PROTOCOLS = ("PLAINTEXT", "SSL")
 LEADER_SELECTOR = "org.apache.kafka.common.replica.LeaderSelector"
 
 
@@ -178,7 +180,7 @@ def check_listeners(
     """Returns the listeners to bind, after checking that they agree with the settings around them.
 
     Those of KRaft's controllers are not bound, and may be advertised. Raises ConfigError for a protocol
-    other than PLAINTEXT, a listener without a protocol, and an advertised listener, or one of the other
+    that is not served, a listener without a protocol, and an advertised listener, or one of the other
     brokers, that is not bound.
     """
     of_controllers = {name.upper() for name in controllers}
@@ -195,9 +197,10 @@ def check_listeners(
                 f"listener {listener.name} has no protocol: add {listener.name}:PLAINTEXT to "
                 "listener.security.protocol.map"
             )
-        if protocol != "PLAINTEXT":
+        if protocol not in SERVED_PROTOCOLS:
             raise ConfigError(
-                f"listener {listener.name} asks for {protocol}, and only PLAINTEXT is served"
+                f"listener {listener.name} asks for {protocol}, and only {' and '.join(SERVED_PROTOCOLS)} "
+                "are served"
             )
     names = {listener.name for listener in ours}
     for listener in advertised:
@@ -211,6 +214,27 @@ def check_listeners(
             f"{', '.join(sorted(names))}, or none"
         )
     return ours
+
+
+def check_tls(config: BrokerConfig) -> None:
+    """Checks that each listener with TLS has a key, and that other brokers come by one without.
+
+    Raises ConfigError.
+    """
+    with_tls = config.listeners_with_tls
+    for name in with_tls:
+        settings = tls_settings(config.given, name)
+        if not {"ssl.keystore.location", "ssl.keystore.key"} & settings.keys():
+            raise ConfigError(
+                f"listener {name} has TLS, and the broker has no key: set ssl.keystore.location, or "
+                f"{OF_LISTENER}{name.lower()}.ssl.keystore.location for this listener alone"
+            )
+    between = config.inter_broker_listener_name or config.listeners[0].name
+    if config.cluster.metadata_store and between in with_tls:
+        raise ConfigError(
+            f"listener {between} has TLS, and brokers reach each other by PLAINTEXT alone: name a "
+            "listener of PLAINTEXT in inter.broker.listener.name"
+        )
 
 
 def check_reach(config: BrokerConfig) -> None:

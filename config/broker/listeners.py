@@ -1,8 +1,8 @@
 """Addresses as Kafka writes them: `PLAINTEXT://host:9092,INTERNAL://[::1]:0`.
 
-Only plain TCP is served. A listener may have any name as long as listener.security.protocol.map (or
-its own name) says PLAINTEXT; anything else is refused with a sentence instead of serving in the clear
-what was meant to be encrypted. An empty host means every interface, port 0 lets the system choose.
+A listener may have any name as long as listener.security.protocol.map (or its own name) says PLAINTEXT or
+SSL; anything else is refused with a sentence, instead of serving in the clear what was meant to be encrypted.
+An empty host means every interface, port 0 lets the system choose.
 """
 
 from __future__ import annotations

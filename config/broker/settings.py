@@ -24,9 +24,12 @@ from tidelog.config.broker.listeners import (
     parse_address,
     parse_advertised_listeners,
     parse_bound_listeners,
+    parse_protocol_map,
+    protocol_of,
     split_address,
 )
 from tidelog.config.broker.replication import ReplicationConfig
+from tidelog.config.broker.tls import TlsConfig
 from tidelog.config.broker.transactions import TransactionConfig
 from tidelog.config.setting import LONG_MAX, PART, Given, Setting, Type, declared_in, setting
 from tidelog.config.topic import TopicConfig
@@ -50,6 +53,7 @@ class BrokerConfig:
     transactions: TransactionConfig = field(default_factory=TransactionConfig, metadata=PART)
     cluster: ClusterConfig = field(default_factory=ClusterConfig, metadata=PART)
     replication: ReplicationConfig = field(default_factory=ReplicationConfig, metadata=PART)
+    tls: TlsConfig = field(default_factory=TlsConfig, metadata=PART)
     listeners: tuple[Listener, ...] = setting(
         "listeners",
         Type.LIST,
@@ -73,7 +77,7 @@ class BrokerConfig:
         Type.STRING,
         "PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT,SASL_SSL:SASL_SSL",
         "The security protocol of each listener, by name; a listener that is bound must be "
-        "PLAINTEXT.",
+        "PLAINTEXT or SSL.",
         convert=check_protocol_map,
         dynamic=False,
     )
@@ -323,6 +327,12 @@ class BrokerConfig:
     ignored: Mapping[str, str] = field(default_factory=dict, compare=False, repr=False)
     # The origin of each value, by the name of the setting; settings with their default are missing.
     sources: Mapping[str, str] = field(default_factory=dict, compare=False, repr=False)
+
+    @property
+    def listeners_with_tls(self) -> frozenset[str]:
+        """The names of the listeners whose security protocol is SSL."""
+        protocols = parse_protocol_map(self.listener_security_protocol_map)
+        return frozenset(at.name for at in self.listeners if protocol_of(at, protocols) == "SSL")
 
     @property
     def newest_magic(self) -> int:

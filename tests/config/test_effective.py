@@ -22,6 +22,8 @@ READ_AS = {
     "http.http_listener": "http.address",
     "control_listener": "control",
 }
+# These may be set for one listener alone, and are read by their names from all that was given.
+READ_BY_NAME = "tls."
 # What decides about the listeners before anybody else sees them; and what has one possible value.
 READ_IN_CONFIG = {"listener_security_protocol_map", "controller_listener_names", "clock"}
 
@@ -43,4 +45,6 @@ def readers():
 def test_effective_means_that_somebody_reads_it(readers, attribute, setting):
     path = READ_AS.get(attribute, attribute)
     is_read = not readers.isdisjoint((path, path.rpartition(".")[2]))
-    assert setting.effective == (is_read or attribute in READ_IN_CONFIG)
+    assert setting.effective == (
+        is_read or attribute in READ_IN_CONFIG or attribute.startswith(READ_BY_NAME)
+    )

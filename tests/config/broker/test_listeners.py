@@ -90,10 +90,45 @@ def test_ports_of_different_addresses_may_be_the_same():
 @pytest.mark.parametrize(
     ("settings", "sentence"),
     [
-        ({"listeners": "SSL://:9092"}, "listener SSL asks for SSL, and only PLAINTEXT is served"),
+        (
+            {"listeners": "SSL://:9092"},
+            "listener SSL has TLS, and the broker has no key: set ssl.keystore",
+        ),
+        (
+            {
+                "listeners": "IN://:1,OUT://:2",
+                "listener.security.protocol.map": "IN:SSL,OUT:SSL",
+                "listener.name.in.ssl.keystore.location": "in.pem",
+            },
+            "listener OUT has TLS, and the broker has no key",
+        ),
+        (
+            {
+                "listeners": "SSL://:1,PLAINTEXT://:2",
+                "ssl.keystore.location": "own.pem",
+                "metadata.store": "sqlite:shared.db",
+            },
+            "listener SSL has TLS, and brokers reach each other by PLAINTEXT alone",
+        ),
+        (
+            {
+                "listeners": "SSL://:1",
+                "ssl.keystore.location": "own.pem",
+                "ssl.client.auth": "required",
+            },
+            "ssl.client.auth (from command line) asks for what is not served: TLS does not do this here",
+        ),
+        (
+            {
+                "listeners": "SSL://:1,PLAINTEXT://:2",
+                "ssl.keystore.location": "own.pem",
+                "listener.name.plaintext.ssl.keystore.location": "own.pem",
+            },
+            "no listener here has TLS",
+        ),
         (
             {"listeners": "X://:9092", "listener.security.protocol.map": "X:SASL_SSL"},
-            "listener X asks for SASL_SSL",
+            "listener X asks for SASL_SSL, and only PLAINTEXT and SSL are served",
         ),
         ({"listener.security.protocol.map": "X:TLS"}, "'X:TLS' is not NAME:PROTOCOL"),
         ({"listener.security.protocol.map": "X:SSL,X:PLAINTEXT"}, "X is given two protocols"),

@@ -165,6 +165,13 @@ FAMILIES = (
         _count("disconnects_mid_request"),
     ),
     Family(
+        "tidelog_tls_handshakes_failed",
+        COUNTER,
+        "TLS handshakes that have failed",
+        (),
+        _count("tls_handshakes_failed"),
+    ),
+    Family(
         "tidelog_connections_made", COUNTER, "Connections accepted", (), _count("connections_made")
     ),
     Family(

@@ -10,8 +10,8 @@ from types import SimpleNamespace
 import pytest
 
 from tidelog.broker.network.accepting import sockets
+from tidelog.broker.network.servers import bound_servers
 from tidelog.broker.pools import Pool
-from tidelog.broker.server import bound_servers
 from tidelog.config import load
 
 
@@ -67,7 +67,7 @@ async def test_the_event_loop_does_not_wait_for_a_port(taken, monkeypatch):
     config = load(None, {}, {"listeners": f"PLAINTEXT://{host}:{port}"})
     pool = Pool("topics", 1)
     node = SimpleNamespace(config=config, listeners=[], pools=SimpleNamespace(topics=pool))
-    (server,) = await bound_servers(node)
+    (server,) = await bound_servers(node, {})
     server.close()
     pool.stop()
     assert [each.port for each in node.listeners] == [port]
