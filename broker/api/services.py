@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Protocol
 from tidelog.broker.coordinators.transactions.services import Services as Below
 
 if TYPE_CHECKING:
-
     from tidelog.broker.network.accepting.listener import Listener
 
 
