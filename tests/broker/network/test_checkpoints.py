@@ -65,7 +65,7 @@ _IN_TASKS = {
     "lifecycle/cluster.py",
     "lifecycle/keep_alive.py",
     "logs/maintenance/clock_watch.py",
-    "logs/maintenance/compaction_rounds.py",
+    "logs/maintenance/compaction_worker.py",
     "logs/reconciler.py",
     "metadata/etcd/etcd_watch.py",
     "metadata/watching.py",

@@ -83,7 +83,10 @@ def mistake(capsys, *arguments):
             ["--set", "num.partitions=x"],
             "num.partitions=x (from command line): expected an integer",
         ),
-        (["--listeners", "SSL://:1"], "listener SSL asks for SSL, and only PLAINTEXT is served"),
+        (
+            ["--listeners", "SASL_SSL://:1"],
+            "listener SASL_SSL asks for SASL_SSL, and only PLAINTEXT and SSL are served",
+        ),
         (
             ["--http", "127.0.0.1:1", "--set", "http.listener=127.0.0.1:2"],
             "--set http.listener=127.0.0.1:2 contradicts http.listener=127.0.0.1:1 given before it",
