@@ -85,6 +85,12 @@ class PendingFetch:
             return True
         return request.log_start_offset < answer.log_start_offset
 
+    @property
+    def has_leader_state(self) -> bool:
+        """Whether the answer has the state of the leader's log: no error, and the logs do not diverge."""
+        answer = self.answer
+        return answer is not None and not answer.error and answer.diverging is None
+
     def has_updates(self) -> bool:
         """Returns whether an answer brings records, an error, or a new log start or high watermark."""
         if self.is_urgent():

@@ -286,7 +286,7 @@ class FollowerSession:
             self._fetches.pop(name, None)
             self._last_sent.pop(name, None)
             self.throttled.discard(name)
-            if pending.led is not None:
+            if pending.led is not None and pending.has_leader_state:
                 self._last_sent[name] = now_s, facts(pending.led.partition)
 
     def _worth_an_answer(self) -> list[PendingFetch]:

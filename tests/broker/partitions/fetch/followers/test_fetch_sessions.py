@@ -125,6 +125,25 @@ async def test_a_follower_learns_what_its_leader_knows_without_records(three, mo
             await eventually(lambda of=state: of.leadership.leader_cleaned_offset == 1)
 
 
+async def test_a_follower_is_sent_its_leaders_state_after_an_error(three):
+    topic = await three.create("t")
+    await three[3].lose_session(is_noticed=False)  # the test fetches for it
+    async with Follower(three, topic) as follower:
+        begun = await follower.fetch(wanted(epoch=9))
+        (refused,) = begun.responses[0].partitions
+        assert refused.error_code == ErrorCode.UNKNOWN_LEADER_EPOCH
+        assert refused.replication_state is None
+        partitions, number = [wanted()], 1
+        async with asyncio.timeout(20):  # far less than after which it would be sent again
+            while not answered(
+                found := await follower.fetch(
+                    *partitions, session=(begun.session_id, number), max_wait_ms=100
+                )
+            ):
+                partitions, number = [], number + 1
+        assert found.responses[0].partitions[0].replication_state is not None
+
+
 async def test_an_idle_follower_joins_when_what_kept_it_out_is_over(three):
     for each in three.all.values():
         each.replicas.fetching.fetch_wait_ms = 100
