@@ -124,7 +124,7 @@ async def test_every_step_of_a_coroutine_may_pause():
             await asyncio.wait_for(asyncio.get_running_loop().create_future(), 0.001)
         return first + await walk(200)
 
-    assert await iterations_of(ticking().serve(pending())) > 100
+    assert await iterations_of(ticking().serve(pending())) > 50  # however short the wait is
 
 
 @pytest.mark.parametrize("items", [0, 200])
