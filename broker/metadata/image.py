@@ -89,7 +89,7 @@ class Image(NamedTuple):
 
     @property
     def offline(self) -> Mapping[int, Offline]:
-        """The partitions that each broker cannot lead; most brokers have no entry."""
+        """The partitions that each broker cannot or should not lead; most brokers have no entry."""
         return self.members.offline
 
     @property

@@ -39,7 +39,7 @@ class Leading(Protocol):
 
 
 class Partitions:
-    """The logs that this broker has."""
+    """Finds the log of a topic and index, and opens it if that is needed."""
 
     def __init__(
         self,

@@ -78,10 +78,10 @@ def _in_thread(attempt: Attempt[_Answer]) -> Callable[[Permit], _Answer]:
 def unpacking(
     permit: Permit, look_up: Callable[..., _Answer], *asked: Any, **named: Any
 ) -> _Answer:
-    """Returns what a lookup finds in records, which may have to be unpacked, as far as is permitted.
+    """Runs a lookup that may decompress a batch, to at most COPIES times `permit.unpacked_bytes`.
 
-    Nothing is copied: so a batch may be as large as its records, their copies and a converted answer may
-    be together. Raises WouldBlock, NeedsMemory and, where no more is permitted, MessageTooLarge.
+    A lookup makes no copies, so one batch may have the memory that is reserved for all of them.
+    Raises WouldBlock, NeedsMemory and, where no more is permitted, MessageTooLarge.
     """
     unreserved_bytes = _UNRESERVED_BYTES if permit.may_block else _LOOP_UNPACK_BYTES
     limit = permit.unpacked_bytes * COPIES or unreserved_bytes

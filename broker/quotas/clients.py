@@ -57,7 +57,7 @@ class _Bucket:
 
 
 class ClientQuotas:
-    """The buckets of a broker. Times are monotonic, in ms."""
+    """What each quota entity has used: a rate, or a token bucket. Times are monotonic, in ms."""
 
     def __init__(self, windows: Windows, mutation_windows: Windows) -> None:
         self.windows, self._mutation_windows = windows, mutation_windows

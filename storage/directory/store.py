@@ -357,7 +357,10 @@ class LogStore:
         return unopened.keeps_everything(facts, config, now_ms, self.clock.now())
 
     def closed_facts(self, topic: str, index: int) -> Facts | None:
-        """Returns the facts of a closed partition; None if it must be open. Raises KafkaStorageError."""
+        """Reads the facts of a closed partition without opening it. Raises KafkaStorageError.
+
+        Returns None if it is not here, if it is open, or if its directory was not stopped cleanly.
+        """
         key = (topic, index)
         directory = self._table.index.get(key)
         if directory is None or key in self._table.opened or not directory.was_clean:

@@ -151,7 +151,7 @@ def _any(
 
 
 def _why_offline(store: LogStore, name: TopicPartition) -> str | None:
-    """Returns why the log of a partition here takes no requests; None if it does, or is elsewhere."""
+    """Returns why the open log of a partition is offline; None if it is not, is closed or elsewhere."""
     opened = store.opened_partition(*name)
     return None if opened is None else opened.offline
 

@@ -44,7 +44,7 @@ class Registration(NamedTuple):
 
 
 class Offline(NamedTuple):
-    """The partitions that a broker cannot lead, and the revision that last modified the key."""
+    """The partitions that a broker cannot or should not lead, and the revision that last modified the key."""
 
     broker: int
     record: OfflineRecord

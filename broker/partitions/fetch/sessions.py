@@ -87,7 +87,7 @@ class FetchSessions:
     def take(
         self, request: FetchRequest, now_s: float, by_id: bool
     ) -> tuple[FetchSession | None, Sequence[Cached]]:
-        """Applies a fetch to its session; returns the session, and the partitions that it has no more.
+        """Applies a fetch to its session; returns it, and the partitions that the client forgets.
 
         A session without partitions is closed, and None is returned. Raises FetchSessionIdNotFound,
         InvalidFetchSessionEpoch and FetchSessionTopicIdError.

@@ -51,7 +51,7 @@ def is_quick(state: LogState, data: PartitionData, behind_ms: int) -> bool:
 
 
 def _is_clock_noted(state: LogState, behind_ms: int, *, has_batches: bool) -> bool:
-    """Returns whether an answer without new epochs leaves what is noted of the leader's clock."""
+    """Returns whether the log has noted already how far the leader's clock is behind."""
     if not behind_ms and state.timing.written_behind is None:
         return True
     return written_with(state, behind_ms, (), has_batches) == state.timing.written_behind

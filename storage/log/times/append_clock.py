@@ -121,10 +121,10 @@ class AppendClock:
     # --- the clock went back ----------------------------------------------------------------------
 
     def note_step_back(self, now_ms: int, history: ClockHistory = NO_HISTORY) -> bool:
-        """Lets append times go on from the clock if they are too far ahead of it.
+        """Notes that the clock went back: append times that are too far ahead of it go on from it.
 
-        Returns whether they were. Notes nothing if the log knows of a later step than the clock's history
-        had when it was read. Raises KafkaStorageError.
+        Returns whether that has happened; always False in a replicated log. Notes nothing if the
+        log knows of a later step than the clock's history had when it was read. Raises KafkaStorageError.
         """
         state = self._state
 

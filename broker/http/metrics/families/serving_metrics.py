@@ -29,7 +29,7 @@ def _count(attribute: str) -> Read:
 
 
 def _of_topics(attribute: str) -> Read:
-    """Declares a counter by topic."""
+    """Returns the function that reads a counter of each topic."""
     value = attrgetter(attribute)
 
     def read(scrape: Scrape) -> Samples:
